@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.base.version import VERSION
 from weft.values.probes import block, loop, part, probe, region
 
 TYPE_CHECKING = False  # its own module is a third of what this one would take
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from weft.findings import Finding
     from weft.trace import Event, Trace
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["__version__", "block", "differences", "loop", "open", "part", "probe", "region", "watchdog"]
 
 
@@ -26,7 +27,13 @@ def open(path: str | os.PathLike[str]) -> Trace:
     Trace.make_table = staticmethod(_frame)
     Trace.finder = staticmethod(_find)
     Trace.describer = staticmethod(_describe)
-    return Trace.open(path)
+    trace = Trace.open(path)
+    if trace.run.get("ended") != "running":
+        return trace
+    # Nearly all runs were finished by `weft run`.
+    from weft.launch.cut_off_runs import look_up_lines
+
+    return look_up_lines(trace)
 
 
 def differences(

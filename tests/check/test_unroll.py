@@ -88,6 +88,6 @@ def test_what_is_found_in_a_small_loop_is_found_once(tmp_path: Path, monkeypatch
     source = tmp_path / "faulty.cdv"
     source.write_text(FAULTY)
     small = found(source, tmp_path / "small")
-    monkeypatch.setattr(LoopUnroller, "mark_small_loops", lambda self: None)
+    monkeypatch.setattr(LoopUnroller, "insert_unroll_pragmas", lambda self: None)
     assert small == found(source, tmp_path / "plain")
     assert {one.kind for one in small} >= {"uninitialised-read", "loop-dependence"}

@@ -39,6 +39,7 @@ static void intercomm(void) {
 static void spawn(void) {
     char *arguments[] = {"child", NULL};
     MPI_Comm_spawn(program, arguments, 1, MPI_INFO_NULL, root, MPI_COMM_WORLD, &made, MPI_ERRCODES_IGNORE);
+    MPI_Barrier(made); /* MPICH connects a later parent to a child that may have ended already, and fails */
     MPI_Comm_disconnect(&made);
 }
 
@@ -130,6 +131,7 @@ static void end(void) {
 static int child(void) {
     MPI_Comm parent;
     MPI_Comm_get_parent(&parent);
+    MPI_Barrier(parent);
     MPI_Comm_disconnect(&parent);
     return MPI_Finalize();
 }

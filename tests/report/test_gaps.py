@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.report import run_analyses
-from weft.report.text import heading
+from weft.report.text import heading, summary
 from weft.trace.builder import Builder
 from weft.trace.layout import Level, State
 
@@ -91,6 +91,8 @@ def test_a_run_of_level_outcomes_says_that_nothing_was_looked_at(tmp_path: Path)
     run = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES).write()
     assert first_line(run).startswith("Nothing was looked at in ")
     assert "`weft replay` it" in first_line(run)
+    assert summary(weft.open(run)).startswith("nothing was looked at: ")
+    assert main(["report", str(run)]) == 1
 
 
 def test_a_run_with_windows_says_that_accesses_of_their_memory_were_not_recorded(tmp_path: Path) -> None:

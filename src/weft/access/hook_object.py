@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from weft import __version__
+from weft.base.version import VERSION
 from weft.errors import UsageError, WeftError
 from weft.native.library import library_headers, wrapped_functions
 from weft.safety.folders import cache_folder, is_kept, make_private
@@ -28,7 +28,7 @@ _FLAGS: Final = (
     "-fno-builtin",
     "-fno-lto",
     "-I.",
-    f'-DWEFT_VERSION="{__version__}"',
+    f'-DWEFT_VERSION="{VERSION}"',
 )
 _BUILD_SECONDS: Final = 120
 

@@ -12,8 +12,8 @@ from weft.debug.ptrace import Standing
 
 @contextmanager
 def stopped(pids: Sequence[int]) -> Iterator[Standing]:
-    """Stop those of the processes that may be looked into, for a `with` block; they go on afterwards, whatever
-    ends it.
+    """Stop those of the processes that may be looked into during a `with` block, and yield them; they go on afterwards,
+    whatever ends the block.
     """
     refused = {pid: why for pid in pids if (why := refusal(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])

@@ -38,7 +38,7 @@ TAKES_PROGRAM = True
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft debug` and its options to argparse."""
     parser = subparsers.add_parser(
         "debug", help="step through a recorded run, all ranks at one prompt", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -58,7 +58,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open the prompt."""
+    """Run `weft debug`: open the prompt on a replay of the run; return the exit status."""
     lines = read_script(args)
     as_json = args.format == "json"
     if args.run is None and args.rest:
@@ -131,7 +131,12 @@ def run_debugger(
     path: Path, replay: list[str], program: list[str], lines: list[str] | None,
     *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None, at_findings: bool = False,
 ) -> int:  # fmt: skip
-    """Run a session from the start of the replay to its end. `at_findings`: with a breakpoint at each finding."""
+    """Start a replay of a run under the debugger, and serve its prompt until the end; return the exit status.
+
+    `replay`: options of `weft replay`. `program`: another program with its arguments, [] for the recorded one.
+    `lines`: the commands of a script, None if a person types. `first`: commands that come before. `limit`: seconds per
+    command. `at_findings`: set a breakpoint at each finding.
+    """
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
     from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder

@@ -113,9 +113,9 @@ def options_of(top: argparse.ArgumentParser, command: str) -> list[str]:
 
 def overview() -> str:
     """Return the commands by task, for who names none."""
-    from weft.cli._overview import render
+    from weft.cli._overview import render_overview
 
-    return render(make_parser(command_names()))
+    return render_overview(make_parser(command_names()))
 
 
 def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -39,20 +39,20 @@ def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOpti
     for one in arrays:
         one.read_declarations()
     for one in arrays:
-        one.share_external_names()
+        one.apply_external_declarations()
     for one in arrays:
         one.mark_declarations()
     groups = c_groups.DirectiveGroups(units)
     return [mark_unit(unit, groups) for unit in units]
 
 
-def mark_unit(unit: SourceUnit, groups: c_groups.DirectiveGroups) -> MarkedSource:
+def mark_unit(unit: SourceUnit, directive_groups: c_groups.DirectiveGroups) -> MarkedSource:
     """Return the marked copy of one source whose arrays are known."""
     hooks = HookedVariables(unit)
-    DirectiveMarker(unit, hooks, groups).mark_directives()
+    DirectiveMarker(unit, hooks, directive_groups).mark_directives()
     hooks.mark_variables()
     OwnComputations(unit).mark_assignments()
-    LoopUnroller(unit).mark_small_loops()
+    LoopUnroller(unit).insert_unroll_pragmas()
     prologue = c_calls.source_prologue(unit.source.text, unit.tree.cplusplus)
     return MarkedSource(unit.source.path, unit.marks.marked_text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
 
@@ -61,11 +61,13 @@ class DirectiveMarker(LoopConstructs):
     """Inserts the runtime's calls for the directives of one source."""
 
     def mark_directives(self) -> None:
-        """Put the calls for every directive that is no declaration."""
+        """Insert the runtime's calls for every directive of the source that is no declaration. In the old form of
+        C-DVM, a loop over arrays behind plain pointers is noted as unchecked instead.
+        """
         for begin, _, directive, text in self.source.directives:
             statement = self.unit.attached[begin]
             if isinstance(directive, syntax.Parallel):
-                self.wait_for_edge_groups(directive, statement, begin, text)
+                self.mark_edge_group_use(directive, statement, begin, text)
             if not self.source.old or c_groups.are_arrays_followed(self.unit, directive, begin):
                 self.mark_directive(begin, directive, statement, text)
             elif isinstance(directive, syntax.Parallel):
@@ -76,23 +78,23 @@ class DirectiveMarker(LoopConstructs):
 
     # --- constructs -----------------------------------------------------------------------------------------------
 
-    def mark_directive(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
-        """Insert the calls for one directive."""
+    def mark_directive(self, offset: int, directive: Directive, statement: Node | None, directive_text: str) -> None:
+        """Insert the runtime's calls for one directive, which stands at `offset`, before and after its statement."""
         if isinstance(directive, syntax.Parallel):
-            self.mark_parallel_loop(directive, statement, text)
+            self.mark_parallel_loop(directive, statement, directive_text)
         elif isinstance(directive, syntax.Region):
-            self.mark_region(directive, statement, text)
+            self.mark_region(directive, statement, directive_text)
         elif isinstance(directive, syntax.RemoteAccess):
             node = self.require_statement(directive, statement, "remote_access")
-            number = self.unit.texted("remote_access", directive, text)
-            opening = self.render_host_fetches(directive.remote, begin, number)
+            number = self.unit.texted("remote_access", directive, directive_text)
+            opening = self.render_host_fetches(directive.remote, offset, number)
             opening += render_call("remote_begin", number) + self.render_remote_accesses(
-                directive.remote, begin, "remote"
+                directive.remote, offset, "remote"
             )
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, render_call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
             node = self.require_statement(directive, statement, "host_section")
-            number = self.unit.texted("host_section", directive, text)
+            number = self.unit.texted("host_section", directive, directive_text)
             opening, closing = render_call("host_section_begin", number), render_call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
         elif isinstance(directive, syntax.Note) and directive.keyword == "copy":
@@ -101,41 +103,41 @@ class DirectiveMarker(LoopConstructs):
                 self.tree.begin(node), self.tree.end(node), render_call("io_begin"), render_call("io_end")
             )
         elif isinstance(directive, syntax.NewArray):
-            number = self.unit.texted("create_template", directive, text)
-            self.marks.before(begin, self.arrays.render_template_creation(directive.items[0], begin, number))
+            number = self.unit.texted("create_template", directive, directive_text)
+            self.marks.before(offset, self.arrays.render_template_creation(directive.items[0], offset, number))
         elif isinstance(directive, syntax.ShadowAdd):
-            self.marks.before(begin, c_scattered.render_shadow_add(self.unit, directive, begin, text))
+            self.marks.before(offset, c_scattered.render_shadow_add(self.unit, directive, offset, directive_text))
         elif isinstance(directive, syntax.Localize):
-            self.marks.before(begin, c_scattered.render_localize(self.unit, directive, begin, text))
+            self.marks.before(offset, c_scattered.render_localize(self.unit, directive, offset, directive_text))
         elif isinstance(directive, syntax.UseGroup):
             name = f"{directive.kind}_{directive.step}"
-            self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))
+            self.marks.before(offset, self.grouped(name, directive, directive.group, offset, directive_text))
         elif isinstance(directive, syntax.DefineGroup):
-            self.marks.before(begin, self.render_shadow_group(directive, begin, text))
+            self.marks.before(offset, self.render_shadow_group(directive, offset, directive_text))
         elif isinstance(directive, syntax.TaskRegion | syntax.On | syntax.Map):
-            self.mark_tasks(begin, directive, statement, text)
+            self.mark_tasks(offset, directive, statement, directive_text)
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
-            self.marks.before(begin, self.render_remapping(directive, begin, text))
+            self.marks.before(offset, self.render_remapping(directive, offset, directive_text))
         elif isinstance(directive, syntax.Actual):
-            number = self.unit.texted("get_actual" if directive.get else "actual", directive, text)
+            number = self.unit.texted("get_actual" if directive.get else "actual", directive, directive_text)
             name = "get_actual" if directive.get else "actual"
-            items = [item for item in directive.items or () if not self.is_unseen_by_hooks(item, begin)]
-            calls = [self.render_part_call(name, number, item, begin) for item in items]
-            self.marks.before(begin, " ".join(calls))
+            items = [item for item in directive.items or () if not self.is_unseen_by_hooks(item, offset)]
+            calls = [self.render_part_call(name, number, item, offset) for item in items]
+            self.marks.before(offset, " ".join(calls))
 
     def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
         """Return the call that starts a group or waits for it; empty where the group cannot be followed."""
-        number = self.groups.followed_number(self.unit, Reference(group, None, directive.place), at)
+        number = self.groups.find_followed_group_id(self.unit, Reference(group, None, directive.place), at)
         return render_call(name, self.unit.texted(name, directive, text), number) if number else ""
 
-    def render_shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
-        """Return the calls that put arrays into a group of shadow edges."""
-        group = self.groups.followed_number(self.unit, Reference(directive.group, None, directive.place), at)
-        construct = self.unit.texted("shadow_group", directive, text)
+    def render_shadow_group(self, directive: syntax.DefineGroup, offset: int, directive_text: str) -> str:
+        """Return C code that adds the arrays of `create_shadow_group` to that group of shadow edges."""
+        group = self.groups.find_followed_group_id(self.unit, Reference(directive.group, None, directive.place), offset)
+        construct = self.unit.texted("shadow_group", directive, directive_text)
         found: list[str] = []
         for item in directive.renewals:
-            if group and c_groups.is_followed(self.unit, item.array, at):
-                variable = self.require_array_with_edges(item.array, item.widths, at, "create_shadow_group")
+            if group and c_groups.is_followed(self.unit, item.array, offset):
+                variable = self.require_array_with_edges(item.array, item.widths, offset, "create_shadow_group")
                 edges = c_calls.width_arguments(item.widths)
                 number = self.unit.data_id(variable)
                 found.append(
@@ -145,10 +147,14 @@ class DirectiveMarker(LoopConstructs):
                 )
         return " ".join(found)
 
-    def wait_for_edge_groups(self, directive: syntax.Parallel, statement: Node | None, at: int, text: str) -> None:
-        """Wait for a group of edges before a loop, or start it behind one, whether the loop can be followed or not."""
+    def mark_edge_group_use(
+        self, directive: syntax.Parallel, statement: Node | None, offset: int, directive_text: str
+    ) -> None:
+        """Insert the calls that wait for a group of shadow edges before a loop, and those that start the exchange of
+        one after it. They are inserted even if the loop itself cannot be checked.
+        """
         calls = {
-            clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, at, text)
+            clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, offset, directive_text)
             for clause in directive.clauses
             if isinstance(clause, syntax.ShadowUse) and clause.group
         }
@@ -156,58 +162,65 @@ class DirectiveMarker(LoopConstructs):
             begin, end = self.tree.begin(statement), self.tree.end(statement)
             self.marks.around(begin, end, calls.get("wait", ""), calls.get("start", ""))
 
-    def require_statement(self, directive: Directive, statement: Node | None, name: str) -> Node:
-        """Return the statement that a directive stands before."""
+    def require_statement(self, directive: Directive, statement: Node | None, directive_name: str) -> Node:
+        """Return the statement that a directive stands before. Raises DirectiveError if there is none, or a
+        declaration.
+        """
         if statement is None or statement.type in ("declaration", "function_definition"):
             self.unit.fail(
-                directive.place, f"`{name}` is not before a statement; put it before the statement it is about"
+                directive.place,
+                f"`{directive_name}` is not before a statement; put it before the statement it is about",
             )
         return statement
 
     def is_unseen_by_hooks(self, item: Reference, at: int) -> bool:
         """Return whether a variable is one that the hooks need not see: taking its address would show it to them."""
         variable = self.unit.resolve_variable(item, at)
-        return variable in self.hooks.unmarked or variable.is_pointer_like
+        return variable in self.hooks.harmless_scalars or variable.is_pointer_like
 
-    def render_part_call(self, name: str, number: int, item: Reference, at: int) -> str:
-        """Return a call about a variable or a part of it."""
-        variable = self.unit.resolve_variable(item, at)
+    def render_part_call(self, function_name: str, construct_id: int, reference: Reference, offset: int) -> str:
+        """Return a C call of a function of the runtime with a variable, or the part of it that subscripts name."""
+        variable = self.unit.resolve_variable(reference, offset)
         return render_call(
-            name,
-            number,
+            function_name,
+            construct_id,
             self.unit.data_id(variable),
             data_address(variable),
             data_bytes(variable),
-            *c_calls.section_arguments(item, variable),
+            *c_calls.section_arguments(reference, variable),
         )
 
-    def render_remapping(self, directive: syntax.Redistribute | syntax.Realign, at: int, text: str) -> str:
-        """Return the calls of redistribute and realign."""
+    def render_remapping(
+        self, directive: syntax.Redistribute | syntax.Realign, offset: int, directive_text: str
+    ) -> str:
+        """Return the C calls that report a `redistribute` or `realign` to the runtime, one for each of its arrays."""
         found: list[str] = []
         for array in directive.arrays:
-            variable = self.unit.resolve_variable(array, at)
+            variable = self.unit.resolve_variable(array, offset)
             if not variable.declare:
                 what = f"`{array.name}` is not a distributed array; put `#pragma dvm array` before its declaration"
                 self.unit.fail(array.place, what)
             number = self.unit.data_id(variable)
             if isinstance(directive, syntax.Redistribute):
                 axes = directive.distribution.axes or ()
-                construct = self.unit.texted("redistribute", directive, text)
+                construct = self.unit.texted("redistribute", directive, directive_text)
                 found.append(c_calls.render_block_sizes(number, variable, axes))
-                found.append(c_scattered.render_owner_calls(self.unit, number, variable, axes, at))
-                task = self.unit.resolve_task(directive.distribution.onto, at)
+                found.append(c_scattered.render_owner_calls(self.unit, number, variable, axes, offset))
+                task = self.unit.resolve_task(directive.distribution.onto, offset)
                 found.append(c_calls.render_distribution(construct, number, variable, axes, task))
             else:
-                construct = self.unit.texted("realign", directive, text)
-                found.append(self.arrays.render_alignment(variable, number, construct, directive.alignment, at))
+                construct = self.unit.texted("realign", directive, directive_text)
+                found.append(self.arrays.render_alignment(variable, number, construct, directive.alignment, offset))
                 if directive.new_value and not variable.has_data_behind_pointer:
                     found.append(render_call("clear", data_address(variable), data_bytes(variable)))
         return " ".join(found)
 
-    def mark_region(self, directive: syntax.Region, statement: Node | None, text: str) -> None:
-        """Put a region around its statement."""
+    def mark_region(self, directive: syntax.Region, statement: Node | None, directive_text: str) -> None:
+        """Insert the calls that begin a region before its statement, name the data of its clauses, and end it
+        after it.
+        """
         node = self.require_statement(directive, statement, "region")
-        number = self.unit.texted("region", directive, text)
+        number = self.unit.texted("region", directive, directive_text)
         at = self.tree.begin(node)
         calls = [render_call("region_begin", number)]
         named: set[Variable] = set()
@@ -217,8 +230,8 @@ class DirectiveMarker(LoopConstructs):
                 named.add(variable)
                 if self.is_unseen_by_hooks(item, at):
                     continue
-                calls.append(self._region_data_call(variable, item, INTENTS[data.intent]))
-        written = c_uses.written_variables(self.tree, node) | c_uses.addressed_variables(self.tree, node)
+                calls.append(self._render_region_data_call(variable, item, INTENTS[data.intent]))
+        written = c_uses.find_written_variables(self.tree, node) | c_uses.get_addressed_variables(self.tree, node)
         hidden = self.find_private_variables(node)
         for variable in dict.fromkeys(v for _, v in c_uses.iterate_uses(self.tree, node)):
             inside = variable.statement_begin >= at and not variable.outside
@@ -229,7 +242,7 @@ class DirectiveMarker(LoopConstructs):
                 continue
             intent = "WEFT_INOUT" if variable in written else "WEFT_IN"
             empty = Reference(variable.name, None, directive.place)
-            calls.append(self._region_data_call(variable, empty, intent))
+            calls.append(self._render_region_data_call(variable, empty, intent))
         calls.append(render_call("region_start"))
         # A reduction's result is put into the host's memory: it needs no get_actual.
         reduced = [
@@ -239,15 +252,17 @@ class DirectiveMarker(LoopConstructs):
             at, self.tree.end(node), " ".join(calls), " ".join([render_call("region_end", number), *reduced])
         )
 
-    def _region_data_call(self, variable: Variable, reference: Reference, intent: str) -> str:
-        """Return the call that says how a region uses a variable, or the part of an array that a clause names."""
+    def _render_region_data_call(self, variable: Variable, reference: Reference, intent: str) -> str:
+        """Return a C call that reports how a region uses a variable (`intent`), or the part of an array that its clause
+        names.
+        """
         bounds = c_calls.section_arguments(reference, variable)
         data = (self.unit.data_id(variable), data_address(variable), data_bytes(variable))
         return render_call("region_data", *data, intent, *bounds)
 
-    def find_reduction_variables(self, node: Node) -> list[Reference]:
-        """Return the reduction variables of the loops of a region."""
-        begin, end = self.tree.begin(node), self.tree.end(node)
+    def find_reduction_variables(self, region: Node) -> list[Reference]:
+        """Return the reduction variables of the parallel loops within a region's statement."""
+        begin, end = self.tree.begin(region), self.tree.end(region)
         return [
             one
             for low, high, directive, _ in self.unit.parallels
@@ -259,39 +274,47 @@ class DirectiveMarker(LoopConstructs):
             if one is not None and self.tree.resolve(one.name, begin) is not None
         ]
 
-    def find_private_variables(self, node: Node) -> set[Variable]:
-        """Return the variables that a region's own loops have for each iteration alone."""
-        begin, end = self.tree.begin(node), self.tree.end(node)
+    def find_private_variables(self, region: Node) -> set[Variable]:
+        """Return the variables that are private to each iteration of a region's parallel loops, loop indices
+        included.
+        """
+        begin, end = self.tree.begin(region), self.tree.end(region)
         found: set[Variable] = set()
         for low, high, directive, loop in self.unit.parallels:
             if begin <= low and high <= end:
-                found |= self.unit.private_variables(directive, loop)
+                found |= self.unit.find_variables_of_private_clauses(directive, loop)
                 found |= {v for v in self.unit.loop_variables(directive, loop) if v is not None}
         return found
 
     # --- tasks, in the old form -----------------------------------------------------------------------------------
 
     def mark_tasks(
-        self, begin: int, directive: syntax.TaskRegion | syntax.On | syntax.Map, statement: Node | None, text: str
+        self,
+        offset: int,
+        directive: syntax.TaskRegion | syntax.On | syntax.Map,
+        statement: Node | None,
+        directive_text: str,
     ) -> None:
-        """Insert the calls of a task region around it, of a task around its block, of a mapping at its place."""
+        """Insert the calls for a task directive: around the statement of a task region or of one task, before
+        a `map`.
+        """
         if isinstance(directive, syntax.Map):
-            task = self.resolve_task(directive.task, begin)
-            mapped = render_call("task_map", self.unit.texted("map", directive, text), *task, 0, -1)
-            self.marks.before(begin, self.unit.render_task_count(directive.task, begin) + mapped)
+            task = self.resolve_task(directive.task, offset)
+            mapped = render_call("task_map", self.unit.texted("map", directive, directive_text), *task, 0, -1)
+            self.marks.before(offset, self.unit.render_task_count(directive.task, offset) + mapped)
             return
         name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
         node = self.require_statement(directive, statement, name)
-        number = self.unit.texted(name.lower(), directive, text)
+        number = self.unit.texted(name.lower(), directive, directive_text)
         if isinstance(directive, syntax.TaskRegion):
             tasks = Reference(directive.tasks, None, directive.place)
             self.wrap_in_task_region(node, number, tasks, directive.clauses)
         else:
-            if not self.in_tasks(begin):
+            if not self.in_tasks(offset):
                 self.unit.fail(directive.place, "ON is outside of a TASK_REGION; put TASK_REGION before it")
-            task = self.resolve_task(directive.task, begin)
+            task = self.resolve_task(directive.task, offset)
             self.wrap_in_task(node, number, task[1])
 
     def resolve_task(self, reference: Reference, at: int) -> tuple[int, str]:
         """(tasks, which) of a task that a directive names."""
-        return self.unit.resolve_task(reference, at) or (self.unit.task_array_number(reference, at), "0")
+        return self.unit.resolve_task(reference, at) or (self.unit.find_task_array_id(reference, at), "0")

@@ -33,7 +33,7 @@ class ArrayMarker:
 
     @property
     def declaring_directives(self) -> list[tuple[syntax.Declare, Node | None, str]]:
-        """Return the directives that declare: with the statement behind each, and its text."""
+        """Return the directives that declare arrays or templates, as (directive, the statement after it, its text)."""
         return [
             (directive, self.unit.attached[begin], text)
             for begin, _, directive, text in self.source.directives
@@ -41,7 +41,9 @@ class ArrayMarker:
         ]
 
     def read_declarations(self) -> None:
-        """Give the variables of this source what their directives say."""
+        """Attach to each variable of this source the directives that declare it, also where another declaration of the
+        name has them.
+        """
         for directive, statement, _ in self.declaring_directives:
             self.apply_declaration(directive, statement)
         for many in self.tree.variables.values():
@@ -55,8 +57,10 @@ class ArrayMarker:
                     if have_distribution(said) and not have_distribution(self.shared.spread[variable.name]):
                         self.shared.spread[variable.name] = said
 
-    def share_external_names(self) -> None:
-        """Give the external names of this source what the directives of the others say."""
+    def apply_external_declarations(self) -> None:
+        """Attach to the external variables of this source the directives that other sources of the program give for
+        them.
+        """
         for name, many in self.tree.variables.items():
             said = self.shared.spread.get(name)
             for variable in many:
@@ -65,14 +69,18 @@ class ArrayMarker:
                     variable.declare = [*said, *own]
 
     def mark_declarations(self) -> None:
-        """Insert the calls that tell the runtime of the arrays."""
+        """Insert the calls that register arrays and templates with the runtime, where they are declared or
+        allocated.
+        """
         for directive, statement, text in self.declaring_directives:
             self.mark_declaration(directive, statement, text)
         self.mark_allocations()
 
     def apply_declaration(self, directive: syntax.Declare, statement: Node | None) -> None:
-        """Give the variables of the declaration after a directive what the directive says."""
-        variables = self.variables_of_directive(directive, statement)
+        """Attach a directive to the variables that it declares. Raises DirectiveError if a variable has another number
+        of dimensions.
+        """
+        variables = self.find_declared_variables(directive, statement)
         for variable in variables:
             variable.declare.append(directive)
             for attribute in directive.attributes:
@@ -91,8 +99,10 @@ class ArrayMarker:
                     what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
                     self.unit.fail(directive.place, what)
 
-    def variables_of_directive(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
-        """Return the variables that a directive is about."""
+    def find_declared_variables(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
+        """Return the variables that a directive declares: the parameters that `inherit` names, else all of the
+        declaration after it.
+        """
         inherited = {entity.name for entity in directive.entities}
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
         if inherit:
@@ -112,15 +122,15 @@ class ArrayMarker:
             self.unit.fail(directive.place, "the directive is not before a declaration; put it before the array's own")
         return found
 
-    def mark_declaration(self, directive: syntax.Declare, statement: Node | None, text: str) -> None:
-        """Insert the calls that name and distribute the arrays of a declaration after it."""
-        for variable in self.variables_of_directive(directive, statement):
+    def mark_declaration(self, directive: syntax.Declare, statement: Node | None, directive_text: str) -> None:
+        """Insert the calls that register the arrays of a directive and distribute them, where their lifetime begins."""
+        for variable in self.find_declared_variables(directive, statement):
             if directive not in variable.declare:
                 continue
             if variable.declare[-1] is not directive:
                 continue
             number = self.unit.data_id(variable)
-            construct = self.unit.texted("array", directive, text)
+            construct = self.unit.texted("array", directive, directive_text)
             if variable.has("task"):
                 self.insert_at_lifetime_begin(variable, render_call("task_array", number, 0, 0), "")
             elif variable.parameter:
@@ -136,30 +146,32 @@ class ArrayMarker:
                 )
                 self.insert_at_lifetime_begin(variable, made, self.render_alignment_calls(variable, number, construct))
 
-    def alignment_depth(self, variable: Variable, seen: frozenset[str]) -> int:
-        """Return how many alignments are between an array and the one that is distributed."""
+    def count_alignments_to_distributed(self, variable: Variable, visited_names: frozenset[str]) -> int:
+        """Return how many alignments lead from an array to the distributed one: 1 if its target is not
+        aligned itself.
+        """
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Alignment) and attribute.target is not None:
                     name = attribute.target.name
                     declare = self.shared.spread.get(name)
                     goal = self.tree.resolve(name, len(self.tree.text) - 1)
-                    if goal is None or name in seen:
+                    if goal is None or name in visited_names:
                         return 1
                     goal.declare = goal.declare or declare or []
-                    return 1 + self.alignment_depth(goal, seen | {name})
+                    return 1 + self.count_alignments_to_distributed(goal, visited_names | {name})
         return 0
 
-    def render_template_creation(self, entity: syntax.Entity, at: int, construct: int) -> str:
-        """Return the calls that make a template whose sizes its declaration leaves open."""
-        variable = self.tree.resolve(entity.name, at)
+    def render_template_creation(self, entity: syntax.Entity, offset: int, construct_id: int) -> str:
+        """Return C code that creates and distributes a template whose sizes are known only at run time."""
+        variable = self.tree.resolve(entity.name, offset)
         if variable is None or not c_calls.is_template(variable):
             self.unit.fail(entity.place, f"`{entity.name}` is not a template; put DVM(DISTRIBUTE …; TEMPLATE) first")
         number = self.unit.data_id(variable)
-        return render_template(number, entity) + self.render_distribution_call(variable, number, construct)
+        return render_template(number, entity) + self.render_distribution_call(variable, number, construct_id)
 
-    def mark_parameter(self, variable: Variable, number: int) -> None:
-        """Name an array at the head of the function that it is passed to."""
+    def mark_parameter(self, variable: Variable, data_id: int) -> None:
+        """Insert a call at the head of a function that registers an array parameter with the runtime."""
         rank = self.unit.array_rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
         function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
@@ -167,7 +179,7 @@ class ArrayMarker:
         if body is not None:
             text = render_call(
                 "argument",
-                number,
+                data_id,
                 data_address(variable),
                 element,
                 rank,
@@ -177,87 +189,99 @@ class ArrayMarker:
             )
             self.marks.before(self.tree.begin(body) + 1, " " + text)
 
-    def render_array_call(self, variable: Variable, number: int, first: str) -> str:
-        """Return the call that names an array; it has no values yet."""
+    def render_array_call(self, variable: Variable, data_id: int, first_extent: str) -> str:
+        """Return C code that registers an array with the runtime, and marks its elements as without a value where they
+        are new. `first_extent`: the first dimension's extent where the declaration does not give it.
+        """
         rank = self.unit.array_rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
-        extents = c_calls.array_extents(variable, rank, first)
+        extents = c_calls.array_extents(variable, rank, first_extent)
         text = render_call(
-            "array", number, data_address(variable), element, rank, long_array([0] * rank), extents, "WEFT_ORDER_C"
+            "array", data_id, data_address(variable), element, rank, long_array([0] * rank), extents, "WEFT_ORDER_C"
         )
         if not (variable.pointer or variable.initialised or variable.external):  # another source may give it values
             text += " " + render_call("clear", data_address(variable), data_bytes(variable))
         return text
 
-    def render_distribution_call(self, variable: Variable, number: int, construct: int) -> str:
-        """Return the call that distributes an array or template as it is declared."""
+    def render_distribution_call(self, variable: Variable, data_id: int, construct_id: int) -> str:
+        """Return C code that distributes an array or template as its declaration says; "" if it does not."""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
-                    sizes = c_calls.render_block_sizes(number, variable, attribute.axes)
+                    sizes = c_calls.render_block_sizes(data_id, variable, attribute.axes)
                     if not variable.outside:  # before the program begins no table has its numbers
                         sizes += c_scattered.render_owner_calls(
-                            self.unit, number, variable, attribute.axes, variable.begin
+                            self.unit, data_id, variable, attribute.axes, variable.begin
                         )
                     task = self.unit.resolve_task(attribute.onto, variable.begin)
-                    return f" {sizes} " + c_calls.render_distribution(construct, number, variable, attribute.axes, task)
+                    return f" {sizes} " + c_calls.render_distribution(
+                        construct_id, data_id, variable, attribute.axes, task
+                    )
         return ""
 
-    def render_alignment_calls(self, variable: Variable, number: int, construct: int) -> str:
-        """Return the calls that align an array and give it edges as it is declared."""
+    def render_alignment_calls(self, variable: Variable, data_id: int, construct_id: int) -> str:
+        """Return C code that aligns an array and sets the widths of its shadow edges as its declaration says."""
         text = ""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Alignment):
                     at = len(self.tree.text) - 1 if variable.outside else variable.begin
-                    text += " " + self.render_alignment(variable, number, construct, attribute, at)
+                    text += " " + self.render_alignment(variable, data_id, construct_id, attribute, at)
                 if isinstance(attribute, syntax.Shadow):
                     text += " " + render_call(
-                        "shadow", number, data_address(variable), *c_calls.width_arguments(attribute.widths)
+                        "shadow", data_id, data_address(variable), *c_calls.width_arguments(attribute.widths)
                     )
         return text
 
     def render_alignment(
-        self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int
+        self, variable: Variable, data_id: int, construct_id: int, alignment: syntax.Alignment, offset: int
     ) -> str:
-        """Return the call that aligns an array; its target is what the name means at an offset."""
+        """Return a C call that aligns an array with its target, the variable that the target's name means at
+        `offset`.
+        """
         if alignment.target is None:
             return ""
-        if variable.external and self.tree.resolve(alignment.target.name, at) is None:
+        if variable.external and self.tree.resolve(alignment.target.name, offset) is None:
             return ""  # the source that defines the array aligns it: here the target has no declaration
-        target = self.unit.resolve_distributed(alignment.target, at, "align")
+        target = self.unit.resolve_distributed(alignment.target, offset, "align")
         mapping = c_calls.mapping_arguments(alignment.target.subscripts or ())
         return render_call(
             "align",
-            construct,
-            number,
+            construct_id,
+            data_id,
             data_address(variable),
             self.unit.data_id(target),
             data_address(target),
             *mapping,
         )
 
-    def insert_at_lifetime_begin(self, variable: Variable, made: str, aligned: str) -> None:
+    def insert_at_lifetime_begin(self, variable: Variable, creation_calls: str, alignment_calls: str) -> None:
         """Insert the calls for a variable where its lifetime begins: after its declaration, or before the program."""
         at = variable.statement_end
         if variable.outside:
-            self.unit.add_constructor(at, FIRST, made)
-            if aligned:
+            self.unit.add_constructor(at, FIRST, creation_calls)
+            if alignment_calls:
                 # Behind all declarations of the file: the target may be declared later than the array.
-                priority = ALIGNED + self.alignment_depth(variable, frozenset())
+                priority = ALIGNED + self.count_alignments_to_distributed(variable, frozenset())
                 self.unit.add_constructor(
-                    len(self.tree.text.rstrip()), priority, self.tree.render_using_declarations(variable) + aligned
+                    len(self.tree.text.rstrip()),
+                    priority,
+                    self.tree.render_using_declarations(variable) + alignment_calls,
                 )
         elif variable.static:
-            self.marks.before(at, f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {made} {aligned} }} }}")
+            self.marks.before(
+                at,
+                f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {creation_calls} {alignment_calls} }} }}",
+            )
         elif variable.external:
             return
         else:
-            self.marks.before(at, f" {made} {aligned}")
+            self.marks.before(at, f" {creation_calls} {alignment_calls}")
 
     def mark_allocations(self) -> None:
-        """Name the memory that pointers get from malloc and similar functions: arrays of the directives, and other
-        blocks of the heap."""
+        """Insert calls that name the memory which pointers get from malloc and similar functions: for arrays of
+        directives, and for other blocks of the heap.
+        """
         for node in c_tree.walk_nodes(self.tree.root):
             found = split_assigned_call(self.tree, node)
             if found is None:
@@ -273,28 +297,32 @@ class ArrayMarker:
             ):
                 self.insert_after(node, self.render_heap_block(left, variable, called), name)
 
-    def insert_after(self, node: Node, text: str, name: str) -> None:
-        """Insert calls after an assignment or declaration, wherever it is."""
+    def insert_after(self, node: Node, calls: str, variable_name: str) -> None:
+        """Insert calls after an assignment or declaration; within a larger expression, by a statement expression `({ …
+        })` with the variable's value.
+        """
         above = node.parent
-        if not text or above is None:
+        if not calls or above is None:
             return
         if node.type == "init_declarator":
             outer = above.parent
             if outer is not None and outer.type == "compound_statement":
-                self.marks.before(self.tree.end(above), f" {text}")
+                self.marks.before(self.tree.end(above), f" {calls}")
         elif above.type == "expression_statement":
-            self.marks.around(self.tree.begin(above), self.tree.end(above), "", f" {text}")
+            self.marks.around(self.tree.begin(above), self.tree.end(above), "", f" {calls}")
         elif c_tree.find_ancestor(
             node, {"argument_list", "for_statement", "function_definition"}
         ) == c_tree.find_ancestor(
             node, {"function_definition"}
         ):  # a macro's arguments hold no lines of the preprocessor
             self.marks.before(self.tree.begin(node), "({ ")
-            self.marks.after(self.tree.end(node), f"; {text} {name}; }})")
+            self.marks.after(self.tree.end(node), f"; {calls} {variable_name}; }})")
 
-    def render_allocation(self, variable: Variable, called: Node) -> str:
-        """Return the calls that name and map an array of the directives that gets its memory."""
-        total = allocation_size(self.tree, called)
+    def render_allocation(self, variable: Variable, allocation_call: Node) -> str:
+        """Return C code that registers, distributes and aligns a directive's array right after a pointer got its
+        memory.
+        """
+        total = allocation_size(self.tree, allocation_call)
         number = self.unit.data_id(variable)
         first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))" if total else "0"
         construct = next(
@@ -305,20 +333,20 @@ class ArrayMarker:
         )
         return text + self.render_alignment_calls(variable, number, construct)
 
-    def render_heap_block(self, left: Node, variable: Variable | None, called: Node) -> str:
-        """Return the call that names a block of the heap that no directive is about; empty where its name is no
-        plain one.
+    def render_heap_block(self, target: Node, variable: Variable | None, allocation_call: Node) -> str:
+        """Return C code that registers a block of the heap under the name of its pointer (`target`). "" if the name
+        cannot be evaluated a second time without an effect.
         """
-        name = self.tree.source(left)
+        name = self.tree.source(target)
         if variable is not None and not variable.pointer:
             return ""
-        if any(one.type in UNSAFE for one in c_tree.walk_nodes(left)):
+        if any(one.type in UNSAFE for one in c_tree.walk_nodes(target)):
             return ""
-        place = self.source.position_of(self.tree.begin(left))
+        place = self.source.position_of(self.tree.begin(target))
         number = self.unit.data_id(variable) if variable else self.blocks.get(name)
         if number is None:
             number = self.blocks[name] = self.shared.texts.add_variable(name, place.file, place.line, "array")
-        if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
+        if "sizeof" not in self.tree.source(allocation_call):  # the type may be one that this file does not know
             return render_call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
         rank = variable.rank if variable is not None else 1
         extents = long_array(
@@ -339,7 +367,7 @@ UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_e
 
 
 def split_assigned_call(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
-    """Return the variable that an assignment or declaration gives a value, and the call that makes it, or None."""
+    """Return (the variable, the call) of an assignment or initialisation `variable = call(…)`; None for other nodes."""
     if node.type == "assignment_expression":
         operator = node.child_by_field_name("operator")
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
@@ -358,7 +386,7 @@ def split_assigned_call(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | No
 
 
 def strip_cast(tree: c_tree.Tree, node: Node) -> Node | None:
-    """Return what is cast or bracketed; None if the node is neither."""
+    """Return the expression within a cast or brackets; None if the node is neither."""
     if node.type in ("cast_expression", "parenthesized_expression"):
         return node.child_by_field_name("value") or (node.named_children[0] if node.named_children else None)
     function, arguments = (node.child_by_field_name(name) for name in ("function", "arguments"))
@@ -369,10 +397,10 @@ def strip_cast(tree: c_tree.Tree, node: Node) -> Node | None:
     return None
 
 
-def allocation_size(tree: c_tree.Tree, called: Node) -> str:
+def allocation_size(tree: c_tree.Tree, call: Node) -> str:
     """Return the size that a call of malloc or a similar function asks for, as C text; "" for other functions."""
-    function = called.child_by_field_name("function")
-    arguments = called.child_by_field_name("arguments")
+    function = call.child_by_field_name("function")
+    arguments = call.child_by_field_name("arguments")
     name = tree.source(function) if function is not None else ""
     texts = [tree.source(a) for a in arguments.named_children if a.type != "comment"] if arguments else []
     which = SIZES.get((name, len(texts)), ())

@@ -76,13 +76,13 @@ TYPES: Final = {
 }
 
 
-def source_prologue(text: str, cplusplus: bool) -> str:
+def source_prologue(source_text: str, cplusplus: bool) -> str:
     """Return the declarations to put before a source: the runtime's, and those of the C library that it uses."""
     if not cplusplus:
         return (
             (LISTS % ", ".join(f"{name}: {code}" for name, code in TYPES.items()))
             + runtime_declarations()
-            + library_declarations(text)
+            + library_declarations(source_text)
         )
     overloads = " ".join(
         f"static inline int weft_type(const volatile {name} &) {{ return {code}; }}"
@@ -90,7 +90,7 @@ def source_prologue(text: str, cplusplus: bool) -> str:
         if "_Complex" not in name and name != "_Bool"
     )
     defines, code = runtime_declarations().rsplit("\n", 1)
-    return f'{defines}\nextern "C" {{ {code}{library_declarations(text)} }}\n{LISTS_CPLUSPLUS % overloads}'
+    return f'{defines}\nextern "C" {{ {code}{library_declarations(source_text)} }}\n{LISTS_CPLUSPLUS % overloads}'
 
 
 @cache
@@ -120,12 +120,13 @@ LIBRARY: Final = {
 """Functions of the language's library, which its compiler knows without a declaration."""
 
 
-def library_declarations(text: str) -> str:
+def library_declarations(source_text: str) -> str:
     """Return declarations of the library functions that a source calls and does not declare."""
     return "".join(
         f" {declaration}"
         for name, declaration in LIBRARY.items()
-        if re.search(rf"\b{name}\b", text) and not re.search(rf"\b(?:double|int|void|define)\s+{name}\b", text)
+        if re.search(rf"\b{name}\b", source_text)
+        and not re.search(rf"\b(?:double|int|void|define)\s+{name}\b", source_text)
     )
 
 
@@ -158,7 +159,7 @@ def is_template(variable: Variable) -> bool:
 
 
 def data_address(variable: Variable) -> str:
-    """Return the address of a variable's data."""
+    """Return a C expression for the address of a variable's data; a null pointer for a template."""
     if is_template(variable):
         return "(void *)0"
     if variable.has_data_behind_pointer:
@@ -167,7 +168,7 @@ def data_address(variable: Variable) -> str:
 
 
 def data_bytes(variable: Variable) -> str:
-    """Return the bytes of a variable's data; 0: not known from its declaration."""
+    """Return a C expression for the size of a variable's data in bytes; "0" if its declaration does not tell."""
     if is_template(variable):
         return "0"
     if not variable.has_data_behind_pointer:
@@ -180,12 +181,12 @@ def element_at(variable: Variable, rank: int) -> str:
     return f"({variable.name})" + "[0]" * rank
 
 
-def array_extents(variable: Variable, rank: int, first: str = "") -> str:
-    """Return the extents of an array as C text; `first` replaces an unknown extent of the first dimension."""
+def array_extents(variable: Variable, rank: int, first_extent: str = "") -> str:
+    """Return the extents of an array's dimensions as a C array; `first_extent` stands in for an unknown first one."""
     found: list[str] = []
     for d in range(rank):
         if d == 0 and variable.has_data_behind_pointer:
-            found.append(first or (f"(__INT64_TYPE__)({variable.first})" if variable.first else "0"))
+            found.append(first_extent or (f"(__INT64_TYPE__)({variable.first})" if variable.first else "0"))
         else:
             found.append(f"(__INT64_TYPE__)(sizeof({element_at(variable, d)}) / sizeof({element_at(variable, d + 1)}))")
     return long_array(found)
@@ -196,8 +197,8 @@ def reduction_type(variable: Variable) -> str:
     return f"WEFT_TYPE({element_at(variable, variable.rank)})"
 
 
-def element_count(variable: Variable) -> str:
-    """Return how many numbers a variable has."""
+def render_element_count(variable: Variable) -> str:
+    """Return a C expression for the number of elements of a variable; "1" for a scalar or where it is not known."""
     if not variable.is_array:
         return "1"
     if variable.has_data_behind_pointer and not variable.first:
@@ -209,7 +210,7 @@ def element_count(variable: Variable) -> str:
 
 
 def mapping_arguments(subscripts: Sequence[Subscript]) -> tuple[str, str, str, str]:
-    """Return the arguments rank, axis[], coefficient[], offset[] for a mapping."""
+    """Return the C arguments that map loop or array indices to a target: rank, axis[], coefficient[], offset[]."""
     axes: list[object] = []
     coefficients: list[object] = []
     offsets: list[object] = []
@@ -225,17 +226,21 @@ def mapping_arguments(subscripts: Sequence[Subscript]) -> tuple[str, str, str, s
     return str(len(axes)), int_array(axes), long_array(coefficients), long_array(offsets)
 
 
-def width_arguments(found: Sequence[Width | NamedEdges] | None) -> tuple[str, str, str]:
-    """Return the arguments rank, low[], high[] for shadow edges; without widths, the declared ones."""
-    if found is None:
+def width_arguments(widths: Sequence[Width | NamedEdges] | None) -> tuple[str, str, str]:
+    """Return the C arguments rank, low[], high[] for the widths of shadow edges; rank 0 stands for the
+    declared widths.
+    """
+    if widths is None:
         return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
-    low = [int64(w.low) if isinstance(w, Width) else 0 for w in found]
-    high = [int64(w.high) if isinstance(w, Width) else 0 for w in found]
-    return str(len(found)), long_array(low), long_array(high)
+    low = [int64(w.low) if isinstance(w, Width) else 0 for w in widths]
+    high = [int64(w.high) if isinstance(w, Width) else 0 for w in widths]
+    return str(len(widths)), long_array(low), long_array(high)
 
 
 def section_arguments(reference: Reference, variable: Variable) -> tuple[str, str, str]:
-    """Return the arguments rank, low[], high[] for a part of an array; 0 and no bounds for all of it."""
+    """Return the C arguments rank, low[], high[] for the part of an array that a reference names; rank 0 stands for all
+    of it.
+    """
     if not reference.subscripts:
         return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
     low: list[str] = []
@@ -257,12 +262,16 @@ def section_arguments(reference: Reference, variable: Variable) -> tuple[str, st
 
 
 def render_distribution(
-    construct: int, data: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None
+    construct_id: int, data_id: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None
 ) -> str:
-    """Return the call that distributes an array, maybe onto one task's processors: (tasks, index)."""
+    """Return a C call that distributes an array, onto the processors of one task (task array's id, index) if `task` is
+    given.
+    """
     if task is None:
-        return render_call("distribute", construct, data, data_address(variable), *distribution_kinds(axes))
-    return render_call("distribute_onto", construct, data, data_address(variable), *distribution_kinds(axes), *task)
+        return render_call("distribute", construct_id, data_id, data_address(variable), *distribution_kinds(axes))
+    return render_call(
+        "distribute_onto", construct_id, data_id, data_address(variable), *distribution_kinds(axes), *task
+    )
 
 
 def distribution_kinds(axes: Sequence[Axis]) -> tuple[str, str]:
@@ -270,8 +279,10 @@ def distribution_kinds(axes: Sequence[Axis]) -> tuple[str, str]:
     return str(len(axes)), int_array([KINDS[axis.kind] for axis in axes])
 
 
-def render_block_sizes(data: int, variable: Variable, axes: Sequence[Axis]) -> str:
-    """Return the calls that tell the sizes of blocks."""
+def render_block_sizes(data_id: int, variable: Variable, axes: Sequence[Axis]) -> str:
+    """Return C code that reports the sizes or weights of blocks, for each dimension that an array of the program
+    distributes.
+    """
     found: list[str] = []
     for d, axis in enumerate(axes):
         if axis.argument is None or axis.kind not in ("wgtblock", "genblock"):
@@ -281,7 +292,7 @@ def render_block_sizes(data: int, variable: Variable, axes: Sequence[Axis]) -> s
         found.append(
             f"{{ const __INT64_TYPE__ weft_n = {many}; double weft_sizes[weft_n > 0 ? weft_n : 1]; "
             f"for (__INT64_TYPE__ weft_k = 0; weft_k < weft_n; weft_k++) weft_sizes[weft_k] = ({array})[weft_k]; "
-            + render_call("blocks", data, data_address(variable), d, "weft_n", "weft_sizes")
+            + render_call("blocks", data_id, data_address(variable), d, "weft_n", "weft_sizes")
             + " }"
         )
     return " ".join(found)

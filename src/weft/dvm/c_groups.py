@@ -18,14 +18,14 @@ def is_followed(unit: SourceUnit, array: Reference, at: int) -> bool:
     return variable is not None and bool(variable.declare)
 
 
-def are_arrays_followed(unit: SourceUnit, directive: Directive, at: int) -> bool:
-    """Return whether the arrays of a loop or redistribution are all followed."""
+def are_arrays_followed(unit: SourceUnit, directive: Directive, offset: int) -> bool:
+    """Return whether the runtime knows all arrays that a loop or redistribution is about."""
     arrays: list[Reference] = []
     if isinstance(directive, syntax.Parallel) and directive.on is not None:
         arrays = [directive.on]
     elif isinstance(directive, syntax.Redistribute | syntax.Realign):
         arrays = list(directive.arrays)
-    return all(is_followed(unit, array, at) for array in arrays)
+    return all(is_followed(unit, array, offset) for array in arrays)
 
 
 class DirectiveGroups:
@@ -48,16 +48,16 @@ class DirectiveGroups:
         """Return the number of a group in the side file; complains where it is not declared."""
         return unit.data_id(unit.resolve_variable(group, at))
 
-    def followed_number(self, unit: SourceUnit, group: Reference | None, at: int) -> int:
-        """Return the number of a group that is followed; 0 if it is not, or if there is no group."""
+    def find_followed_group_id(self, unit: SourceUnit, group: Reference | None, offset: int) -> int:
+        """Return the id of a group whose arrays the runtime knows; 0 for another group, or without a group."""
         if group is None:
             return 0
-        number = self.number(unit, group, at)
+        number = self.number(unit, group, offset)
         return number if self.known.get(number, True) else 0
 
 
 def find_group_uses(unit: SourceUnit) -> Iterator[tuple[int, Reference, Directive]]:
-    """Yield (offset, group, directive) of each directive that fills a group."""
+    """Yield (offset, group, directive) for each directive that adds something to a group."""
     for at, _, directive, _ in unit.source.directives:
         if isinstance(directive, syntax.DefineGroup):
             yield at, Reference(directive.group, None, directive.place), directive

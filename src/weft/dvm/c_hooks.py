@@ -21,7 +21,9 @@ class HookedVariables:
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
     def mark_body_variables(self, body: Node) -> None:
-        """Mark what a loop's body declares for itself: it has no value yet, and belongs to the iteration."""
+        """Insert calls that mark the variables declared in a loop's body as without a value at the beginning of each
+        iteration.
+        """
         begin, end = self.tree.begin(body), self.tree.end(body)
         for many in self.tree.variables.values():
             for variable in many:
@@ -37,19 +39,19 @@ class HookedVariables:
                 )
 
     def is_surely_written_first(self, variable: Variable, body: Node) -> bool:
-        """Return whether a scalar of a loop's body is surely written before it is read, and its address is not
-        taken.
+        """Return whether a scalar that a loop's body declares is always written before it is read, and no pointer to it
+        is made.
         """
         holder = next(
             (n for n in c_tree.walk_nodes(body) if n.type == "compound_statement" and self.tree.end(n) == variable.end),
             body,
         )
-        return c_uses.is_written_first(self.tree, variable, holder) and variable not in c_uses.addressed_variables(
+        return c_uses.is_written_first(self.tree, variable, holder) and variable not in c_uses.get_addressed_variables(
             self.tree, holder
         )
 
-    def construct_statements(self) -> list[Node]:
-        """Return the statements that a construct is about."""
+    def find_construct_statements(self) -> list[Node]:
+        """Return the statements after a parallel, region or task region directive."""
         kinds = (syntax.Parallel, syntax.Region, syntax.TaskRegion)
         return [
             node
@@ -57,8 +59,8 @@ class HookedVariables:
             if isinstance(directive, kinds) and (node := self.unit.attached[begin]) is not None
         ]
 
-    def clause_names(self) -> set[Variable]:
-        """Return the variables that a clause of a loop or region names."""
+    def find_clause_variables(self) -> set[Variable]:
+        """Return the variables that clauses of loops, regions and task regions name, or `actual` and `get_actual`."""
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
             references: list[Reference] = []
@@ -84,20 +86,24 @@ class HookedVariables:
     @cached_property
     def wanted(self) -> set[Variable]:
         """Return the variables of functions that the hooks must see."""
-        return self.touched - self.unmarked
+        return self.written_or_named - self.harmless_scalars
 
     @cached_property
-    def touched(self) -> set[Variable]:
-        """Return the variables that constructs write, that their clauses name, or that their loops run over."""
-        found = self.clause_names()
-        for node in self.construct_statements():
+    def written_or_named(self) -> set[Variable]:
+        """Return the variables that constructs write or that their clauses name; those declared within a construct are
+        left out.
+        """
+        found = self.find_clause_variables()
+        for node in self.find_construct_statements():
             begin, end = self.tree.begin(node), self.tree.end(node)
-            found |= {v for v in c_uses.written_variables(self.tree, node) if not begin <= v.statement_begin < end}
+            found |= {v for v in c_uses.find_written_variables(self.tree, node) if not begin <= v.statement_begin < end}
         return found
 
     @cached_property
     def used_by_regions(self) -> set[Variable]:
-        """Return the variables that regions use: their copies on the device begin and end with their block."""
+        """Return the variables declared outside a region and used in it: a copy on the device may exist as long as
+        their block.
+        """
         regions = [
             node
             for begin, _, directive, _ in self.source.directives
@@ -111,24 +117,27 @@ class HookedVariables:
         }
 
     @cached_property
-    def escaping(self) -> set[Variable]:
-        """Return the variables of functions whose address leaves them."""
+    def address_taken(self) -> set[Variable]:
+        """Return the variables whose address is taken in a function, and those that the hooks must see anyway."""
         found = set(self.wanted)
         for function in self.tree.functions:
-            found |= c_uses.addressed_variables(self.tree, function)
+            found |= c_uses.get_addressed_variables(self.tree, function)
         return found
 
     @cached_property
-    def unmarked(self) -> set[Variable]:
-        """Return scalars of functions that run a loop, or that every iteration has for itself and surely writes
-        first."""
-        plain = {v for v in self.touched if not v.outside and not v.static and not v.is_array}
+    def harmless_scalars(self) -> set[Variable]:
+        """Return the local scalars whose uses cannot be wrong, so that the hooks need not see them: loop indices, and
+        private ones that are written first.
+        """
+        plain = {v for v in self.written_or_named if not v.outside and not v.static and not v.is_array}
         return {v for v in plain if self.is_harmless(v)}
 
     def is_harmless(self, variable: Variable) -> bool:
-        """Return whether no use of a private scalar can be wrong."""
+        """Return whether no use of a scalar can be wrong: outside loops it only controls a loop, inside it is private
+        and written first.
+        """
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
-        if function is None or variable in c_uses.addressed_variables(self.tree, function):
+        if function is None or variable in c_uses.get_addressed_variables(self.tree, function):
             return False
         around = [(self.tree.begin(n), self.tree.end(n), d, n) for _, _, d, n in self.unit.parallels]
         for node, found in c_uses.iterate_uses(self.tree, function):
@@ -147,19 +156,20 @@ class HookedVariables:
                 continue
             body = c_uses.loop_nest(loop, directive.rank)[-1].child_by_field_name("body")
             if (
-                variable not in c_uses.written_variables(self.tree, loop)
+                variable not in c_uses.find_written_variables(self.tree, loop)
                 and c_uses.find_loop_over(self.tree, variable, node) is not None
             ):
                 continue
-            if variable not in self.unit.private_variables(directive, loop) or body is None:
+            if variable not in self.unit.find_variables_of_private_clauses(directive, loop) or body is None:
                 return False
             if not c_uses.is_written_first(self.tree, variable, body):
                 return False
         return True
 
     def mark_variables(self) -> None:
-        """Name what the constructs write or name: where a function declares it, file-scope variables before the
-        program."""
+        """Insert the calls that register, where they are declared, the variables that constructs write or name and
+        those that may be read without a value. File-scope variables are registered before the program begins.
+        """
         for variable in sorted(self.wanted, key=lambda v: v.at):
             if variable.declare or (variable.pointer and not variable.parameter):
                 continue
@@ -173,7 +183,11 @@ class HookedVariables:
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
-                opaque = variable.has_data_behind_pointer and not variable.sizes and variable not in self.clause_names()
+                opaque = (
+                    variable.has_data_behind_pointer
+                    and not variable.sizes
+                    and variable not in self.find_clause_variables()
+                )
                 if body is not None and not opaque:
                     self.marks.before(self.tree.begin(body) + 1, " " + text)
                 continue
@@ -183,7 +197,7 @@ class HookedVariables:
                 continue
             self.marks.before(variable.statement_end, " " + text)
         for variable in sorted(self.read_before_written - self.wanted, key=lambda v: v.at):
-            self.mark_without_value(variable)
+            self.insert_unset_mark(variable)
         for variable in sorted(self.used_by_regions - self.read_before_written - self.wanted, key=lambda v: v.at):
             if variable.is_array and not (variable.outside or variable.is_pointer_like or variable.declare):
                 self.marks.before(variable.statement_end, " " + self.render_naming_call(variable))
@@ -197,9 +211,7 @@ class HookedVariables:
 
     @cached_property
     def read_before_written(self) -> set[Variable]:
-        """Return the variables of functions that may be read before they have a value, outside of parallel loops'
-        bodies.
-        """
+        """Return the local variables, declared outside parallel loops, that may be read before they have a value."""
         bodies = [(begin, end) for begin, end, _, _ in self.unit.parallels]
         found: set[Variable] = set()
         for many in self.tree.variables.values():
@@ -219,13 +231,15 @@ class HookedVariables:
         return found
 
     def is_always_written_first(self, variable: Variable) -> bool:
-        """Return whether a scalar is surely written before it is read, wherever its block is entered."""
+        """Return whether a local scalar is always written before it is read, whenever its block is entered."""
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         body = function.child_by_field_name("body") if function is not None else None
         return body is None or self.is_surely_written_first(variable, body)
 
-    def mark_without_value(self, variable: Variable) -> None:
-        """Say of a variable that it has no value yet, if it is a number or an array of numbers."""
+    def insert_unset_mark(self, variable: Variable) -> None:
+        """Insert, after a variable's declaration, a call that marks it as without a value. It runs only if the variable
+        is a number or an array of numbers.
+        """
         kind = c_calls.reduction_type(variable)
         clear = render_call("clear", data_address(variable), data_bytes(variable))
         if variable in self.used_by_regions:
@@ -239,7 +253,9 @@ class HookedVariables:
             self.marks.before(variable.statement_begin, "volatile ")
 
     def render_naming_call(self, variable: Variable) -> str:
-        """Return the call that names a variable, with its dimensions where it is an array."""
+        """Return a C call that registers a variable's name and memory with the runtime, with the dimensions of an
+        array.
+        """
         number = self.unit.data_id(variable)
         if not variable.is_array:
             return render_call("data", number, data_address(variable), data_bytes(variable))

@@ -26,8 +26,10 @@ class LoopConstructs:
         self.arrays = ArrayMarker(unit)
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def mark_parallel_loop(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
-        """Insert a parallel loop's calls around and into it."""
+    def mark_parallel_loop(self, directive: syntax.Parallel, statement: Node | None, directive_text: str) -> None:
+        """Insert the calls for a parallel loop: before and after it, and at the beginning of each iteration. Raises
+        DirectiveError if the loops after the directive do not fit it.
+        """
         shown = f"parallel({''.join(f'[{name}]' for name in directive.indices) or directive.rank})"
         if statement is None or statement.type != "for_statement":
             self.unit.fail(directive.place, f"`{shown}` is not before a `for`; put it right before the outer loop")
@@ -47,9 +49,9 @@ class LoopConstructs:
         at = self.tree.begin(statement)
         on = self.tree.resolve(directive.on.name, at) if directive.on is not None else None
         if on is not None and on.has("task"):
-            self.mark_task_loop(directive, statement, indices[0], text)
+            self.mark_task_loop(directive, statement, indices[0], directive_text)
             return
-        number = self.unit.texted("parallel", directive, text, indices)
+        number = self.unit.texted("parallel", directive, directive_text, indices)
         calls = [render_call("loop_begin", number, directive.rank, 0), *self.render_clauses(directive, statement, at)]
         if not self.in_region(at):
             remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
@@ -65,12 +67,14 @@ class LoopConstructs:
             self.marks.around(self.tree.begin(body), self.tree.end(body), step, "")
             self.hooks.mark_body_variables(body)
 
-    def render_clauses(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
-        """Return the calls of a loop's clauses."""
+    def render_clauses(self, directive: syntax.Parallel, loop: Node, offset: int) -> list[str]:
+        """Return the C calls that report a parallel loop's distribution, index variables and clauses before
+        it starts.
+        """
         found: list[str] = []
         if directive.on is not None:
             on = directive.on
-            target = self.unit.resolve_distributed(on, at, "on")
+            target = self.unit.resolve_distributed(on, offset, "on")
             found.append(
                 render_call(
                     "loop_on",
@@ -79,30 +83,32 @@ class LoopConstructs:
                     *c_calls.mapping_arguments(on.subscripts or ()),
                 )
             )
-        unmarked = self.hooks.unmarked
+        harmless_scalars = self.hooks.harmless_scalars
         indices = {v for v in self.unit.loop_variables(directive, loop) if v is not None}
-        found.extend(self.render_control_variables(directive, loop, at))
+        found.extend(self.render_control_variables(directive, loop, offset))
         for clause in directive.clauses:
-            found.extend(self.render_clause(clause, at, unmarked | indices))
+            found.extend(self.render_clause(clause, offset, harmless_scalars | indices))
         return found
 
-    def render_control_variables(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
-        """Return the calls that report a loop's own variables in memory: accesses to them are no work of the loop."""
+    def render_control_variables(self, directive: syntax.Parallel, loop: Node, offset: int) -> list[str]:
+        """Return C calls that report a loop's index variables which live in memory: accesses to them are no work of the
+        loop.
+        """
         return [
             render_call("loop_index", data_address(variable), data_bytes(variable))
             for variable in self.unit.loop_variables(directive, loop)
             if variable is not None
-            and not at <= variable.statement_begin < self.tree.end(loop)
-            and (variable.outside or variable.static or variable in self.hooks.escaping)
+            and not offset <= variable.statement_begin < self.tree.end(loop)
+            and (variable.outside or variable.static or variable in self.hooks.address_taken)
         ]
 
-    def render_clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
-        """Return the calls of one clause."""
+    def render_clause(self, clause: syntax.Clause, offset: int, harmless_scalars: set[Variable]) -> list[str]:
+        """Return the C calls that report one clause of a loop or task region to the runtime."""
         found: list[str] = []
         if isinstance(clause, syntax.Private):
             for item in clause.names:
-                variable = self.unit.resolve_variable(item, at)
-                if variable not in unmarked:
+                variable = self.unit.resolve_variable(item, offset)
+                if variable not in harmless_scalars:
                     found.append(
                         render_call(
                             "loop_private", self.unit.data_id(variable), data_address(variable), data_bytes(variable)
@@ -110,13 +116,13 @@ class LoopConstructs:
                     )
         elif isinstance(clause, syntax.Reductions):
             for one in clause.items:
-                found.append(self.render_reduction(one, at))
-            group = self.groups.followed_number(self.unit, clause_group(clause), at)
+                found.append(self.render_reduction(one, offset))
+            group = self.groups.find_followed_group_id(self.unit, find_filled_group(clause), offset)
             if group:
                 found.append(render_call("loop_reduction_group", group))
         elif isinstance(clause, syntax.ShadowRenew):
             for renewal in clause.items:
-                variable = self.require_array_with_edges(renewal.array, renewal.widths, at, "shadow_renew")
+                variable = self.require_array_with_edges(renewal.array, renewal.widths, offset, "shadow_renew")
                 edges = c_calls.width_arguments(renewal.widths)
                 found.append(
                     render_call(
@@ -133,7 +139,7 @@ class LoopConstructs:
         elif isinstance(clause, syntax.Across):
             for dependence in clause.items:
                 # An array without distribution may be named too: `tie` loops of one processor.
-                variable = self.unit.resolve_variable(dependence.array, at)
+                variable = self.unit.resolve_variable(dependence.array, offset)
                 found.append(
                     render_call(
                         "loop_across",
@@ -143,62 +149,66 @@ class LoopConstructs:
                     )
                 )
         elif isinstance(clause, syntax.Remote):
-            group = self.groups.followed_number(self.unit, clause_group(clause), at)
+            group = self.groups.find_followed_group_id(self.unit, find_filled_group(clause), offset)
             found.append(
-                self.render_remote_accesses(clause, at, "loop_remote_group" if group else "loop_remote", group)
+                self.render_remote_accesses(clause, offset, "loop_remote_group" if group else "loop_remote", group)
             )
         elif isinstance(clause, syntax.Tie):
             for item in clause.items:
-                variable = self.unit.resolve_variable(item, at)
+                variable = self.unit.resolve_variable(item, offset)
                 mapping = c_calls.mapping_arguments(item.subscripts or ())
                 found.append(render_call("loop_tie", self.unit.data_id(variable), data_address(variable), *mapping))
         return found
 
     def require_array_with_edges(
-        self, array: Reference, widths: Sequence[object] | None, at: int, where: str
+        self, array: Reference, widths: Sequence[object] | None, offset: int, clause_name: str
     ) -> Variable:
-        """Return the distributed array whose edges a clause names."""
-        variable = self.unit.resolve_variable(array, at)
+        """Return the distributed array whose shadow edges a clause names. Raises DirectiveError if it is none, or has
+        another number of dimensions.
+        """
+        variable = self.unit.resolve_variable(array, offset)
         if not variable.declare:
-            self.unit.fail(array.place, f"`{array.name}` in `{where}` is not a distributed array")
+            self.unit.fail(array.place, f"`{array.name}` in `{clause_name}` is not a distributed array")
         if widths is not None and len(widths) != self.unit.array_rank(variable) and not variable.named_type:
             has = plural(self.unit.array_rank(variable), "dimension")
-            what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
+            what = f"`{array.name}` has {has}; `{clause_name}` gives {len(widths)} widths"
             self.unit.fail(array.place, what)
         return variable
 
-    def render_reduction(self, one: syntax.Reduction, at: int) -> str:
-        """Return the call of one reduction."""
-        variable = self.unit.resolve_variable(one.variable, at)
+    def render_reduction(self, reduction: syntax.Reduction, offset: int) -> str:
+        """Return a C call that reports one reduction: its operation, its variable, and the location of a maxloc or
+        minloc.
+        """
+        variable = self.unit.resolve_variable(reduction.variable, offset)
         location = ["(void *)0", "0"]
-        if one.location is not None:
-            beside = self.unit.resolve_variable(one.location, at)
+        if reduction.location is not None:
+            beside = self.unit.resolve_variable(reduction.location, offset)
             bytes = data_bytes(beside)
-            if one.size is not None and beside.has_data_behind_pointer:
-                bytes = f"({one.size.text}) * sizeof(({beside.name})[0])"
+            if reduction.size is not None and beside.has_data_behind_pointer:
+                bytes = f"({reduction.size.text}) * sizeof(({beside.name})[0])"
             location = [data_address(beside), bytes]
         return render_call(
             "loop_reduction",
             self.unit.data_id(variable),
             data_address(variable),
-            c_calls.OPERATIONS[one.operator],
+            c_calls.OPERATIONS[reduction.operator],
             c_calls.reduction_type(variable),
-            c_calls.element_count(variable),
+            c_calls.render_element_count(variable),
             *location,
         )
 
-    def render_host_fetches(self, remote: syntax.Remote, at: int, number: int) -> str:
-        """Return the calls that bring what the host fetches from the regions: remote_access does that by itself."""
+    def render_host_fetches(self, remote: syntax.Remote, offset: int, construct_id: int) -> str:
+        """Return C calls that fetch remote data from the devices to the host, as `remote_access` does by itself."""
         found: list[str] = []
         for item in remote.items:
-            variable = self.unit.resolve_distributed(item, at, "remote_access")
+            variable = self.unit.resolve_distributed(item, offset, "remote_access")
             ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
             part = Reference(item.name, tuple(ranges), item.place)
             bounds = c_calls.section_arguments(part, variable)
             found.append(
                 render_call(
                     "get_actual",
-                    number,
+                    construct_id,
                     self.unit.data_id(variable),
                     data_address(variable),
                     data_bytes(variable),
@@ -211,64 +221,76 @@ class LoopConstructs:
         """Return whether an offset lies in a region's statement."""
         return self.is_within_directive(syntax.Region, at)
 
-    def is_within_directive(self, kind: type[Directive], at: int) -> bool:
-        """Return whether an offset is in the statement after a directive of a kind."""
+    def is_within_directive(self, directive_type: type[Directive], offset: int) -> bool:
+        """Return whether an offset is within the statement of a directive of a given type."""
         nodes = [
             node
             for begin, _, directive, _ in self.source.directives
-            if isinstance(directive, kind) and (node := self.unit.attached[begin]) is not None
+            if isinstance(directive, directive_type) and (node := self.unit.attached[begin]) is not None
         ]
-        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in nodes)
+        return any(self.tree.begin(node) <= offset < self.tree.end(node) for node in nodes)
 
-    def render_remote_accesses(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
-        """Return the calls of remote accesses."""
+    def render_remote_accesses(self, remote: syntax.Remote, offset: int, function_name: str, group_id: int = 0) -> str:
+        """Return C calls of a runtime function, one for each array of a remote access, with the mapping of its
+        subscripts.
+        """
         found: list[str] = []
         for item in remote.items:
-            variable = self.unit.resolve_distributed(item, at, "remote_access")
+            variable = self.unit.resolve_distributed(item, offset, "remote_access")
             mapping = c_calls.mapping_arguments(item.subscripts or ())
-            first = [group] if group else []
-            found.append(render_call(name, *first, self.unit.data_id(variable), data_address(variable), *mapping))
+            first = [group_id] if group_id else []
+            found.append(
+                render_call(function_name, *first, self.unit.data_id(variable), data_address(variable), *mapping)
+            )
         return " ".join(found)
 
-    def wrap_in_task_region(self, node: Node, number: int, tasks: Reference, clauses: Sequence[syntax.Clause]) -> None:
-        """Put a task region around a statement."""
-        at = self.tree.begin(node)
-        known = self.unit.render_task_count(tasks, at)
-        opening = [known, render_call("task_region_begin", number, self.unit.task_array_number(tasks, at))]
+    def wrap_in_task_region(
+        self, statement: Node, construct_id: int, task_array: Reference, clauses: Sequence[syntax.Clause]
+    ) -> None:
+        """Insert the calls that begin a task region over a task array before a statement and end it after it."""
+        at = self.tree.begin(statement)
+        known = self.unit.render_task_count(task_array, at)
+        opening = [known, render_call("task_region_begin", construct_id, self.unit.find_task_array_id(task_array, at))]
         for clause in clauses:
-            opening.extend(self.render_clause(clause, at, self.hooks.unmarked))
+            opening.extend(self.render_clause(clause, at, self.hooks.harmless_scalars))
         opening.append(render_call("task_region_start"))
-        self.marks.around(at, self.tree.end(node), " ".join(opening), render_call("task_region_end", number))
+        self.marks.around(at, self.tree.end(statement), " ".join(opening), render_call("task_region_end", construct_id))
 
-    def wrap_in_task(self, node: Node, number: int, index: str) -> None:
-        """Put a task around its statement."""
-        begin, end = self.tree.begin(node), self.tree.end(node)
-        self.marks.around(begin, end, render_call("task_begin", number, index), render_call("task_end", number))
-        self.hooks.mark_body_variables(node)
+    def wrap_in_task(self, statement: Node, construct_id: int, task_index: str) -> None:
+        """Insert the calls that begin one task (`task_index`: a C expression) before a statement and end it
+        after it.
+        """
+        begin, end = self.tree.begin(statement), self.tree.end(statement)
+        self.marks.around(
+            begin, end, render_call("task_begin", construct_id, task_index), render_call("task_end", construct_id)
+        )
+        self.hooks.mark_body_variables(statement)
 
-    def mark_task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
-        """Mark a loop of which each iteration is a task; without a task region around it, the loop is one itself."""
+    def mark_task_loop(self, directive: syntax.Parallel, loop: Node, index_name: str, directive_text: str) -> None:
+        """Insert the calls for a loop of which each iteration is a task. Outside a task region, the loop is marked as
+        one, too.
+        """
         at = self.tree.begin(loop)
         body = loop.child_by_field_name("body")
         if directive.on is None or body is None:
             return
-        number = self.unit.texted("on", directive, text, [index])
+        number = self.unit.texted("on", directive, directive_text, [index_name])
         if not self.in_tasks(at):
-            region = self.unit.texted("task_region", directive, text)
+            region = self.unit.texted("task_region", directive, directive_text)
             self.wrap_in_task_region(loop, region, directive.on, directive.clauses)
         self.marks.around(at, self.tree.end(loop), " ".join(self.render_control_variables(directive, loop, at)), "")
         place = next(iter(directive.on.subscripts or ()), None)
         if isinstance(place, syntax.Affine):
-            index = f"({place.coefficient.text}) * {index} + ({place.offset.text})"
-        self.wrap_in_task(body, number, index)
+            index_name = f"({place.coefficient.text}) * {index_name} + ({place.offset.text})"
+        self.wrap_in_task(body, number, index_name)
 
     def in_tasks(self, at: int) -> bool:
         """Return whether an offset lies in a task region's statement."""
         return self.is_within_directive(syntax.TaskRegion, at)
 
 
-def clause_group(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
-    """Return the group that a clause of a loop fills; None without one."""
+def find_filled_group(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
+    """Return the group that a reduction or remote-access clause adds to; None if the clause names none."""
     if not clause.group:
         return None
     place = clause.items[0].variable.place if isinstance(clause, syntax.Reductions) else clause.items[0].place

@@ -34,68 +34,72 @@ def is_old_form(text: str) -> bool:
     return re.search(r"^[ \t]*#[ \t]*define[ \t]+DVM\(", text, re.MULTILINE) is not None
 
 
-def find_closing_bracket(text: str, at: int) -> int:
-    """Return the index of the bracket that closes the one at `at`; the length of the text if none does."""
+def find_closing_bracket(text: str, opening: int) -> int:
+    """Return the index of the bracket that closes the one at index `opening`; the length of the text if none does."""
     depth = 0
-    for place in range(at, len(text)):
+    for place in range(opening, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
         if not depth:
             return place
     return len(text)
 
 
-def expand_loop_macros(text: str) -> str:
-    """Return the text with macros that are loops expanded, each on its own line."""
-    loops = {match[1]: ([one.strip() for one in match[2].split(",")], match[3]) for match in LOOP.finditer(text)}
+def expand_loop_macros(source_text: str) -> str:
+    """Return the source with each use of a macro that is a loop replaced by its definition, without a change of line
+    numbers.
+    """
+    loops = {match[1]: ([one.strip() for one in match[2].split(",")], match[3]) for match in LOOP.finditer(source_text)}
     if not loops:
-        return text
-    defines = [match.span() for match in DEFINE.finditer(text)]
+        return source_text
+    defines = [match.span() for match in DEFINE.finditer(source_text)]
     use = re.compile(rf"\b({'|'.join(map(re.escape, loops))})\s*\(")
     parts: list[str] = []
     done = 0
-    for match in use.finditer(text):
+    for match in use.finditer(source_text):
         if match.start() < done or any(low <= match.start() < high for low, high in defines):
             continue
-        end = find_closing_bracket(text, match.end() - 1)
+        end = find_closing_bracket(source_text, match.end() - 1)
         names, body = loops[match[1]]
-        given = [one.strip() for one in split_arguments(text[match.end() : end])]
+        given = [one.strip() for one in split_arguments(source_text[match.end() : end])]
         values = dict(zip(names, given, strict=False))
         written = re.sub(r"\w+", lambda word, values=values: values.get(word[0], word[0]), body)
-        parts += [text[done : match.start()], written, "\n" * text.count("\n", match.start(), end)]
+        parts += [source_text[done : match.start()], written, "\n" * source_text.count("\n", match.start(), end)]
         done = end + 1
-    return "".join([*parts, text[done:]])
+    return "".join([*parts, source_text[done:]])
 
 
-def split_arguments(text: str) -> Iterator[str]:
-    """Yield a macro's arguments."""
+def split_arguments(arguments: str) -> Iterator[str]:
+    """Yield the arguments of a macro, split at the commas outside of brackets."""
     depth = start = 0
-    for place, character in enumerate(text):
+    for place, character in enumerate(arguments):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
         if character == "," and not depth:
-            yield text[start:place]
+            yield arguments[start:place]
             start = place + 1
-    yield text[start:]
+    yield arguments[start:]
 
 
-def find_directives(text: str) -> Iterator[tuple[int, int, str]]:
+def find_directives(source_text: str) -> Iterator[tuple[int, int, str]]:
     """Yield (begin, end, content) of each `DVM(…)` outside macro definitions."""
-    defines = [match.span() for match in DEFINE.finditer(text)]
-    for match in MACRO.finditer(text):
+    defines = [match.span() for match in DEFINE.finditer(source_text)]
+    for match in MACRO.finditer(source_text):
         if not any(low <= match.start() < high for low, high in defines):
-            end = find_closing_bracket(text, match.end() - 1)
-            yield match.start(), end + 1, text[match.end() : end]
+            end = find_closing_bracket(source_text, match.end() - 1)
+            yield match.start(), end + 1, source_text[match.end() : end]
 
 
-def modernize_directive(old: str, place: Position) -> str | None:
-    """Return a directive in the current form; None if it means nothing to the checks. DirectiveError if unknown."""
-    words = " ".join(old.split())
+def modernize_directive(directive: str, position: Position) -> str | None:
+    """Return an old directive in the form of C-DVMH; None if it has no meaning for the checks. Raises DirectiveError if
+    it is unknown.
+    """
+    words = " ".join(directive.split())
     keyword = re.match(r"\*?\s*(\w+)", words)
     name = keyword[1].upper() if keyword else ""
     rest = words[keyword.end() :].strip() if keyword else ""
     if name in SILENT or words.startswith("*"):
         return None
     if name in ("DISTRIBUTE", "ALIGN"):
-        return modernize_declaration(name, rest, place)
+        return modernize_declaration(name, rest, position)
     if name == "REDISTRIBUTE":
         return None if rest.startswith("(") else f"redistribute({modernize_distribution(rest)})"
     if name == "REALIGN":
@@ -107,10 +111,10 @@ def modernize_directive(old: str, place: Position) -> str | None:
     if name == "PARALLEL":
         mapped, *clauses = (part.strip() for part in rest.split(";"))
         mapped = re.sub(r"\bON\b", "on", mapped)
-        return f"parallel({mapped}) " + " ".join(modernize_clause(one, place) for one in clauses if one)
+        return f"parallel({mapped}) " + " ".join(modernize_clause(one, position) for one in clauses if one)
     if name == "TASK_REGION":
         tasks, *clauses = (part.strip() for part in rest.split(";"))
-        return f"task_region {tasks} " + " ".join(modernize_clause(one, place) for one in clauses if one)
+        return f"task_region {tasks} " + " ".join(modernize_clause(one, position) for one in clauses if one)
     if name in ("TASK", "ON"):
         return f"{name.lower()} {rest}"
     if name == "MAP":
@@ -125,11 +129,11 @@ def modernize_directive(old: str, place: Position) -> str | None:
     if name == "CREATE_SHADOW_GROUP":
         group, colon, held = rest.partition(":")
         if not colon:
-            raise DirectiveError(place, "CREATE_SHADOW_GROUP names a group and, after a colon, its arrays")
+            raise DirectiveError(position, "CREATE_SHADOW_GROUP names a group and, after a colon, its arrays")
         return f"create_shadow_group {group.strip()}({modernize_renewals(held)})"
     if name in USES:
         return f"{name.lower()} {rest}"
-    raise DirectiveError(place, f"`{name}` is not a directive of C-DVM")
+    raise DirectiveError(position, f"`{name}` is not a directive of C-DVM")
 
 
 def modernize_distribution(old: str) -> str:
@@ -142,9 +146,9 @@ def modernize_alignment(text: str) -> str:
     return re.sub(r"\bWITH\b", "with", text)
 
 
-def modernize_clause(old: str, place: Position) -> str:
-    """Return one clause of `PARALLEL` in the current form."""
-    name, _, rest = old.partition(" ")
+def modernize_clause(clause: str, position: Position) -> str:
+    """Return one clause of the old `PARALLEL` in the form of C-DVMH."""
+    name, _, rest = clause.partition(" ")
     rest = rest.strip()
     kind = name.upper()
     if kind == "REDUCTION":
@@ -160,7 +164,7 @@ def modernize_clause(old: str, place: Position) -> str:
         return f"remote_access({drop_inner_subscripts(rest)})"
     if kind == "PIPE":
         return f"stage({rest})"
-    raise DirectiveError(place, f"`{name}` is not a clause of PARALLEL")
+    raise DirectiveError(position, f"`{name}` is not a clause of PARALLEL")
 
 
 def modernize_renewals(old: str) -> str:
@@ -174,10 +178,12 @@ def drop_group(old: str) -> str:
     return re.sub(r"^\s*\w+\s*:", "", old)
 
 
-def drop_inner_subscripts(old: str) -> str:
-    """Return arrays whose index comes from another array as whole arrays: only the program's data tell the elements."""
+def drop_inner_subscripts(arrays: str) -> str:
+    """Return a list of arrays without the subscripts `a[b[i]]` that hold another array: such an array counts as a
+    whole.
+    """
     found = []
-    for one in split_arguments(old):
+    for one in split_arguments(arrays):
         depth = 0
         kept = []
         for character in one:
@@ -189,9 +195,9 @@ def drop_inner_subscripts(old: str) -> str:
     return ",".join(found)
 
 
-def modernize_declaration(name: str, rest: str, place: Position) -> str:
-    """Return the declaration of an array or template, with its shadow edges, in the current form."""
-    first, *more = (part.strip() for part in rest.split(";"))
+def modernize_declaration(keyword: str, argument: str, position: Position) -> str:
+    """Return an old DISTRIBUTE or ALIGN, with what follows its semicolons, as `array` or `template` of C-DVMH."""
+    first, *more = (part.strip() for part in argument.split(";"))
     what, edges = "array", ""
     for part in filter(None, more):
         word, _, held = part.partition("[")
@@ -201,14 +207,14 @@ def modernize_declaration(name: str, rest: str, place: Position) -> str:
         elif word.strip() == "TEMPLATE":
             what = f"template{held}"
         else:
-            raise DirectiveError(place, f"`{word.strip()}` is not a part of {name}")
+            raise DirectiveError(position, f"`{word.strip()}` is not a part of {keyword}")
     if not first:
         return what + edges
     return (
         what
         + (
             f" distribute{modernize_distribution(first)}"
-            if name == "DISTRIBUTE"
+            if keyword == "DISTRIBUTE"
             else f" align({modernize_alignment(first)})"
         )
         + edges

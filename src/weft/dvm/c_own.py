@@ -23,7 +23,9 @@ class OwnComputations:
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
     def mark_assignments(self) -> None:
-        """Mark assignments to distributed elements outside parallel loops: the element's owner runs them."""
+        """Insert calls around assignments to distributed elements outside parallel loops: only the owner of an element
+        runs them.
+        """
         spread = {v for many in self.tree.variables.values() for v in many if v.declare and not c_calls.is_template(v)}
         if not spread:
             return
@@ -38,8 +40,8 @@ class OwnComputations:
         at = len(self.source.text)
         self.unit.add_constructor(at, LAST, render_call("sequential", 1))
 
-    def mark_assignment(self, statement: Node, expression: Node, spread: set[Variable]) -> None:
-        """Mark one assignment, if it is one to a distributed element."""
+    def mark_assignment(self, statement: Node, expression: Node, distributed: set[Variable]) -> None:
+        """Insert the calls around one statement, if it assigns to an element of a distributed array."""
         if expression.type == "assignment_expression":
             left = expression.child_by_field_name("left")
         elif expression.type == "update_expression":
@@ -54,7 +56,7 @@ class OwnComputations:
         if left is None or left.type != "identifier" or not indices:
             return
         variable = self.tree.resolve(self.tree.source(left), self.tree.begin(left))
-        if variable is None or variable not in spread or len(indices) < self.unit.array_rank(variable):
+        if variable is None or variable not in distributed or len(indices) < self.unit.array_rank(variable):
             return
         begin, end = self.tree.begin(statement), self.tree.end(statement)
         if any(sign in index for index in indices for sign in ("++", "--", "=", "(")):

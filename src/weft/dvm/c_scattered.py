@@ -14,16 +14,18 @@ from weft.dvm.syntax import Axis, Derived, NamedEdges, Reference, Section, Width
 INT: Final = "__INT64_TYPE__"
 
 
-def render_owner_calls(unit: SourceUnit, number: int, variable: Variable, axes: Sequence[Axis], at: int) -> str:
-    """Return the calls that tell the runtime who owns the elements of dimensions that tables distribute."""
+def render_owner_calls(unit: SourceUnit, data_id: int, variable: Variable, axes: Sequence[Axis], offset: int) -> str:
+    """Return C code that reports the owner of each index, for the dimensions that are distributed by `indirect` or
+    `derived`.
+    """
     found: list[str] = []
     for d, axis in enumerate(axes):
-        where = f"{number}, {data_address(variable)}, {d}"
+        where = f"{data_id}, {data_address(variable)}, {d}"
         if axis.kind == "indirect" and axis.argument is not None:
             owner = render_call("owner", where, "weft_k", f"({axis.argument.text})[weft_k]")
             found.append(f"for ({INT} weft_k = 0; weft_k < weft_check_extent({where}); weft_k++) {owner}")
         elif axis.derived is not None:
-            target, place, dummy = resolve_derived(unit, axis.derived, unit.source.position_of(at), at)
+            target, place, dummy = resolve_derived(unit, axis.derived, unit.source.position_of(offset), offset)
             one = render_call("owner_derived", where, "weft_e", *target, place, dummy)
             found.append(render_element_loop(axis.derived, target, place, dummy, one))
     return wrap_in_io_calls(found)
@@ -35,13 +37,15 @@ def wrap_in_io_calls(calls: Sequence[str]) -> str:
 
 
 def resolve_derived(
-    unit: SourceUnit, derived: Derived, place: syntax.Position, at: int
+    unit: SourceUnit, derived: Derived, position: syntax.Position, offset: int
 ) -> tuple[tuple[int, str], int, str]:
-    """Return (data, base) of the target of `derived`, its dimension with the dummy, and the dummy."""
-    target = unit.resolve_distributed(whole_target(derived, place), at, "derived")
+    """Return the target of `derived` as (its data id, C expression of its address), the dimension that has the dummy,
+    and the dummy's name.
+    """
+    target = unit.resolve_distributed(whole_target(derived, position), offset, "derived")
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
-        unit.fail(place, f"`derived` takes one dummy of `{derived.target}`: {derived.target}[@i]")
+        unit.fail(position, f"`derived` takes one dummy of `{derived.target}`: {derived.target}[@i]")
     return (unit.data_id(target), data_address(target)), *dummies[0]
 
 
@@ -50,80 +54,90 @@ def whole_target(derived: Derived, place: syntax.Position) -> Reference:
     return Reference(derived.target, (syntax.Whole(),) * len(derived.subscripts), place)
 
 
-def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, dummy: str, one: str) -> str:
-    """Return a loop over the target's indices that makes the call `one` for each element `weft_e` that they name."""
+def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, dummy: str, element_call: str) -> str:
+    """Return C code that loops over one axis of the target and makes `element_call` for each value, named `weft_e`, of
+    the expressions of `derived`.
+    """
     where = f"{target[0]}, {target[1]}, {axis}"
-    items = "".join(render_element_range(item, one) for item in derived.expressions)
+    items = "".join(render_element_range(item, element_call) for item in derived.expressions)
     return (
         f"{{ const {INT} weft_low = weft_check_lower({where}), weft_end = weft_low + weft_check_extent({where}); "
         f"for ({INT} {dummy} = weft_low; {dummy} < weft_end; {dummy}++) {{ {items}}} }}"
     )
 
 
-def render_element_range(item: syntax.Expression | Section, one: str) -> str:
-    """Return code that makes the call `one` for the elements of one expression or range."""
+def render_element_range(item: syntax.Expression | Section, element_call: str) -> str:
+    """Return C code that makes `element_call` with `weft_e` set to the value of an expression, or to each value of a
+    range.
+    """
     if isinstance(item, Section):
         assert item.low is not None and item.high is not None
-        return f"for ({INT} weft_e = {item.low.text}; weft_e <= {item.high.text}; weft_e++) {one} "
-    return f"{{ const {INT} weft_e = {item.text}; {one} }} "
+        return f"for ({INT} weft_e = {item.low.text}; weft_e <= {item.high.text}; weft_e++) {element_call} "
+    return f"{{ const {INT} weft_e = {item.text}; {element_call} }} "
 
 
-def edge_id(unit: SourceUnit, name: str, place: syntax.Position) -> int:
-    """Return the number of a named edge in the source map."""
+def find_or_add_edge_id(unit: SourceUnit, name: str, position: syntax.Position) -> int:
+    """Return the id of a named shadow edge in the source map; a new name is added, with its position."""
     held = unit.shared.edges
     if name not in held:
-        held[name] = unit.shared.texts.add_variable(name, place.file, place.line)
+        held[name] = unit.shared.texts.add_variable(name, position.file, position.line)
     return held[name]
 
 
-def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, at: int, text: str) -> str:
-    """Return the calls that make a named shadow edge."""
-    variable = unit.resolve_variable(directive.array, at)
-    target, axis, dummy = resolve_derived(unit, directive.derived, directive.place, at)
+def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, offset: int, directive_text: str) -> str:
+    """Return C code that builds a named shadow edge from the elements of `shadow_add`, and adds it to the arrays it
+    lists.
+    """
+    variable = unit.resolve_variable(directive.array, offset)
+    target, axis, dummy = resolve_derived(unit, directive.derived, directive.place, offset)
     beside = directive.derived.edges
     calls = [
         render_call(
             "edge_begin",
-            unit.texted("shadow_add", directive, text),
-            edge_id(unit, directive.edge, directive.place),
+            unit.texted("shadow_add", directive, directive_text),
+            find_or_add_edge_id(unit, directive.edge, directive.place),
             unit.data_id(variable),
             data_address(variable),
             directive.axis,
             *target,
             axis,
-            edge_id(unit, beside[0], directive.place) if beside else 0,
+            find_or_add_edge_id(unit, beside[0], directive.place) if beside else 0,
         ),
         render_element_loop(directive.derived, target, axis, dummy, render_call("edge_element", dummy, "weft_e")),
     ]
     for name in directive.include:
-        array = unit.resolve_variable(Reference(name, None, directive.place), at)
+        array = unit.resolve_variable(Reference(name, None, directive.place), offset)
         calls.append(render_call("edge_include", unit.data_id(array), data_address(array)))
     return wrap_in_io_calls([*calls, render_call("edge_end")])
 
 
 def render_edge_renewals(
     unit: SourceUnit,
-    number: str | int,
+    construct_id: str | int,
     variable: Variable,
     widths: Sequence[Width | NamedEdges] | None,
-    place: syntax.Position,
+    position: syntax.Position,
 ) -> Iterator[str]:
-    """Yield the calls that renew the named edges among `widths`."""
+    """Yield C calls that renew the edges which `widths` gives by name (widths in numbers are left out)."""
     for width in widths or ():
         if isinstance(width, NamedEdges):
             for name in width.names:
                 yield render_call(
-                    "edge_renew", number, edge_id(unit, name, place), unit.data_id(variable), data_address(variable)
+                    "edge_renew",
+                    construct_id,
+                    find_or_add_edge_id(unit, name, position),
+                    unit.data_id(variable),
+                    data_address(variable),
                 )
 
 
-def render_localize(unit: SourceUnit, directive: syntax.Localize, at: int, text: str) -> str:
-    """Return the call that turns element numbers into indices of an array."""
-    numbers = unit.resolve_variable(Reference(directive.array, None, directive.place), at)
-    target = unit.resolve_variable(Reference(directive.target, None, directive.place), at)
+def render_localize(unit: SourceUnit, directive: syntax.Localize, offset: int, directive_text: str) -> str:
+    """Return the C call for `localize`: an array with global indices of a target gets the local indices."""
+    numbers = unit.resolve_variable(Reference(directive.array, None, directive.place), offset)
+    target = unit.resolve_variable(Reference(directive.target, None, directive.place), offset)
     return render_call(
         "localize",
-        unit.texted("localize", directive, text),
+        unit.texted("localize", directive, directive_text),
         unit.data_id(numbers),
         data_address(numbers),
         unit.data_id(target),

@@ -41,7 +41,7 @@ class CSource:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position_of(self, offset: int) -> Position:
-        """Return where a character came from."""
+        """Return file, line and column (in bytes) that the character at an offset came from."""
         low, high = 0, len(self.starts)
         while high - low > 1:
             middle = (low + high) // 2
@@ -51,7 +51,9 @@ class CSource:
 
 
 def read_c_source(path: Path, include: Sequence[Path] = ()) -> CSource:
-    """Read a C source. UsageError if it cannot be read, DirectiveError for a wrong directive."""
+    """Return a C source with its own headers inlined and its directives taken out of the text. Raises UsageError if it
+    cannot be read, DirectiveError for a wrong directive.
+    """
     lines = _Lines(include)
     lines.append_file(path, ())
     text = "".join(lines.texts)
@@ -73,8 +75,10 @@ class _Lines:
         self.once: set[Path] = set()
         self.missing: list[str] = []
 
-    def append_file(self, path: Path, within: tuple[Path, ...]) -> None:
-        """Append a file's lines."""
+    def append_file(self, path: Path, including_files: tuple[Path, ...]) -> None:
+        """Append the lines of a file, and in place of an `#include` those of the header. `including_files`: the files
+        whose includes led here.
+        """
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
         except OSError as error:
@@ -84,9 +88,9 @@ class _Lines:
             header = self.located(found.group(1), path) if found else None
             if found and header is None:
                 self.missing.append(found.group(1))
-            if header is not None and header not in within and header not in self.once:
-                self.append_file(header, (*within, path))
-            elif within and ONCE.match(line):
+            if header is not None and header not in including_files and header not in self.once:
+                self.append_file(header, (*including_files, path))
+            elif including_files and ONCE.match(line):
                 self.once.add(path)
             elif header is None or header not in self.once:
                 self.texts.append(line.rstrip("\r") + "\n")
@@ -98,7 +102,7 @@ class _Lines:
 
 
 def extract_directives(source: CSource) -> None:
-    """Read every directive and replace it by blanks in the text."""
+    """Read every `#pragma dvm` of a source into its directives, and overwrite it with blanks in the text."""
     hidden = [match.span() for match in COMMENT.finditer(source.text)]
     parts: list[str] = []
     done = 0
@@ -121,7 +125,7 @@ def extract_directives(source: CSource) -> None:
 
 
 def extract_macro_directives(source: CSource) -> None:
-    """Read the directives of the old form and replace them by blanks."""
+    """Read every `DVM(…)` of the old form into the source's directives, and overwrite it with blanks in the text."""
     hidden = [match.span() for match in COMMENT.finditer(source.text)]
     text = source.text
     for begin, end, held in c_old.find_directives(text):
@@ -160,7 +164,9 @@ class CInsertions:
         self.after(end, closing + " }")
 
     def marked_text(self, prologue: str) -> str:
-        """Return the source with everything in it; lines and columns of the program stay what they were."""
+        """Return the source with all insertions. Line markers keep the program's own lines and columns for the
+        compiler.
+        """
         source = self.source
         jumps = [
             (source.starts[k], -1, 0, "")

@@ -142,11 +142,13 @@ class Tree:
         found = [v for v in self.variables.get(name, ()) if v.begin <= at < v.end]
         return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
 
-    def statement_after(self, at: int) -> Node | None:
-        """Return the statement or declaration that begins next behind an offset, the outermost one."""
-        rest = self.text[at:]
+    def find_statement_after(self, offset: int) -> Node | None:
+        """Return the outermost statement or declaration that begins at the first code behind an offset; None if none
+        begins there.
+        """
+        rest = self.text[offset:]
         skipped = len(rest) - len(skip_blanks(rest))
-        return self.statements.get(at + skipped)
+        return self.statements.get(offset + skipped)
 
 
 class _Shift:
@@ -164,22 +166,22 @@ class _Shift:
         return offset if self.same else self.table[offset]
 
 
-def skip_blanks(rest: str) -> str:
-    """Return what follows white space, comments and lines of the preprocessor."""
+def skip_blanks(text: str) -> str:
+    """Return a text without the white space, comments and preprocessor lines at its beginning."""
     while True:
-        stripped = rest.lstrip()
+        stripped = text.lstrip()
         if stripped.startswith(("//", "#")):
-            line, _, rest = stripped.partition("\n")
+            line, _, text = stripped.partition("\n")
             while line.endswith("\\"):
-                line, _, rest = rest.partition("\n")
+                line, _, text = text.partition("\n")
         elif stripped.startswith("/*"):
-            rest = stripped.partition("*/")[2]
+            text = stripped.partition("*/")[2]
         else:
             return stripped
 
 
 def choose_language(cplusplus: bool) -> Language:
-    """Return the language of a source."""
+    """Return tree-sitter's grammar for C or C++."""
     if cplusplus:
         # The grammars are packages of their own, of which one is needed.
         import tree_sitter_cpp
@@ -203,11 +205,13 @@ def blank(found: re.Match[bytes]) -> bytes:
     return re.sub(rb"[^\n]", b" ", found[0])
 
 
-def parse_source(text: str, cplusplus: bool = False) -> Tree:
-    """Parse a source whose directives are blanked out."""
-    raw = text.encode("utf-8", "surrogateescape")
+def parse_source(source_text: str, cplusplus: bool = False) -> Tree:
+    """Return the syntax tree of a source without directives, with its statements, functions and declared variables
+    indexed.
+    """
+    raw = source_text.encode("utf-8", "surrogateescape")
     root = Parser(choose_language(cplusplus)).parse(raw if cplusplus else COMPLEX.sub(blank, raw)).root_node
-    tree = Tree(text, root, {}, [], {}, _Shift(text, raw), cplusplus=cplusplus)
+    tree = Tree(source_text, root, {}, [], {}, _Shift(source_text, raw), cplusplus=cplusplus)
     nodes = list(walk_nodes(root))
     for node in nodes:
         if node.type in STATEMENTS:
@@ -228,7 +232,7 @@ def parse_source(text: str, cplusplus: bool = False) -> Tree:
 
 
 def walk_nodes(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it, in the order of the text."""
+    """Yield a node and all nodes below it, in the order of the text."""
     stack = [node]
     while stack:
         top = stack.pop()
@@ -245,7 +249,7 @@ def find_ancestor(node: Node, kinds: frozenset[str] | set[str]) -> Node | None:
 
 
 def add_declared_variables(tree: Tree, node: Node) -> None:
-    """Add the variables of a declaration to the tree."""
+    """Add the variables that a declaration or a parameter declares to the tree's index."""
     specifiers = {tree.source(child) for child in node.children if child.type == "storage_class_specifier"}
     if "typedef" in specifiers:
         return
@@ -286,7 +290,9 @@ def add_declared_variables(tree: Tree, node: Node) -> None:
 
 
 def is_definition_parameter(node: Node) -> bool:
-    """Return whether a parameter is one of a function's definition itself, not of a pointer to a function."""
+    """Return whether a parameter belongs to a function's definition, not to a declaration or a pointer to a
+    function.
+    """
     above = node.parent
     depth = 0
     while above is not None and above.type != "function_definition":
@@ -296,8 +302,8 @@ def is_definition_parameter(node: Node) -> bool:
 
 
 def analyse_declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
-    """Return a declarator's name, its array bounds, whether it points to what they describe, and whether it is a
-    function.
+    """Return the parts of a declarator: the node of its name, its array bounds as text, whether it is a pointer to
+    them, and whether it declares a function.
     """
     sizes: list[str] = []
     pointer = called = False

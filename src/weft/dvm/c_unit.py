@@ -49,7 +49,7 @@ class SourceUnit:
         self.attached: dict[int, Node | None] = {}
         self.parallels: list[tuple[int, int, syntax.Parallel, Node]] = []
         for begin, end, directive, _ in source.directives:
-            statement = self.attached[begin] = self.tree.statement_after(end)
+            statement = self.attached[begin] = self.tree.find_statement_after(end)
             if isinstance(directive, syntax.Parallel) and statement is not None:
                 self.parallels.append((self.tree.begin(statement), self.tree.end(statement), directive, statement))
         self.setups = 0
@@ -61,7 +61,9 @@ class SourceUnit:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def data_id(self, variable: Variable) -> int:
-        """Return the number of a variable in the side file."""
+        """Return the id of a variable in the source map; it is added when it is asked for first. External names have
+        one id in all sources.
+        """
         if variable.id:
             return variable.id
         shared = variable.outside and not variable.static
@@ -84,9 +86,11 @@ class SourceUnit:
         place = directive.place
         return self.shared.texts.add_construct(kind, place.file, place.line, place.column, text, indices)
 
-    def resolve_variable(self, reference: Reference, at: int) -> Variable:
-        """Return the variable that a reference of a directive means."""
-        found = self.tree.resolve(reference.name, at)
+    def resolve_variable(self, reference: Reference, offset: int) -> Variable:
+        """Return the variable that a directive's reference means at an offset. Raises DirectiveError if the name is not
+        declared.
+        """
+        found = self.tree.resolve(reference.name, offset)
         if found is None:
             what = f"`{reference.name}` is not declared here; declare it before the directive"
             if self.source.missing:
@@ -106,24 +110,30 @@ class SourceUnit:
                 return len(one.entities[0].sizes)
         return variable.rank
 
-    def resolve_distributed(self, reference: Reference, at: int, where: str) -> Variable:
-        """Return the distributed array or template that a reference means. DirectiveError if it means none."""
-        variable = self.resolve_variable(reference, at)
+    def resolve_distributed(self, reference: Reference, offset: int, clause_name: str) -> Variable:
+        """Return the distributed array or template that a reference means. Raises DirectiveError if it means none, or
+        has other dimensions.
+        """
+        variable = self.resolve_variable(reference, offset)
         if not variable.declare:
             self.fail(
                 reference.place,
-                f"`{reference.name}` in `{where}` has no distribution; "
+                f"`{reference.name}` in `{clause_name}` has no distribution; "
                 "put `#pragma dvm array …` before its declaration",
             )
         given = len(reference.subscripts or ())
         rank = self.array_rank(variable)
         if given != rank and not (variable.named_type and given > rank):
-            self.fail(reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{where}` names {given}")
+            self.fail(
+                reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{clause_name}` names {given}"
+            )
         return variable
 
-    def resolve_task(self, reference: Reference | None, at: int) -> tuple[int, str] | None:
-        """Return (tasks, which) of a task that is named; None if the name is that of processors."""
-        variable = self.tree.resolve(reference.name, at) if reference is not None else None
+    def resolve_task(self, reference: Reference | None, offset: int) -> tuple[int, str] | None:
+        """Return (id of the task array, C expression of the index) for a reference to one task; None if it names
+        processors.
+        """
+        variable = self.tree.resolve(reference.name, offset) if reference is not None else None
         if reference is None or variable is None or not variable.has("task"):
             return None
         index = (reference.subscripts or (None,))[0]
@@ -131,38 +141,40 @@ class SourceUnit:
             self.fail(reference.place, f"one task of `{reference.name}` is expected: {reference.name}[0]")
         return self.data_id(variable), c_calls.int64(index.value)
 
-    def task_array_number(self, reference: Reference, at: int) -> int:
-        """Return the number of a task array. DirectiveError if the name is none."""
-        variable = self.tree.resolve(reference.name, at)
+    def find_task_array_id(self, reference: Reference, offset: int) -> int:
+        """Return the id of the task array that a reference names. Raises DirectiveError if it names none."""
+        variable = self.tree.resolve(reference.name, offset)
         if variable is None or not variable.has("task"):
             what = f"`{reference.name}` is not a task array; put DVM(TASK) before its declaration"
             self.fail(reference.place, what)
         return self.data_id(variable)
 
-    def render_task_count(self, reference: Reference, at: int) -> str:
-        """Return the call that tells how many tasks an array has."""
-        number = self.task_array_number(reference, at)
-        variable = self.tree.resolve(reference.name, at)
+    def render_task_count(self, reference: Reference, offset: int) -> str:
+        """Return a C call that reports to the runtime how many tasks an array has; "" if its declaration does
+        not tell.
+        """
+        number = self.find_task_array_id(reference, offset)
+        variable = self.tree.resolve(reference.name, offset)
         sizes = variable.sizes if variable is not None else ()
         return c_calls.render_call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
 
-    def private_variables(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
-        """Return the variables of a loop's `private`."""
+    def find_variables_of_private_clauses(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
+        """Return the variables that the `private` clauses of a loop name."""
         at = self.tree.begin(loop)
         names = [item.name for c in directive.clauses if isinstance(c, syntax.Private) for item in c.names]
         return {v for name in names if (v := self.tree.resolve(name, at)) is not None}
 
     def loop_variables(self, directive: syntax.Parallel, loop: Node) -> list[Variable | None]:
-        """Return the variables of a parallel loop's headers."""
+        """Return the index variables of a parallel loop's nest, the outermost first; None for a loop without one."""
         found: list[Variable | None] = []
         for one in c_uses.loop_nest(loop, directive.rank):
             name = c_uses.loop_variable_node(self.tree, one)
             found.append(self.tree.resolve(self.tree.source(name), self.tree.end(name)) if name is not None else None)
         return found
 
-    def add_constructor(self, at: int, priority: int, body: str) -> None:
-        """Insert a function that runs before the program."""
+    def add_constructor(self, offset: int, priority: int, body: str) -> None:
+        """Insert a C function with this body that runs before main, lower priorities first (GCC's `constructor`)."""
         self.setups += 1
         name = f"weft_check_setup_{self.setups}"
         attribute = f'__attribute__((constructor({priority}), no_sanitize("thread")))'
-        self.marks.before(at, f" {attribute} static void {name}(void) {{ {body} }}")
+        self.marks.before(offset, f" {attribute} static void {name}(void) {{ {body} }}")

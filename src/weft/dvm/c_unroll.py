@@ -27,9 +27,10 @@ class LoopUnroller:
         self.tree, self.marks, self.parallels = unit.tree, unit.marks, unit.parallels
         self.text = unit.source.text
 
-    def mark_small_loops(self) -> None:
-        """Ask the compiler to unroll small loops; it does so if it sees the number itself, and the result is the
-        same either way."""
+    def insert_unroll_pragmas(self) -> None:
+        """Insert a pragma that asks the compiler to unroll small inner loops of parallel loops. The program's results
+        do not change.
+        """
         asked: set[int] = set()
         for _, _, directive, statement in self.parallels:
             body = c_uses.loop_nest(statement, directive.rank)[-1].child_by_field_name("body")
@@ -40,7 +41,7 @@ class LoopUnroller:
                     self.marks.before(at, f'_Pragma("GCC unroll {MOST_ITERATIONS}")')
 
     def is_small(self, loop: Node) -> bool:
-        """Return whether a loop holds no other one and has few iterations."""
+        """Return whether a loop contains no other loop, and has few iterations and few array elements."""
         below = [node.type for part in loop.children for node in c_tree.walk_nodes(part)]
         if any(kind in LOOPS or kind.startswith("preproc") for kind in below):
             return False
@@ -52,7 +53,7 @@ class LoopUnroller:
         )
 
     def count_iterations(self, loop: Node) -> int | None:
-        """Return how many iterations a loop from one number to another has; None where it is no such loop."""
+        """Return how many iterations a loop with constant bounds has; None for another loop."""
         condition, initial = (loop.child_by_field_name(name) for name in ("condition", "initializer"))
         if condition is None or initial is None or condition.type != "binary_expression":
             return None
@@ -72,8 +73,9 @@ class LoopUnroller:
 
     @cached_property
     def named_numbers(self) -> dict[str, int]:
-        """Return the macros and constants of enumerations that are numbers, with the last value that the source
-        gives them."""
+        """Return name -> value for the macros and enumeration constants that are numbers; the last definition
+        counts.
+        """
         found = {name: int(number) for name, number in DEFINE.findall(self.text)}
         for node in c_tree.walk_nodes(self.tree.root):
             if node.type == "enumerator" and (value := node.child_by_field_name("value")) is not None:

@@ -31,29 +31,29 @@ ALWAYS: Final = {
 
 
 def iterate_uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
-    """Yield every identifier below a node that means a variable."""
+    """Yield (identifier, variable) for every use of a variable at or below a node."""
     low = bisect_left(tree.used, node.start_byte, key=itemgetter(0))
     high = bisect_left(tree.used, node.end_byte, key=itemgetter(0))
     for _, one, variable in tree.used[low:high]:
         yield one, variable
 
 
-def assigned_identifier(node: Node | None) -> Node | None:
-    """Return the identifier whose data an lvalue is part of; None where a pointer is followed."""
-    while node is not None and node.type != "identifier":
-        if node.type in ("subscript_expression", "field_expression"):
-            node = node.child_by_field_name("argument")
-        elif node.type == "parenthesized_expression":
-            node = node.named_children[0] if node.named_children else None
-        elif node.type == "pointer_expression":
-            node = node.child_by_field_name("argument")
+def find_base_identifier(lvalue: Node | None) -> Node | None:
+    """Return the identifier at the root of an lvalue, such as `a` of `a[i].b` or `*a`; None if it has none."""
+    while lvalue is not None and lvalue.type != "identifier":
+        if lvalue.type in ("subscript_expression", "field_expression"):
+            lvalue = lvalue.child_by_field_name("argument")
+        elif lvalue.type == "parenthesized_expression":
+            lvalue = lvalue.named_children[0] if lvalue.named_children else None
+        elif lvalue.type == "pointer_expression":
+            lvalue = lvalue.child_by_field_name("argument")
         else:
             return None
-    return node
+    return lvalue
 
 
-def written_variables(tree: Tree, node: Node) -> set[Variable]:
-    """Return the variables that are assigned below a node, or whose address is taken."""
+def find_written_variables(tree: Tree, node: Node) -> set[Variable]:
+    """Return the variables that are assigned, or whose address is taken, at or below a node."""
     if tree.stores is None:  # a large source asks thousands of times
         tree.stores = list(iterate_stores(tree))
     low = bisect_left(tree.stores, node.start_byte, key=itemgetter(0))
@@ -62,22 +62,25 @@ def written_variables(tree: Tree, node: Node) -> set[Variable]:
 
 
 def iterate_stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
-    """Yield each assignment to a variable and each `&` of one, in the order of the text: its first byte, the byte
-    after it, the variable."""
+    """Yield (first byte, byte after the last, variable) for each assignment to a variable and each `&` of one, in the
+    order of the text.
+    """
     for one in walk_nodes(tree.root):
         place: Node | None = None
         if one.type == "assignment_expression":
-            place = assigned_identifier(one.child_by_field_name("left"))
+            place = find_base_identifier(one.child_by_field_name("left"))
         elif one.type == "update_expression" or (one.type == "pointer_expression" and one.children[0].type == "&"):
-            place = assigned_identifier(one.child_by_field_name("argument"))
+            place = find_base_identifier(one.child_by_field_name("argument"))
         if place is not None:
             variable = tree.resolve(tree.source(place), tree.begin(place))
             if variable is not None:
                 yield one.start_byte, one.end_byte, variable
 
 
-def addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
-    """Return the variables whose address is taken below a node: by `&`, or an array by its name alone."""
+def get_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
+    """Return the variables whose address is taken below a node: by `&`, or an array by its bare name. The tree caches
+    the result.
+    """
     key = (node.start_byte, node.end_byte)
     if key not in tree.addressed:
         tree.addressed[key] = find_addressed_variables(tree, node)
@@ -85,7 +88,7 @@ def addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def find_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
-    """Return the variables whose address is taken below a node, by walking through it."""
+    """Compute, without the cache, the variables whose address is taken below a node."""
     found: set[Variable] = set()
     for one, variable in iterate_uses(tree, node):
         above = one.parent
@@ -108,10 +111,10 @@ def find_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
-    """Return whether a piece of source surely assigns a scalar, all of it, before any other use of it."""
+    """Return whether a piece of source always assigns a scalar completely before any other use of it."""
     left = [node for node, found in iterate_uses(tree, body) if found is variable]
     while left:
-        block = assignment_block(tree, variable, left[0], body)
+        block = find_assigned_block(tree, variable, left[0], body)
         if block is None:
             return False
         end = block.end_byte
@@ -119,14 +122,16 @@ def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
     return True
 
 
-def assignment_block(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
-    """Return the block that a use of a scalar assigns it for; None where the use is not a plain assignment."""
-    above = first.parent
+def find_assigned_block(tree: Tree, variable: Variable, use: Node, body: Node) -> Node | None:
+    """Return the node within `body` that never runs without this assignment to the scalar; None if the use is no plain
+    assignment.
+    """
+    above = use.parent
     if above is None or above.type not in ("assignment_expression", "init_declarator"):
         return None
     written, value = ("left", "right") if above.type == "assignment_expression" else ("declarator", "value")
     operator = above.child_by_field_name("operator")
-    if above.child_by_field_name(written) != first or (operator is not None and tree.source(operator) != "="):
+    if above.child_by_field_name(written) != use or (operator is not None and tree.source(operator) != "="):
         return None
     right = above.child_by_field_name(value)
     if right is not None and mentions(tree, variable, right):
@@ -137,18 +142,18 @@ def assignment_block(tree: Tree, variable: Variable, first: Node, body: Node) ->
     return node
 
 
-def is_conditional(node: Node, outer: Node) -> bool:
+def is_conditional(part: Node, statement: Node) -> bool:
     """Return whether a part of a statement may be skipped when the statement runs."""
-    always = ALWAYS.get(outer.type)
+    always = ALWAYS.get(statement.type)
     if always is None:
         return False
-    return all(outer.child_by_field_name(name) != node for name in always)
+    return all(statement.child_by_field_name(name) != part for name in always)
 
 
-def find_loop_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
-    """Return the outermost loop around a node whose first part assigns a variable."""
+def find_loop_over(tree: Tree, variable: Variable, use: Node) -> Node | None:
+    """Return the outermost `for` loop around a use whose initialisation assigns the variable; None if there is none."""
     found: Node | None = None
-    above = find_ancestor(node, {"for_statement"})
+    above = find_ancestor(use, {"for_statement"})
     while above is not None:
         initial = above.child_by_field_name("initializer")
         if initial is not None and is_written_first(tree, variable, initial) and mentions(tree, variable, initial):
@@ -163,7 +168,7 @@ def mentions(tree: Tree, variable: Variable, node: Node) -> bool:
 
 
 def loop_variable_node(tree: Tree, loop: Node) -> Node | None:
-    """Return the identifier that a loop's first part assigns or declares."""
+    """Return the identifier that the initialisation of a `for` loop assigns or declares; None if there is none."""
     initial = loop.child_by_field_name("initializer")
     if initial is None:
         return None

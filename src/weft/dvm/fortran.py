@@ -23,8 +23,8 @@ INTERFACES: Final = runtime.runtime_sources() / "weft_check.f90"
 def mark_fortran_sources(
     paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN
 ) -> list[MarkedSource]:
-    """Return the marked copies of Fortran sources, behind the module that all of them use; what defines a module comes
-    early.
+    """Return the marked copies of Fortran sources. First comes the module that all of them use, then sources whose
+    modules others use.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """
@@ -43,7 +43,9 @@ def mark_fortran_sources(
 
 
 def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUnit]]:
-    """Order the files so that a file whose modules others use comes before them; otherwise the order is kept."""
+    """Return the files (each a list of program units) with the users of a module after its file; otherwise the order is
+    kept.
+    """
     defined = [{unit.name for unit in held if unit.kind == "module"} for held in files]
     needed = [{name for unit in held for name in unit.uses} for held in files]
     waiting, found = list(range(len(files))), []
@@ -57,7 +59,7 @@ def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUn
 def _mark_file(
     units: Sequence[ProgramUnit], program: FortranProgram, numbers: VariableNumbers, mappings: ArrayMappings
 ) -> MarkedSource:
-    """Return the marked copy of one file."""
+    """Return a copy of one source file with the calls of the runtime for all of its program units."""
     source = units[0].source
     marks = Insertions()
     for unit in units:
@@ -69,7 +71,9 @@ def _mark_file(
 
 
 def _marked_lines(source: FortranSource, marks: Insertions) -> Iterator[str]:
-    """Yield the lines of the copy, with a line marker wherever the place does not follow from the line before."""
+    """Yield the lines of the marked copy, with a line marker wherever the original line is not the one after
+    the last.
+    """
     file, number = "", 0
     for at, line in enumerate(source.lines):
         label = marks.relabelled.get(at, "")
@@ -87,9 +91,11 @@ def _marked_lines(source: FortranSource, marks: Insertions) -> Iterator[str]:
             file = ""
 
 
-def _inserted_statements(marks: Insertions, at: int, label: str) -> Iterator[tuple[str, str, int]]:
-    """Yield what is inserted before a line, with the label of that line first."""
-    for one in marks.before.get(at, ()):
+def _inserted_statements(marks: Insertions, line_index: int, label: str) -> Iterator[tuple[str, str, int]]:
+    """Yield (statement, file, line) for each statement inserted before a line. A label of the line moves to a CONTINUE
+    before them.
+    """
+    for one in marks.before.get(line_index, ()):
         if label:
             yield f"{label:<5} continue", one.place.file, one.place.line
             label = ""
@@ -101,7 +107,7 @@ def _render_insertion(one: InsertedText) -> str:
 
 
 def _without_label(line: SourceLine, free: bool) -> str:
-    """Return a line without its label."""
+    """Return a line without its statement label."""
     if not free:
         return " " * 5 + line.text[5:]
     stripped = line.text.lstrip()

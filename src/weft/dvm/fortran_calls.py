@@ -54,14 +54,16 @@ def int_array(values: Sequence[int]) -> str:
 
 
 def guard_by_presence(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
-    """Yield calls that are made only if the array is allocated (or, for a pointer, associated)."""
+    """Yield the calls, each made only if the array is allocated (or, for a pointer, associated)."""
     test = "associated" if pointer else "allocated"
     for call in calls:
         yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
 
 
 def single_index(reference: Reference, index: str = "0") -> str:
-    """Return the one index of `mb(2 * i + 1)`; `index` is what stands for the loop's own."""
+    """Return Fortran code of the one subscript of a reference such as `mb(2*i+1)`, with `index` in place of the dummy.
+    Raises DirectiveError if there is none.
+    """
     subscript = reference.subscripts[0] if reference.subscripts else None
     if isinstance(subscript, syntax.Constant):
         return subscript.value.text
@@ -71,7 +73,9 @@ def single_index(reference: Reference, index: str = "0") -> str:
 
 
 def mapping_arrays(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
-    """Return the axis, the coefficient and the offset of each dimension of a target, as three lists."""
+    """Return how each dimension of a target is mapped, as three lists: the dummy's number (or a constant's mark),
+    coefficient, offset.
+    """
     axis: list[int] = []
     coefficient: list[str] = []
     offset: list[str] = []
@@ -91,8 +95,8 @@ def mapping_arrays(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], l
     return axis, coefficient, offset
 
 
-def clause_names(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
-    """Yield the scalars and arrays that private and reduction clauses name."""
+def find_clause_references(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
+    """Yield the variables and arrays that private and reduction clauses name."""
     for clause in clauses:
         if isinstance(clause, syntax.Private):
             yield from clause.names
@@ -103,8 +107,10 @@ def clause_names(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
                     yield one.location
 
 
-def assigned_names(statement: FortranStatement) -> Iterator[str]:
-    """Yield the names that a statement writes or may write: left sides, items read, arguments that are plain names."""
+def find_possibly_assigned_names(statement: FortranStatement) -> Iterator[str]:
+    """Yield the names that a statement assigns or may assign: left sides, items of READ, arguments that are plain
+    names.
+    """
     _, action = split_condition(statement.code)
     if DO.match(action):
         return
@@ -123,8 +129,8 @@ def assigned_names(statement: FortranStatement) -> Iterator[str]:
                 yield matched[0]
 
 
-def printed_names(action: str) -> list[str]:
-    """Return the items that a PRINT or WRITE statement puts out."""
+def find_output_items(action: str) -> list[str]:
+    """Return the items of the output list of a PRINT or WRITE statement, as text; none for another statement."""
     if re.match(r"print(\*|\d+|['\"].*?['\"]|[a-z]\w*),", action):
         return split_top(action)[1:]
     if not action.startswith("write("):
@@ -143,9 +149,9 @@ def named_group(action: str) -> str:
     return (found[1] or found[2] or found[3]) if found else ""
 
 
-def collect_groups(unit: ProgramUnit) -> dict[str, list[str]]:
-    """Return the NAMELIST groups of a unit and of its hosts, with their variables."""
-    held: dict[str, list[str]] = collect_groups(unit.parent) if unit.parent else {}
+def collect_namelist_groups(unit: ProgramUnit) -> dict[str, list[str]]:
+    """Return the NAMELIST groups of a unit and of its hosts: group name -> names of its variables."""
+    held: dict[str, list[str]] = collect_namelist_groups(unit.parent) if unit.parent else {}
     for one in unit.statements(0, len(unit.items)):
         if one.code.startswith("namelist/"):
             for name, listed in re.findall(r"/(\w+)/([^/]*)", one.code):
@@ -153,7 +159,7 @@ def collect_groups(unit: ProgramUnit) -> dict[str, list[str]]:
     return held
 
 
-def mentioned_names(unit: ProgramUnit) -> frozenset[str]:
+def find_mentioned_names(unit: ProgramUnit) -> frozenset[str]:
     """Return all names in the statements and directives of a unit."""
     found: set[str] = set()
     for item in unit.items:
@@ -161,17 +167,19 @@ def mentioned_names(unit: ProgramUnit) -> frozenset[str]:
     return frozenset(found)
 
 
-def block_end(unit: ProgramUnit, loops: dict[int, DoLoop], at: int) -> int:
-    """Return the last item of the statement that begins here: a DO or IF construct is one statement."""
-    if at in loops:
-        return loops[at].last
-    item: Item = unit.items[at]
+def block_end(unit: ProgramUnit, loops: dict[int, DoLoop], item_index: int) -> int:
+    """Return the index of the last item of the statement that begins at an index; a DO, IF or other block is one
+    statement.
+    """
+    if item_index in loops:
+        return loops[item_index].last
+    item: Item = unit.items[item_index]
     if isinstance(item, FortranStatement) and opens_block(item.code):
         depth = 0
-        for later in range(at, len(unit.items)):
+        for later in range(item_index, len(unit.items)):
             other = unit.items[later]
             if isinstance(other, FortranStatement):
                 depth += opens_block(other.code) - closes_block(other.code)
                 if depth == 0:
                     return later
-    return at
+    return item_index

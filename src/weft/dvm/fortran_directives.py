@@ -36,7 +36,9 @@ class DirectiveCalls(LoopDirectives):
     """The executable directives of one unit."""
 
     def mark_directives(self) -> None:
-        """Insert the calls for all directives of the unit."""
+        """Insert the runtime's calls for all directives of the unit. Raises DirectiveError for a region or task without
+        an end.
+        """
         for at, item in enumerate(self.unit.items):
             if isinstance(item, Sentinel) and item.directive is not None:
                 self.mark_directive(at, item, item.directive)
@@ -44,11 +46,11 @@ class DirectiveCalls(LoopDirectives):
             kind, _, sentinel = self.open[-1]
             raise DirectiveError(sentinel.place, f"this {kind.upper()} has no END {kind.upper()}; add it")
 
-    def mark_directive(self, at: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
-        """Insert the calls for one directive."""
+    def mark_directive(self, item_index: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
+        """Insert the runtime's calls for one directive, which is the unit's item `item_index`."""
         match directive:
             case syntax.Parallel():
-                self.mark_parallel_loop(at, sentinel, directive)
+                self.mark_parallel_loop(item_index, sentinel, directive)
             case syntax.Region():
                 self.mark_region(sentinel, directive)
             case syntax.End():
@@ -58,11 +60,11 @@ class DirectiveCalls(LoopDirectives):
             case syntax.Redistribute() | syntax.Realign():
                 self.mark_remapping(sentinel, directive)
             case syntax.RemoteAccess():
-                self.mark_remote_access(at, sentinel, directive)
+                self.mark_remote_access(item_index, sentinel, directive)
             case syntax.DefineGroup():
                 self.mark_shadow_group(sentinel, directive)
             case syntax.UseGroup():
-                self.mark_group_use(at, sentinel, directive)
+                self.mark_group_use(item_index, sentinel, directive)
             case syntax.TaskRegion():
                 self.mark_task_region(sentinel, directive)
             case syntax.On():
@@ -76,7 +78,7 @@ class DirectiveCalls(LoopDirectives):
             case syntax.Localize():
                 self.here(sentinel, fortran_scattered.render_localize(self.marks, sentinel, directive))
             case syntax.ArrayCopy():
-                self.mark_array_copy(at, sentinel)
+                self.mark_array_copy(item_index, sentinel)
             case syntax.Note(keyword="hostsection" | "host_section"):
                 construct = self.marks.construct("host_section", sentinel)
                 self.open.append(("host_section", construct, sentinel))
@@ -85,7 +87,7 @@ class DirectiveCalls(LoopDirectives):
     # --- regions ----------------------------------------------------------------------------------------------------
 
     def mark_region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
-        """Insert the calls for `region in(a), out(b)` up to its end."""
+        """Insert the calls that begin `region in(a), out(b)` and name its data; its END is marked later."""
         construct = self.marks.construct("region", sentinel)
         self.open.append(("region", construct, sentinel))
         calls = [f"call weft_check_region_begin({construct})"]
@@ -94,8 +96,8 @@ class DirectiveCalls(LoopDirectives):
                 calls.append(self.render_copy(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
         self.here(sentinel, *calls, "call weft_check_region_start()")
 
-    def render_copy(self, what: int, construct: int, reference: Reference) -> str:
-        """Return a variable or a section of it, for copies between host and devices."""
+    def render_copy(self, call_kind: int, construct_id: int, reference: Reference) -> str:
+        """Return a Fortran call that reports a variable, or a section of it, as copied between host and devices."""
         low: list[str] = []
         high: list[str] = []
         for d, subscript in enumerate(reference.subscripts or (), 1):
@@ -108,9 +110,10 @@ class DirectiveCalls(LoopDirectives):
                 first = last = subscript.value.text
             low.append(first)
             high.append(last)
-        number = self.marks.data_number(reference.name, reference.place)
+        number = self.marks.find_data_id(reference.name, reference.place)
         return (
-            f"call weft_check_copies({what}, {construct}, {number}, {len(low)}, {long_array(low)}, {long_array(high)}"
+            f"call weft_check_copies({call_kind}, {construct_id}, {number}, {len(low)}, "
+            f"{long_array(low)}, {long_array(high)}"
             f"{self.marks.base(reference.name)})"
         )
 
@@ -124,7 +127,7 @@ class DirectiveCalls(LoopDirectives):
             self.here(sentinel, self.render_copy(what, construct, reference))
 
     def mark_end(self, sentinel: Sentinel, directive: syntax.End) -> None:
-        """Insert the call for the end of a region, a task region or a task."""
+        """Insert the call that ends a region, a task region or a task. Raises DirectiveError if none is open."""
         if directive.kind not in ENDS:
             return
         if not self.open or self.open[-1][0] != directive.kind:
@@ -169,20 +172,20 @@ class DirectiveCalls(LoopDirectives):
         for item in directive.renewals:
             self.here(sentinel, self.render_edges(GROUP, construct, group, item))
 
-    def mark_group_use(self, at: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
+    def mark_group_use(self, item_index: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
         """Insert the calls for `shadow_start`, `reduction_wait`, `prefetch` and similar directives."""
         construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
         if (directive.kind, directive.step) == ("copy", "start"):
             self.open.append(("asynchronous", construct, sentinel))
-            self.mark_plain_copies(at)
+            self.mark_plain_copies(item_index)
 
     # --- single statements ------------------------------------------------------------------------------------------
 
-    def mark_remote_access(self, at: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
+    def mark_remote_access(self, item_index: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
         """Insert the calls for `remote_access (a(1,:))` before a statement."""
-        following = self.marks.next_statement(at)
+        following = self.marks.find_next_statement(item_index)
         if following is None:
             raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement after it; put it before one")
         construct = self.marks.construct("remote_access", sentinel)
@@ -194,10 +197,12 @@ class DirectiveCalls(LoopDirectives):
         last = self.unit.items[block_end(self.unit, self.marks.loops, following)]
         self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
 
-    def mark_plain_copies(self, at: int) -> None:
-        """Mark the copies within ASYNCHRONOUS that are written as assignments, without F90 before them."""
+    def mark_plain_copies(self, item_index: int) -> None:
+        """Insert the calls for plain assignments between ASYNCHRONOUS and its end: they are copies, even without F90
+        before them.
+        """
         before: syntax.Directive | None = None
-        for item in self.unit.items[at + 1 :]:
+        for item in self.unit.items[item_index + 1 :]:
             if isinstance(item, Sentinel):
                 before = item.directive
                 if isinstance(before, syntax.End | syntax.UseGroup):
@@ -207,22 +212,26 @@ class DirectiveCalls(LoopDirectives):
             else:
                 before = None
 
-    def mark_array_copy(self, at: int, sentinel: Sentinel) -> None:
-        """Mark `f90 a(:) = b(:)`: the system carries out the copy after it."""
-        following = self.marks.next_statement(at)
+    def mark_array_copy(self, item_index: int, sentinel: Sentinel) -> None:
+        """Insert the calls around the assignment after `f90 a(:) = b(:)`, which the DVM system carries out."""
+        following = self.marks.find_next_statement(item_index)
         if following is not None:
             self.mark_copy(self.statement_at(following), sentinel.place)
 
-    def mark_copy(self, statement: FortranStatement, place: Position) -> None:
-        """Mark an assignment that the system carries out as a copy."""
+    def mark_copy(self, statement: FortranStatement, position: Position) -> None:
+        """Insert the calls around an assignment that the DVM system carries out as a copy: its accesses belong to no
+        processor.
+        """
         if split_assignment(statement.code) is None:
             return
-        self.marks.before(statement.first, place, "call weft_check_io_begin()")
-        for call in ("call weft_check_io_end()", *self.pending_copy_calls(statement)):
-            self.marks.late.append((statement.last, place, call))
+        self.marks.before(statement.first, position, "call weft_check_io_begin()")
+        for call in ("call weft_check_io_end()", *self.render_pending_copy(statement)):
+            self.marks.late.append((statement.last, position, call))
 
-    def pending_copy_calls(self, statement: FortranStatement) -> Iterator[str]:
-        """Yield the calls for what a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
+    def render_pending_copy(self, statement: FortranStatement) -> Iterator[str]:
+        """Yield Fortran calls that report what an asynchronous copy reads and writes until its ASYNCWAIT; none for a
+        blocking copy.
+        """
         kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
         found = split_assignment(statement.code)
         if kind != "asynchronous" or sentinel is None or found is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from weft.dvm.fortran_calls import printed_names
+from weft.dvm.fortran_calls import find_output_items
 from weft.dvm.fortran_lines import FortranStatement
 from weft.dvm.fortran_model import FortranSymbol, ProgramUnit
 from weft.dvm.fortran_text import DO, NAME, split_assignment, split_condition
@@ -29,7 +29,7 @@ PASSED: Final = frozenset(
 
 
 def declare_implied_symbols(program: FortranProgram) -> None:
-    """Add symbols for the scalars of each unit that no declaration names."""
+    """Add symbols for the scalars of each unit that are declared only by Fortran's implicit typing."""
     procedures = {unit.name for unit in program.units}
     for unit in program.units:
         if not has_implicit_typing(unit) or has_unknown_names(program, unit):
@@ -37,15 +37,17 @@ def declare_implied_symbols(program: FortranProgram) -> None:
         of_hosts = {
             name for host in unit.hosts for one in executable_statements(host) for name in NAME.findall(one.code)
         }
-        others = procedures | specified_names(unit) | of_hosts | (PASSED - set(assigned_names(unit)))
+        others = procedures | find_specified_names(unit) | of_hosts | (PASSED - set(find_assigned_names(unit)))
         for statement in executable_statements(unit):
-            for name in names_within(statement.code):
+            for name in find_plain_names(statement.code):
                 if name not in others and program.owner(unit, name) is None:
                     unit.symbols[name] = FortranSymbol(name, statement.place, typed=True)
 
 
 def has_implicit_typing(unit: ProgramUnit) -> bool:
-    """Return whether undeclared names are variables in a unit."""
+    """Return whether a unit's undeclared names are variables, that is, whether no IMPLICIT statement changes the
+    default.
+    """
     if unit.kind not in ("program", "subroutine", "function"):
         return False
     for one in (unit, *unit.hosts):
@@ -56,7 +58,7 @@ def has_implicit_typing(unit: ProgramUnit) -> bool:
 
 
 def has_unknown_names(program: FortranProgram, unit: ProgramUnit) -> bool:
-    """Return whether a name may come from an unknown module or belong to a construct."""
+    """Return whether a unit may get names from a module without source, or from a construct such as ASSOCIATE."""
     known = (*INTRINSIC_MODULES, *program.modules)
     waiting, seen = [name for one in (unit, *unit.hosts) for name in one.uses], set[str]()
     while waiting:
@@ -75,8 +77,8 @@ def executable_statements(unit: ProgramUnit) -> Iterator[FortranStatement]:
         yield from unit.statements(unit.executable, len(unit.items))
 
 
-def specified_names(unit: ProgramUnit) -> frozenset[str]:
-    """Return the names in statements that may give them a meaning or a value."""
+def find_specified_names(unit: ProgramUnit) -> frozenset[str]:
+    """Return the names in specification, DATA and ENTRY statements, which may give them a type or a value."""
     found: set[str] = set()
     for at, one in enumerate(unit.items):
         if not isinstance(one, FortranStatement) or one.code.startswith("implicit"):
@@ -86,20 +88,20 @@ def specified_names(unit: ProgramUnit) -> frozenset[str]:
     return frozenset(found)
 
 
-def assigned_names(unit: ProgramUnit) -> Iterator[str]:
-    """Yield the names that statements assign as a whole."""
+def find_assigned_names(unit: ProgramUnit) -> Iterator[str]:
+    """Yield the names of whole variables that assignment statements of a unit assign."""
     for statement in executable_statements(unit):
         found = split_assignment(split_condition(statement.code)[1])
         if found and not found[1]:
             yield found[0]
 
 
-def names_within(code: str) -> Iterator[str]:
-    """Yield the plain names that a statement reads, sets, passes or writes."""
+def find_plain_names(code: str) -> Iterator[str]:
+    """Yield the names without subscripts in a statement: read, assigned, passed to a procedure, or written."""
     condition, action = split_condition(code)
     if condition:
         yield from plain_names(condition)
-        yield from names_within(action)
+        yield from find_plain_names(action)
     elif matched := CONDITION.match(code):
         yield from plain_names(matched[1])
     elif begin := DO.match(code):
@@ -117,7 +119,7 @@ def names_within(code: str) -> Iterator[str]:
     elif re.match(r"(?:read|print)(?:\*|\d+),", code):
         yield from plain_names(code.partition(",")[2])
     else:
-        for part in printed_names(code):
+        for part in find_output_items(code):
             yield from plain_names(part)
 
 

@@ -78,7 +78,10 @@ class FortranSource:
 
 
 def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] = ()) -> FortranSource:
-    """Read a source file. UsageError if it cannot be read, DirectiveError for a malformed continuation."""
+    """Return a Fortran source as statements and directives, with INCLUDE files put in and macros expanded.
+
+    Raises UsageError if it cannot be read, DirectiveError for a malformed continuation.
+    """
     texts = _read_text_lines(path)
     suffix = path.suffix.lower()
     source = FortranSource(path, suffix in FREE_SUFFIXES or (suffix not in FIXED_SUFFIXES and _is_free_form(texts)))
@@ -108,7 +111,9 @@ COLUMN_ONE: Final = re.compile(r"call\s+\w+\s*\(|do\s+\w+\s*=|contains\s*$|(char
 
 
 def _is_free_form(texts: Sequence[str]) -> bool:
-    """Return whether the text cannot be in fixed form: letters before column 6, or an `&` at the end of a line."""
+    """Return whether lines cannot be in fixed form, because of letters before column 6 or an `&` at the end of
+    a line.
+    """
     for text in texts:
         if not text.strip() or text[0] in "cC*!#dD" or text.lstrip().startswith("!"):
             if COLUMN_ONE.match(text):
@@ -122,18 +127,18 @@ def _is_free_form(texts: Sequence[str]) -> bool:
     return False
 
 
-def _strip_comment(text: str) -> str:
-    """Return the line without its comment."""
+def _strip_comment(line: str) -> str:
+    """Return a line without its comment; a `!` within a string begins none."""
     quote = ""
-    for at, sign in enumerate(text):
+    for at, sign in enumerate(line):
         if quote:
             if sign == quote:
                 quote = ""
         elif sign in "'\"":
             quote = sign
         elif sign == "!":
-            return text[:at]
-    return text
+            return line[:at]
+    return line
 
 
 INCLUDE: Final = re.compile(r"\s*include\s*(['\"])(.*?)\1\s*(!.*)?$", re.IGNORECASE)
@@ -153,20 +158,20 @@ def _append_lines(
         source.lines.append(SourceLine(str(path), number, text if source.free else expand_fixed_line(text)))
 
 
-def expand_fixed_line(text: str) -> str:
+def expand_fixed_line(line: str) -> str:
     """Return a fixed-form line as compilers see it: a leading tab means column 7, and columns after 72 are cut."""
-    if text[:1] in ("c", "C", "*", "!", "#"):
-        return text
-    head, tab, rest = text.partition("\t")
+    if line[:1] in ("c", "C", "*", "!", "#"):
+        return line
+    head, tab, rest = line.partition("\t")
     if tab and len(head) < 6:
-        text = head.ljust(5) + rest if rest[:1].isdigit() and rest[0] != "0" else head.ljust(6) + rest
-    if text.isascii():
-        return text[:72]
-    return text.encode("utf-8", "surrogateescape")[:72].decode("utf-8", "surrogateescape")  # columns are bytes
+        line = head.ljust(5) + rest if rest[:1].isdigit() and rest[0] != "0" else head.ljust(6) + rest
+    if line.isascii():
+        return line[:72]
+    return line.encode("utf-8", "surrogateescape")[:72].decode("utf-8", "surrogateescape")  # columns are bytes
 
 
 def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[SourceLine]:
-    """Yield the lines, each statement of a line with several as a line of its own, in its columns."""
+    """Yield the lines; a line with several statements becomes one line for each, in the same columns."""
     quote = ""
     for line in lines:
         text = line.text
@@ -182,19 +187,21 @@ def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[So
             quote = ""
 
 
-def _statement_starts(text: str, quote: str) -> tuple[list[int], str]:
-    """Return where the statements of a line begin, and the quote that is open at its end; one may be open before it."""
+def _statement_starts(line: str, open_quote: str) -> tuple[list[int], str]:
+    """Return the columns (from 0) where a line's statements begin, and the quote of a string that is open at its end
+    ("" for none). `open_quote`: the one open before the line.
+    """
     found = [0]
-    for at, sign in enumerate(text):
-        if quote:
-            quote = "" if sign == quote else quote
+    for at, sign in enumerate(line):
+        if open_quote:
+            open_quote = "" if sign == open_quote else open_quote
         elif sign in "'\"":
-            quote = sign
+            open_quote = sign
         elif sign == "!":
             break
         elif sign == ";":
             found.append(at + 1)
-    return found, quote
+    return found, open_quote
 
 
 def _is_continued(text: str) -> bool:
@@ -215,11 +222,11 @@ class _Piece:
     places: list[tuple[int, int]] = field(default_factory=list)
     quote: str = ""
 
-    def add_line(self, text: str, line: int, start: int) -> str:
-        """Add a line's text from column `start` (from 0) up to its comment; gives what was added."""
+    def add_line(self, line_text: str, line_index: int, start_column: int) -> str:
+        """Add a line's characters from a column (from 0) up to its comment, and return them."""
         before = len(self.text)
-        for at in range(start, len(text)):
-            sign = text[at]
+        for at in range(start_column, len(line_text)):
+            sign = line_text[at]
             if self.quote:
                 if sign == self.quote:
                     self.quote = ""
@@ -228,12 +235,12 @@ class _Piece:
             elif sign == "!":
                 break
             self.text.append(sign)
-            self.places.append((line, at))
-        self.last = line
+            self.places.append((line_index, at))
+        self.last = line_index
         return "".join(self.text[before:])
 
     def drop_continuation(self) -> None:
-        """Take the `&` at the end away again."""
+        """Remove the `&` at the end of what was added, and the blanks behind it."""
         while self.text and self.text[-1].isspace():
             self.text.pop()
             self.places.pop()
@@ -241,7 +248,7 @@ class _Piece:
         self.places.pop()
 
     def make_statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
-        """Yield the statement, if there is one: blanks go, strings are emptied in `code`."""
+        """Yield the statement, without blanks and, in `code`, with empty strings; nothing if there are only blanks."""
         if not "".join(self.text).strip():
             return
         code, text, at = _squeeze_blanks(self.text)
@@ -253,12 +260,14 @@ class _Piece:
         yield FortranStatement(self.first, self.last, label, code, text, place)
 
 
-def _squeeze_blanks(signs: Sequence[str]) -> tuple[str, str, int]:
-    """Return the code, the text, and the index of its first character."""
+def _squeeze_blanks(characters: Sequence[str]) -> tuple[str, str, int]:
+    """Return a statement in lower case without blanks, once with empty strings and once with their contents, and the
+    index of its first character.
+    """
     code: list[str] = []
     kept: list[str] = []
     quote, begin = "", 0
-    for at, sign in enumerate(signs):
+    for at, sign in enumerate(characters):
         if quote:
             kept.append(sign)
             if sign == quote:
@@ -369,10 +378,10 @@ def _join_free_form(lines: Sequence[SourceLine]) -> Iterator[Item]:
         yield from piece.make_statement(lines, "")
 
 
-def _next_continues(lines: Sequence[SourceLine], at: int) -> bool:
-    """Return whether the next line is a directive line that begins as a continuation."""
-    if at + 1 >= len(lines):
+def _next_continues(lines: Sequence[SourceLine], line_index: int) -> bool:
+    """Return whether the next line is a directive that continues the one on this line."""
+    if line_index + 1 >= len(lines):
         return False
-    text = lines[at + 1].text
+    text = lines[line_index + 1].text
     found = FREE_SENTINEL.match(text)
     return bool(found) and text[found.end() :].lstrip()[:1] in ("&", "*", ">")  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from weft.dvm.fortran_calls import (
     REMOTE,
     RENEW,
     TIE,
-    assigned_names,
+    find_possibly_assigned_names,
     int_array,
     long_array,
     mapping_arrays,
@@ -42,15 +42,17 @@ class LoopDirectives:
         """Put calls where a directive stands."""
         self.marks.after(sentinel.last, sentinel.place, *texts)
 
-    def mark_parallel_loop(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
-        """Insert the calls for `parallel (i,j) on a(i,j), …` and the loop after it."""
-        nest = self.find_loop_nest(at, sentinel, directive)
+    def mark_parallel_loop(self, item_index: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
+        """Insert the calls for `parallel (i,j) on a(i,j), …`: before and after the loop, and at the beginning of each
+        iteration.
+        """
+        nest = self.find_loop_nest(item_index, sentinel, directive)
         outer, innermost = nest[0], nest[-1]
         self.marks.parallel.append((outer.first, outer.last))
         if directive.on and self.marks.is_tasks(directive.on.name):
             self.mark_task_loop(sentinel, directive, innermost)
             return
-        self.require_exit_at_end(sentinel, nest)
+        self.reject_jumps_out(sentinel, nest)
         construct = self.marks.construct("parallel", sentinel, directive.indices)
         head = self.statement_at(outer.first)
         begin = list(self.render_loop_calls(construct, sentinel, directive, outer))
@@ -68,25 +70,29 @@ class LoopDirectives:
                 ends.append(f"call weft_check_shadow_start({construct}, {group})")
         self.marks.after(last.last, sentinel.place, *ends)
 
-    def statement_at(self, at: int) -> FortranStatement:
-        """Return the statement with this index."""
-        item = self.unit.items[at]
+    def statement_at(self, item_index: int) -> FortranStatement:
+        """Return the unit's item with this index, which must be a statement."""
+        item = self.unit.items[item_index]
         assert isinstance(item, FortranStatement)
         return item
 
-    def insert_before(self, statement: FortranStatement, place: Position, *texts: str) -> None:
-        """Insert calls before a statement; its label goes to a CONTINUE before them, so that jumps reach them."""
+    def insert_before(self, statement: FortranStatement, position: Position, *calls: str) -> None:
+        """Insert calls before a statement. Its label moves to a CONTINUE before them, so that jumps to it make the
+        calls.
+        """
         if statement.label:
             self.marks.marks.relabelled[statement.first] = statement.label
-        self.marks.before(statement.first, place, *texts)
+        self.marks.before(statement.first, position, *calls)
 
-    def find_loop_nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
-        """Return the loops of a parallel directive, outermost first."""
+    def find_loop_nest(self, item_index: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
+        """Return the DO loops that a parallel directive is for, outermost first. Raises DirectiveError if they do not
+        fit it.
+        """
         found: list[DoLoop] = []
-        here = at
+        here = item_index
         for name in directive.indices:
             loop = self.marks.loop_behind(here)
-            following = self.marks.next_statement(here)
+            following = self.marks.find_next_statement(here)
             if loop is None or not loop.variable:
                 what = self.unit.items[following] if following is not None else None
                 shown = f"line {what.place.line} begins none" if isinstance(what, FortranStatement) else "none follows"
@@ -105,8 +111,10 @@ class LoopDirectives:
             here = loop.first
         return found
 
-    def require_exit_at_end(self, sentinel: Sentinel, nest: Sequence[DoLoop]) -> None:
-        """Raise DirectiveError if a statement leaves a parallel loop, which no other iteration would know of."""
+    def reject_jumps_out(self, sentinel: Sentinel, nest: Sequence[DoLoop]) -> None:
+        """Raise DirectiveError if a statement leaves a parallel loop before its end, as the other iterations run
+        nevertheless.
+        """
         first, last = nest[0].first, nest[0].last
         labels = {one.label for one in self.unit.statements(nest[0].first, nest[0].last) if one.label}
         for at in range(first + 1, last + 1):
@@ -125,23 +133,23 @@ class LoopDirectives:
                 )
 
     def render_loop_calls(
-        self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop
+        self, construct_id: int, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop
     ) -> Iterator[str]:
-        """Yield what is said before a parallel loop."""
+        """Yield the Fortran calls before a parallel loop: its begin, distribution, index variables and clauses."""
         for clause in directive.clauses:
             if isinstance(clause, syntax.ShadowUse) and clause.kind == "wait" and clause.group:
-                yield f"call weft_check_shadow_wait({construct}, {self.marks.group(clause.group, sentinel.place)})"
-        yield f"call weft_check_loop_begin({construct}, {directive.rank}, 0)"
+                yield f"call weft_check_shadow_wait({construct_id}, {self.marks.group(clause.group, sentinel.place)})"
+        yield f"call weft_check_loop_begin({construct_id}, {directive.rank}, 0)"
         if directive.on:
             self.require_mapped(directive.on)
             yield self.render_mapped_array(ON, 0, directive.on)
-        for name in self.control_variables(loop):
+        for name in self.find_control_variables(loop):
             yield f"call weft_check_loop_index({name})"
-        yield from self.render_clauses(construct, sentinel, directive.clauses)
+        yield from self.render_clauses(construct_id, sentinel, directive.clauses)
         yield "call weft_check_loop_start()"
 
     def require_mapped(self, reference: Reference) -> None:
-        """Raise DirectiveError if an array of ON has no distribution."""
+        """Raise DirectiveError if the array that ON names is not declared or has no distribution."""
         found = self.marks.program.owner(self.unit, reference.name)
         if found is None:
             raise DirectiveError(
@@ -155,9 +163,9 @@ class LoopDirectives:
         if reference.subscripts is not None:
             self.marks.require_rank(reference.name, len(reference.subscripts), reference.place)
 
-    def control_variables(self, loop: DoLoop) -> list[str]:
-        """Return the variables of loops in a parallel loop that live in memory: their accesses are control, not
-        work.
+    def find_control_variables(self, loop: DoLoop) -> list[str]:
+        """Return the index variables of a parallel loop, and of loops in it, that live in memory: accesses to them are
+        no work of the loop.
         """
         names = {
             inner.variable
@@ -168,7 +176,7 @@ class LoopDirectives:
         return sorted(name for name in names if name in self.named or self.is_in_memory(name))
 
     def is_in_memory(self, name: str) -> bool:
-        """Return whether a scalar lives in memory: it is shared, or passed to something."""
+        """Return whether a scalar lives in memory: it is shared or saved, or some statement passes it on."""
         found = self.marks.program.owner(self.unit, name)
         if found and (found[0] is not self.unit or found[1].static or found[1].dummy or found[1].shared):
             return True
@@ -191,27 +199,29 @@ class LoopDirectives:
         found = self.marks.program.owner(self.unit, name)
         return found is None or not (found[1].array or found[1].pointer)
 
-    def render_mapped_array(self, what: int, group: int, reference: Reference) -> str:
-        """Return an array with a map of the loop's indices."""
+    def render_mapped_array(self, call_kind: int, group_id: int, reference: Reference) -> str:
+        """Return a Fortran call that reports how an array's subscripts depend on the loop's indices; `call_kind` says
+        for what.
+        """
         if reference.subscripts is None:
             rank = self.marks.resolve_symbol(reference.name, reference.place)[1].rank or 1
             axis, coefficient, offset = [ALL] * rank, ["0"] * rank, ["0"] * rank
         else:
             axis, coefficient, offset = mapping_arrays(reference.subscripts)
-        number = self.marks.data_number(reference.name, reference.place)
+        number = self.marks.find_data_id(reference.name, reference.place)
         return (
-            f"call weft_check_mapped({what}, {group}, {number}, {len(axis)}, {int_array(axis)}, "
+            f"call weft_check_mapped({call_kind}, {group_id}, {number}, {len(axis)}, {int_array(axis)}, "
             f"{long_array(coefficient)}, "
             f"{long_array(offset)}{self.marks.base(reference.name)})"
         )
 
-    def render_clauses(self, construct: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
-        """Yield what the clauses of a loop or task region say."""
+    def render_clauses(self, construct_id: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
+        """Yield the Fortran calls that report the clauses of a loop or task region."""
         for clause in clauses:
             match clause:
                 case syntax.Private():
                     for reference in clause.names:
-                        number = self.marks.data_number(reference.name, reference.place)
+                        number = self.marks.find_data_id(reference.name, reference.place)
                         yield f"call weft_check_loop_private({number}, {reference.name})"
                 case syntax.Consistent():
                     group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
@@ -221,19 +231,19 @@ class LoopDirectives:
                     yield from self.render_reductions(clause, sentinel.place)
                 case syntax.ShadowRenew():
                     for item in clause.items:
-                        yield self.render_edges(RENEW, construct, 0, item)
+                        yield self.render_edges(RENEW, construct_id, 0, item)
                         array = item.array
                         yield from fortran_scattered.render_edge_renewals(
                             self.marks, array.name, item.widths, array.place
                         )
                 case syntax.ShadowUse(kind="compute"):
-                    computed = [clause.array] if clause.array else self.computed_arrays(sentinel)
+                    computed = [clause.array] if clause.array else self.find_computed_arrays(sentinel)
                     for item in computed:
-                        yield self.render_edges(COMPUTE, construct, 0, item)
+                        yield self.render_edges(COMPUTE, construct_id, 0, item)
                 case syntax.Across():
                     for dependence in clause.items:
                         yield self.render_edges(
-                            ACROSS, construct, 0, syntax.Renewal(dependence.array, dependence.widths)
+                            ACROSS, construct_id, 0, syntax.Renewal(dependence.array, dependence.widths)
                         )
                 case syntax.Remote():
                     group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
@@ -243,37 +253,42 @@ class LoopDirectives:
                     for reference in clause.items:
                         yield self.render_mapped_array(TIE, 0, reference)
 
-    def computed_arrays(self, sentinel: Sentinel) -> list[syntax.Renewal]:
-        """Return the distributed arrays that the loop behind a directive writes: SHADOW_COMPUTE computes their edges
-        too.
+    def find_computed_arrays(self, sentinel: Sentinel) -> list[syntax.Renewal]:
+        """Return the distributed arrays that the loop behind a directive writes: for SHADOW_COMPUTE, their shadow edges
+        are computed too.
         """
         loop = self.marks.loop_behind(self.unit.items.index(sentinel))
         if loop is None:
             return []
-        names = {name for one in self.unit.statements(loop.first, loop.last) for name in assigned_names(one)}
+        names = {
+            name for one in self.unit.statements(loop.first, loop.last) for name in find_possibly_assigned_names(one)
+        }
         arrays = [name for name in sorted(names) if self.marks.distributed(name)]
         return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
-    def render_reductions(self, clause: syntax.Reductions, place: Position) -> Iterator[str]:
+    def render_reductions(self, clause: syntax.Reductions, position: Position) -> Iterator[str]:
         """Yield the calls for `reduction(group: sum(s), maxloc(m, l))`."""
         for one in clause.items:
             name = one.variable.name
             location = f", location={one.location.name}" if one.location else ""
-            number = self.marks.data_number(name, one.variable.place)
+            number = self.marks.find_data_id(name, one.variable.place)
             yield f"call weft_check_loop_reduction({number}, {OPERATIONS[one.operator]}, {name}{location})"
         if clause.group:
-            yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, place)})"
+            yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, position)})"
 
-    def render_edges(self, what: int, construct: int, group: int, item: syntax.Renewal) -> str:
-        """Return an array with widths for each dimension; none: the declared ones."""
-        array = item.array
-        widths = item.widths
+    def render_edges(self, call_kind: int, construct_id: int, group_id: int, renewal: syntax.Renewal) -> str:
+        """Return a Fortran call about the shadow edges of an array, with their widths (none: the declared ones);
+        `call_kind` says for what.
+        """
+        array = renewal.array
+        widths = renewal.widths
         low, high = self.marks.widths(widths) if widths is not None else ([], [])
         if low:
             self.marks.require_rank(array.name, len(low), array.place)
-        number = self.marks.data_number(array.name, array.place)
+        number = self.marks.find_data_id(array.name, array.place)
         return (
-            f"call weft_check_edges({what}, {construct}, {group}, {number}, {int(item.corner)}, {len(low)}, "
+            f"call weft_check_edges({call_kind}, {construct_id}, {group_id}, {number}, "
+            f"{int(renewal.corner)}, {len(low)}, "
             f"{long_array(low)}, {long_array(high)}{self.marks.base(array.name)})"
         )
 
@@ -290,8 +305,8 @@ class LoopDirectives:
         self.marks.after(head.last, head.place, *calls)
         self.insert_before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
 
-    def insert_before_end(self, last: FortranStatement, place: Position, text: str) -> None:
-        """Put a call at the end of a loop's body."""
-        if last.label and last.code != "continue":
-            raise DirectiveError(last.place, "a loop over tasks must end with END DO or CONTINUE")
-        self.marks.before(last.first, place, text)
+    def insert_before_end(self, last_statement: FortranStatement, position: Position, call: str) -> None:
+        """Insert a call at the end of each iteration of a loop, before its last statement."""
+        if last_statement.label and last_statement.code != "continue":
+            raise DirectiveError(last_statement.place, "a loop over tasks must end with END DO or CONTINUE")
+        self.marks.before(last_statement.first, position, call)

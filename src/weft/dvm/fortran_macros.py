@@ -27,8 +27,9 @@ def needs_preprocessor(path: Path, texts: Sequence[str]) -> bool:
 def expand_macros(
     path: Path, free: bool, include: Sequence[Path], define: Sequence[str]
 ) -> Iterator[tuple[Path, list[tuple[int, str]]]]:
-    """Yield runs of preprocessed lines with their numbers, each of one file. UsageError with the preprocessor's first
-    error.
+    """Yield (file, [(line number, line), …]) for each run of lines that the compiler's preprocessor took from one file.
+
+    Raises UsageError with the preprocessor's first error.
     """
     command = [
         *find_compiler("fortran").split(),
@@ -64,7 +65,7 @@ def expand_macros(
 
 
 def format_preprocessor_error(path: Path, output: str) -> str:
-    """Return `a.F90:3: the preprocessor says: unterminated #if`."""
+    """Return the preprocessor's first error as `a.F90:3: the preprocessor says: unterminated #if`."""
     place = r"^(?P<file>[^:\n]+):(?P<line>\d+)(?::\d+)?:?\s*(?:\n\n(?:.*\n){0,2}?)?"
     found = re.search(rf"{place}(?:Fatal )?Error: (?P<text>.*)$", output, re.M | re.I)
     if found:

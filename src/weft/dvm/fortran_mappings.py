@@ -22,7 +22,7 @@ class UnitMappings(UnitNames):
     """Writes what maps the data of one unit."""
 
     def render_task_array(self, name: str) -> Iterator[str]:
-        """Yield the calls for `task mb(n)`."""
+        """Yield the Fortran call that registers the task array of `task mb(n)`."""
         entity = self.mappings.tasks(self.unit)[name]
         size = entity.sizes[0] if entity.sizes else syntax.Section(None, None)
         low = size.low.text if size.low else "1"
@@ -30,9 +30,13 @@ class UnitMappings(UnitNames):
         number = self.tasks(name, entity.place)
         yield f"call weft_check_task_array({number}, int({low}, 8), int(({high}) - ({low}) + 1, 8))"
 
-    def render_mappings(self, mappings: dict[str, ArrayMapping], only: frozenset[str] | None = None) -> Iterator[str]:
-        """Yield the calls that map what has its memory now: templates, then distributed arrays, then aligned ones."""
-        waiting = [m for m in mappings.values() if only is None or m.name in only]
+    def render_mappings(
+        self, mappings: dict[str, ArrayMapping], only_names: frozenset[str] | None = None
+    ) -> Iterator[str]:
+        """Yield the Fortran calls that create templates, then distribute arrays, then align others after their
+        targets.
+        """
+        waiting = [m for m in mappings.values() if only_names is None or m.name in only_names]
         for mapping in waiting:
             if mapping.template is not None and all(size.high is not None for size in mapping.template):
                 yield self.render_template(mapping.name, mapping.template, mapping.place)
@@ -50,18 +54,20 @@ class UnitMappings(UnitNames):
                 done.add(mapping.name)
             waiting = [m for m in waiting if m not in ready]
 
-    def render_template(self, name: str, sizes: Sequence[syntax.Section], place: Position) -> str:
-        """Return the call for `template t(n,0:m)`."""
+    def render_template(self, name: str, sizes: Sequence[syntax.Section], position: Position) -> str:
+        """Return the Fortran call that registers `template t(n,0:m)`."""
         low = [size.low.text if size.low else "1" for size in sizes]
         high = [size.high.text if size.high else "1" for size in sizes]
-        once = int(self.resolve_symbol(name, place)[1].module)
+        once = int(self.resolve_symbol(name, position)[1].module)
         return (
-            f"call weft_check_template({self.data_number(name, place)}, {once}, {len(sizes)}, "
+            f"call weft_check_template({self.find_data_id(name, position)}, {once}, {len(sizes)}, "
             f"{long_array(low)}, {long_array(high)})"
         )
 
     def render_mapping(self, mapping: ArrayMapping, allocated: bool = False) -> Iterator[str]:
-        """Yield the calls for the distribution or alignment of one name, and its shadow edges."""
+        """Yield the Fortran calls for the distribution or alignment of one array or template, and for its
+        shadow edges.
+        """
         _, symbol = self.resolve_symbol(mapping.name, mapping.place)
         if (symbol.allocatable or symbol.pointer) and not allocated:
             return
@@ -78,7 +84,7 @@ class UnitMappings(UnitNames):
             )
         if mapping.shadow is not None:
             low, high = self.widths(mapping.shadow.widths)
-            number = self.data_number(mapping.name, mapping.place)
+            number = self.find_data_id(mapping.name, mapping.place)
             yield f"call weft_check_shadow({number}, {len(low)}, {long_array(low)}, {long_array(high)}, {mapping.name})"
 
     @staticmethod
@@ -88,18 +94,20 @@ class UnitMappings(UnitNames):
         return [w.low.text if w else "0" for w in plain], [w.high.text if w else "0" for w in plain]
 
     def render_distribution(
-        self, construct: int, name: str, distribution: syntax.Distribution, place: Position, once: int
+        self, construct_id: int, name: str, distribution: syntax.Distribution, position: Position, is_only_first: int
     ) -> Iterator[str]:
-        """Yield the calls for `distribute a(block,*) onto p`."""
+        """Yield the Fortran calls for `distribute a(block,*) onto p`. `is_only_first`: 1 if only the first call may
+        have an effect.
+        """
         later = False
         if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
-            known, symbol = self.find_mapping(name), self.resolve_symbol(name, place)[1]
+            known, symbol = self.find_mapping(name), self.resolve_symbol(name, position)[1]
             rank = len(known.template) if known and known.template else symbol.rank
             distribution = syntax.Distribution((syntax.Axis("*"),) * rank)
             later = not symbol.dummy
         assert distribution.axes is not None
-        self.require_rank(name, len(distribution.axes), place)
-        number = self.data_number(name, place)
+        self.require_rank(name, len(distribution.axes), position)
+        number = self.find_data_id(name, position)
         for dimension, axis in enumerate(distribution.axes):
             if axis.kind in ("genblock", "wgtblock", "multblock") and axis.argument:
                 base = self.base(name)
@@ -112,42 +120,44 @@ class UnitMappings(UnitNames):
         kinds = int_array([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
         rank = len(distribution.axes)
         yield (
-            f"call weft_check_distribute({construct}, {number}, {once}, {rank}, {kinds}, {tasks}, "
+            f"call weft_check_distribute({construct_id}, {number}, {is_only_first}, {rank}, {kinds}, {tasks}, "
             f"int({task}, 8){self.base(name)})"
         )
 
-    def require_rank(self, name: str, rank: int, place: Position) -> None:
+    def require_rank(self, name: str, named_dimensions: int, position: Position) -> None:
         """Raise DirectiveError if a directive gives an array another number of dimensions than it has."""
-        _, symbol = self.resolve_symbol(name, place)
+        _, symbol = self.resolve_symbol(name, position)
         mapping = self.find_mapping(name)
         has = len(mapping.template) if mapping and mapping.template else symbol.rank
-        if has and has != rank:
-            what = f"`{name}` has {plural(has, 'dimension')}, the directive names {rank}; name each of them"
-            raise DirectiveError(place, what)
+        if has and has != named_dimensions:
+            what = f"`{name}` has {plural(has, 'dimension')}, the directive names {named_dimensions}; name each of them"
+            raise DirectiveError(position, what)
 
     def render_alignment(
-        self, construct: int, name: str, alignment: syntax.Alignment, place: Position, once: int
+        self, construct_id: int, name: str, alignment: syntax.Alignment, position: Position, is_only_first: int
     ) -> Iterator[str]:
-        """Yield the calls for `align b(i,j) with a(i,j+1)`."""
+        """Yield the Fortran calls for `align b(i,j) with a(i,j+1)`. `is_only_first`: 1 if only the first call may have
+        an effect.
+        """
         target = alignment.target
         if target is None:
             return
         if alignment.dummies is not None:
-            self.require_rank(name, len(alignment.dummies), place)
+            self.require_rank(name, len(alignment.dummies), position)
         if self.program.owner(self.unit, target.name) is None and not self.is_template(target.name):
             raise DirectiveError(
                 target.place, f"`{target.name}` is declared nowhere; declare the array or the template"
             )
         _, symbol = self.resolve_symbol(target.name, target.place)
         if target.subscripts is None:
-            rank = self.resolve_symbol(name, place)[1].rank
+            rank = self.resolve_symbol(name, position)[1].rank
             axis, coefficient, offset = list(range(rank)), ["1"] * rank, ["0"] * rank
         else:
             self.require_rank(target.name, len(target.subscripts), target.place)
             axis, coefficient, offset = mapping_arrays(target.subscripts)
         call = (
-            f"call weft_check_align({construct}, {self.data_number(name, place)}, {once}, "
-            f"{self.data_number(target.name, target.place)}, {len(axis)}, {int_array(axis)}, "
+            f"call weft_check_align({construct_id}, {self.find_data_id(name, position)}, {is_only_first}, "
+            f"{self.find_data_id(target.name, target.place)}, {len(axis)}, {int_array(axis)}, "
             f"{long_array(coefficient)}, {long_array(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
         )
         if (symbol.allocatable or symbol.pointer) and not symbol.dummy:

@@ -13,14 +13,14 @@ from weft.dvm.fortran_calls import (
     ARGUMENT,
     LOCAL,
     STATIC,
-    assigned_names,
-    clause_names,
-    collect_groups,
+    collect_namelist_groups,
+    find_clause_references,
+    find_mentioned_names,
+    find_output_items,
+    find_possibly_assigned_names,
     guard_by_presence,
     long_array,
-    mentioned_names,
     named_group,
-    printed_names,
 )
 from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_mappings import UnitMappings
@@ -41,22 +41,24 @@ class UnitMarks(UnitMappings):
     # --- the whole unit ---------------------------------------------------------------------------------------------
 
     def mark_entry(self) -> None:
-        """Insert the calls that are made when the unit is entered."""
+        """Insert the calls that register a unit's data and mappings with the runtime, before its first executable
+        statement.
+        """
         unit = self.unit
         if unit.executable is None:
             return
         self.loose = [
             symbol
-            for symbol in fortran_values.variables_possibly_unset(unit)
+            for symbol in fortran_values.find_possibly_unset_variables(unit)
             if symbol.name not in self.named and not (symbol.array and self.has_directives)
         ]
         # Else the compiler may read them ahead of the branch that would, and that would be reported.
         attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
-        calls = [f"call weft_check_scalar({self.data_number(one.name, one.place)}, {one.name})" for one in self.loose]
+        calls = [f"call weft_check_scalar({self.find_data_id(one.name, one.place)}, {one.name})" for one in self.loose]
         if self.has_directives:
             begin = ["call weft_check_program()"] if unit.kind == "program" else []
-            calls[:0] = [*begin, *self.module_calls(), *self.entry_calls()]
-        elif fortran_values.is_watchable(unit) and (known := list(self.module_calls())):
+            calls[:0] = [*begin, *self.render_module_calls(), *self.render_entry_calls()]
+        elif fortran_values.is_watchable(unit) and (known := list(self.render_module_calls())):
             attributes.append("logical, save :: weft_known = .false.")
             calls[:0] = ["if (.not. weft_known) then", *known, "weft_known = .true.", "end if"]
         if attributes or calls:
@@ -65,13 +67,15 @@ class UnitMarks(UnitMappings):
 
     @cached_property
     def has_directives(self) -> bool:
-        """Return whether directives mean the unit's own data: those in it, or in what stands in it."""
+        """Return whether directives are about the unit's own data: those in the unit, or in a procedure that it
+        contains.
+        """
         if self.unit.kind == "program" or self.unit.directed:
             return True
         return any(one.directed and one.within(self.unit) for one in self.program.units)
 
     def mark_statements(self) -> None:
-        """Insert the calls for statements without a directive, and the USE of the interfaces."""
+        """Insert the calls for statements without a directive: allocations, output, own computations."""
         unit = self.unit
         for at, item in enumerate(unit.items):
             if isinstance(item, FortranStatement) and unit.executable is not None and at >= unit.executable:
@@ -82,14 +86,14 @@ class UnitMarks(UnitMappings):
         for line, place, text in self.late:
             self.after(line, place, text)
         if self.used:
-            self.insert_use()
+            self.insert_use_statements()
 
     def inside(self, at: int) -> bool:
         """Return whether an item stands in a parallel loop."""
         return any(first <= at <= last for first, last in self.parallel)
 
-    def insert_use(self) -> None:
-        """Make the interfaces known in the unit."""
+    def insert_use_statements(self) -> None:
+        """Insert `use weft_check`, and USE statements for names of modules that the unit does not import itself."""
         unit = self.unit
         if unit.header is not None:
             held = self.marks.after.setdefault(unit.header.last, [])
@@ -101,27 +105,31 @@ class UnitMarks(UnitMappings):
 
     # --- at the entry -----------------------------------------------------------------------------------------------
 
-    def entry_calls(self) -> Iterator[str]:
-        """Yield the calls that are made when the unit is entered: for its data, templates and mappings."""
+    def render_entry_calls(self) -> Iterator[str]:
+        """Yield the Fortran calls to make when the unit is entered: they register its arrays, scalars, task arrays and
+        mappings.
+        """
         unit = self.unit
-        yield from self.array_calls()
-        yield from self.scalar_calls()
+        yield from self.render_array_calls()
+        yield from self.render_scalar_calls()
         for name in self.mappings.tasks(unit):
             yield from self.render_task_array(name)
         yield from self.render_mappings(self.mappings.of(unit))
 
-    def module_calls(self) -> Iterator[str]:
-        """Yield the calls for the data of modules that the unit mentions, which are the same in each unit."""
-        for module in self.used_modules(self.unit):
-            yield from self.module_array_calls(module)
-        for module in self.used_modules(self.unit):
-            yield from self.render_mappings(self.needed_mappings(module))
+    def render_module_calls(self) -> Iterator[str]:
+        """Yield the Fortran calls that register and map the data of modules that the unit mentions."""
+        for module in self.find_visible_modules(self.unit):
+            yield from self.render_module_array_calls(module)
+        for module in self.find_visible_modules(self.unit):
+            yield from self.render_mappings(self.find_needed_mappings(module))
 
-    def needed_mappings(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
-        """Return the mappings of a module that this unit needs, under the names that it has for them."""
+    def find_needed_mappings(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
+        """Return the mappings of a module's arrays that this unit mentions, and of their align targets: name in this
+        unit -> mapping.
+        """
         held = self.mappings.of(module)
-        names = mentioned_names(self.unit)
-        wanted = [name for name in held if self.program.name_in_unit(self.unit, module, name) in names]
+        names = find_mentioned_names(self.unit)
+        wanted = [name for name in held if self.program.find_name_in_unit(self.unit, module, name) in names]
         for name in wanted:  # an array needs what it is aligned with
             alignment = held[name].alignment
             if alignment and alignment.target and alignment.target.name in held and alignment.target.name not in wanted:
@@ -130,23 +138,24 @@ class UnitMarks(UnitMappings):
         return {one.name: one for one in found if one is not None}
 
     def rename_mapping(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
-        """Return a module's mapping under the names of this unit; None if they are not visible here."""
-        name = self.local_name(module, mapping.name)
+        """Return a copy of a module's mapping with the names that this unit uses; None if one is not visible here."""
+        name = self.find_local_name(module, mapping.name)
         alignment = mapping.alignment
         if name is None:
             return None
         if alignment is not None and alignment.target is not None:
             found = self.program.owner(module, alignment.target.name)
-            target = self.local_name(*((found[0], found[1].name) if found else (module, alignment.target.name)))
+            target = self.find_local_name(*((found[0], found[1].name) if found else (module, alignment.target.name)))
             if target is None:
                 return None
             alignment = replace(alignment, target=replace(alignment.target, name=target))
         return replace(mapping, name=name, alignment=alignment)
 
-    def local_name(self, module: ProgramUnit, name: str) -> str | None:
-        """Return what this unit calls a module's name; a name that ONLY leaves out is made visible under one of our
-        own."""
-        called = self.program.name_in_unit(self.unit, module, name)
+    def find_local_name(self, module: ProgramUnit, name: str) -> str | None:
+        """Return the name that this unit has for a name of a module; None if it cannot have one. A name that ONLY
+        leaves out is imported under a new alias.
+        """
+        called = self.program.find_name_in_unit(self.unit, module, name)
         if called is not None or name not in module.symbols:
             return called or name
         if module.kind != "module" or module.is_private(name) or self.unit.within(module):
@@ -159,9 +168,9 @@ class UnitMarks(UnitMappings):
         self.aliases[alias] = f"use {module.name}, only: {alias} => {name}"
         return alias
 
-    def used_modules(self, unit: ProgramUnit) -> list[ProgramUnit]:
-        """Return the modules whose names are visible in a unit: those it stands in, and those that it or its hosts
-        use.
+    def find_visible_modules(self, unit: ProgramUnit) -> list[ProgramUnit]:
+        """Return the modules whose names are visible in a unit: its hosts, and modules that it or its hosts use, also
+        indirectly.
         """
         found = [host for host in unit.hosts if host.kind == "module"]
         waiting = [name for one in (unit, *unit.hosts) for name in one.uses]
@@ -172,8 +181,10 @@ class UnitMarks(UnitMappings):
                 waiting.extend(module.uses)
         return found
 
-    def array_calls(self) -> Iterator[str]:
-        """Yield the calls for arrays that have their memory when the unit is entered."""
+    def render_array_calls(self) -> Iterator[str]:
+        """Yield the Fortran calls that register arrays which have memory when the unit is entered, and mark them as
+        unset where they are new.
+        """
         unit = self.unit
         saved_all = "*save" in unit.symbols
         for symbol in list(unit.symbols.values()):
@@ -189,21 +200,22 @@ class UnitMarks(UnitMappings):
             if self.has_no_value_at_entry(symbol):
                 yield f"call weft_check_clear({symbol.name})"
 
-    def module_array_calls(self, module: ProgramUnit) -> Iterator[str]:
-        """Yield the calls for arrays of a module that have their memory before the program begins, and that the unit
-        mentions or needs."""
-        needed = {mapping.name for mapping in self.needed_mappings(module).values()}
-        wanted = needed | mentioned_names(self.unit) if self.has_directives else needed
+    def render_module_array_calls(self, module: ProgramUnit) -> Iterator[str]:
+        """Yield the Fortran calls that register the static arrays of a module which the unit mentions or needs."""
+        needed = {mapping.name for mapping in self.find_needed_mappings(module).values()}
+        wanted = needed | find_mentioned_names(self.unit) if self.has_directives else needed
         for symbol in list(module.symbols.values()):
-            name = self.program.name_in_unit(self.unit, module, symbol.name)
+            name = self.program.find_name_in_unit(self.unit, module, symbol.name)
             given = symbol.constant or symbol.allocatable or symbol.pointer
             if symbol.array and name in wanted and name and not (given or self.is_template(name)):
                 yield self.render_array_declaration(name, STATIC)
 
     def render_array_declaration(self, name: str, role: int) -> str:
-        """Return the call that says what an array is."""
+        """Return the Fortran call that registers an array with its name and lower bounds; `role` says whether it is an
+        argument, static or local.
+        """
         _, symbol = self.resolve_symbol(name, self.unit.items[0].place)
-        number = self.data_number(name, symbol.place)
+        number = self.find_data_id(name, symbol.place)
         return f"call weft_check_array({number}, {role}, '{name}'//achar(0), int(lbound({name}), 8), {name})"
 
     def has_no_value_at_entry(self, symbol: FortranSymbol) -> bool:
@@ -215,27 +227,31 @@ class UnitMarks(UnitMappings):
         saved = symbol.saved or "*save" in self.unit.symbols
         return self.unit.kind == "program" or not saved
 
-    def scalar_calls(self) -> Iterator[str]:
-        """Yield the calls for scalars that a parallel construct writes or names."""
-        for name, place in self.names_in_constructs().items():
+    def render_scalar_calls(self) -> Iterator[str]:
+        """Yield the Fortran calls that register scalars which a parallel construct writes or names, and mark them as
+        unset where they are new.
+        """
+        for name, place in self.find_names_in_constructs().items():
             owner, symbol = self.resolve_symbol(name, place)
             if symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
                 continue
             if self.is_template(name) or self.is_tasks(name):
                 continue
-            yield f"call weft_check_data({self.data_number(name, place)}, {name})"
+            yield f"call weft_check_data({self.find_data_id(name, place)}, {name})"
             if owner is self.unit and self.has_no_value_at_entry(symbol):
                 yield f"call weft_check_clear({name})"
 
-    def names_in_constructs(self) -> dict[str, Position]:
-        """Return names that parallel constructs write, or that their clauses name, with a place."""
+    def find_names_in_constructs(self) -> dict[str, Position]:
+        """Return the names that parallel constructs write or that their clauses name: name -> the position of the first
+        mention.
+        """
         found: dict[str, Position] = {}
         for at, item in enumerate(self.unit.items):
             if not isinstance(item, Sentinel):
                 continue
             directive = item.directive
             if isinstance(directive, syntax.Parallel | syntax.TaskRegion):
-                for reference in clause_names(directive.clauses):
+                for reference in find_clause_references(directive.clauses):
                     found.setdefault(reference.name, reference.place)
             if isinstance(directive, syntax.Region):
                 for data in directive.data:
@@ -244,22 +260,24 @@ class UnitMarks(UnitMappings):
             if isinstance(directive, syntax.Actual):
                 for reference in directive.items or ():
                     found.setdefault(reference.name, reference.place)
-            for first, last in self.covered_items(at, item):
+            for first, last in self.find_covered_ranges(at, item):
                 for statement in self.unit.statements(first, last):
-                    for name in assigned_names(statement):
+                    for name in find_possibly_assigned_names(statement):
                         if not self.controls(name, first, last):
                             found.setdefault(name, statement.place)
         return found
 
-    def covered_items(self, at: int, item: Sentinel) -> Iterator[tuple[int, int]]:
-        """Yield the items that a construct covers."""
-        if isinstance(item.directive, syntax.Parallel):
-            loop = self.loop_behind(at)
+    def find_covered_ranges(self, item_index: int, sentinel: Sentinel) -> Iterator[tuple[int, int]]:
+        """Yield (first, last item index) of the code that a parallel loop's or a task's directive is about; nothing for
+        others.
+        """
+        if isinstance(sentinel.directive, syntax.Parallel):
+            loop = self.loop_behind(item_index)
             if loop:
                 yield loop.first, loop.last
-        elif isinstance(item.directive, syntax.On):
-            end = self.find_end(at, "on")
-            yield at, end if end is not None else at
+        elif isinstance(sentinel.directive, syntax.On):
+            end = self.find_end_directive(item_index, "on")
+            yield item_index, end if end is not None else item_index
 
     def controls(self, name: str, first: int, last: int) -> bool:
         """Return whether a name is the variable of a loop among these items."""
@@ -267,12 +285,12 @@ class UnitMarks(UnitMappings):
 
     def loop_behind(self, at: int) -> DoLoop | None:
         """Return the loop that follows an item, with nothing but notes between."""
-        following = self.next_statement(at)
+        following = self.find_next_statement(at)
         return self.loops.get(following) if following is not None else None
 
-    def next_statement(self, at: int) -> int | None:
-        """Return the index of the next statement; None where another directive comes first."""
-        for later in range(at + 1, len(self.unit.items)):
+    def find_next_statement(self, item_index: int) -> int | None:
+        """Return the index of the statement after an item; None if another directive with a meaning comes first."""
+        for later in range(item_index + 1, len(self.unit.items)):
             item = self.unit.items[later]
             if isinstance(item, FortranStatement):
                 return later
@@ -280,18 +298,22 @@ class UnitMarks(UnitMappings):
                 return None
         return None
 
-    def find_end(self, at: int, kind: str) -> int | None:
-        """Return the index of the directive that ends what begins at an item."""
-        for later in range(at + 1, len(self.unit.items)):
+    def find_end_directive(self, item_index: int, construct_kind: str) -> int | None:
+        """Return the index of the END directive of a construct that begins at an item; None if there is none."""
+        for later in range(item_index + 1, len(self.unit.items)):
             item = self.unit.items[later]
-            if isinstance(item, Sentinel) and isinstance(item.directive, syntax.End) and item.directive.kind == kind:
+            if (
+                isinstance(item, Sentinel)
+                and isinstance(item.directive, syntax.End)
+                and item.directive.kind == construct_kind
+            ):
                 return later
         return None
 
     # --- statements -------------------------------------------------------------------------------------------------
 
     def mark_allocation(self, statement: FortranStatement) -> None:
-        """Insert after ALLOCATE what the new arrays are, and how they are mapped."""
+        """Insert calls after an ALLOCATE that register and map the new arrays."""
         _, action = split_condition(statement.code)
         if not action.startswith("allocate("):
             return
@@ -315,7 +337,7 @@ class UnitMarks(UnitMappings):
             self.after(statement.last, statement.place, *calls)
 
     def mark_statement(self, statement: FortranStatement) -> None:
-        """Insert the calls for a statement outside of parallel loops: own computations, input and output."""
+        """Insert the calls around a statement outside parallel loops that assigns, reads or prints distributed data."""
         _, action = split_condition(statement.code)
         found = split_assignment(action)
         if found and self.distributed(found[0]):
@@ -328,16 +350,18 @@ class UnitMarks(UnitMappings):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
-    def mark_output(self, statement: FortranStatement, at: int) -> None:
-        """Insert the calls that check what PRINT and WRITE read, as the library reads it without hooks."""
+    def mark_output(self, statement: FortranStatement, item_index: int) -> None:
+        """Insert calls before PRINT or WRITE that check their items for unset values: the library reads them without
+        hooks.
+        """
         condition, action = split_condition(statement.code)
         if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
             return
         if statement.label and any(
-            loop.last == at for loop in self.unit.find_loops().values()
+            loop.last == item_index for loop in self.unit.find_loops().values()
         ):  # the label ends a loop
             return
-        for part in (*printed_names(action), *self.groups.get(named_group(action), ())):
+        for part in (*find_output_items(action), *self.groups.get(named_group(action), ())):
             repeated = IMPLIED.fullmatch(part)
             items = split_top(repeated[1]) if repeated else [part]
             calls = [call for item in items for call in self.render_output_checks(statement, item)]
@@ -352,10 +376,11 @@ class UnitMarks(UnitMappings):
             for one in calls:
                 self.before(statement.first, statement.place, one)
 
-    def render_output_checks(self, statement: FortranStatement, part: str) -> list[str]:
-        """Return the calls that check one item of an output list; none if it is more than a variable or a part of
-        one."""
-        found = ITEM.fullmatch(part)
+    def render_output_checks(self, statement: FortranStatement, item: str) -> list[str]:
+        """Return the Fortran calls that check one item of an output list; none unless it is a variable or a part of
+        one.
+        """
+        found = ITEM.fullmatch(item)
         known = self.program.owner(self.unit, found[1]) if found else None
         if found is None or known is None:
             return []
@@ -367,7 +392,7 @@ class UnitMarks(UnitMappings):
             return []
         place = statement.place
         number = self.texts.add_place(place.file, place.line, place.column, self.unit.name)
-        call = f"call weft_check_printed({number}, {part})"
+        call = f"call weft_check_printed({number}, {item})"
         if self.distributed(found[1]):  # the system brings its elements from everywhere
             return ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
         return [call]
@@ -375,22 +400,23 @@ class UnitMarks(UnitMappings):
     @cached_property
     def groups(self) -> dict[str, list[str]]:
         """Return the NAMELIST groups that are known here, with their variables."""
-        return collect_groups(self.unit)
+        return collect_namelist_groups(self.unit)
 
     @cached_property
     def named(self) -> frozenset[str]:
         """Return the scalars that live in memory because the runtime gets their address."""
-        return frozenset(self.names_in_constructs())
+        return frozenset(self.find_names_in_constructs())
 
     def distributed(self, name: str) -> bool:
         """Return whether a name is an array that directives map."""
         mapping = self.find_mapping(name)
         return mapping is not None and mapping.template is None and not self.is_tasks(name)
 
-    def mark_own_assignment(self, statement: FortranStatement, name: str, rest: str) -> None:
-        """Mark `a(i,j) = …`, which the owner of the element runs; whole arrays and sections are run by all, each its
-        own part."""
-        parts = split_top(rest[1:-1]) if rest.startswith("(") and rest.endswith(")") else []
+    def mark_own_assignment(self, statement: FortranStatement, name: str, subscripts: str) -> None:
+        """Insert the calls around an assignment to distributed data: of one element its owner runs it, of a section or
+        array each processor its part.
+        """
+        parts = split_top(subscripts[1:-1]) if subscripts.startswith("(") and subscripts.endswith(")") else []
         if not parts or any(True for part in parts for _ in top_level_indices(part, ":")):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
@@ -400,7 +426,7 @@ class UnitMarks(UnitMappings):
         self.before(
             statement.first,
             place,
-            f"call weft_check_own_begin({construct}, {self.data_number(name, place)}, {len(parts)}, "
+            f"call weft_check_own_begin({construct}, {self.find_data_id(name, place)}, {len(parts)}, "
             f"{long_array(parts)}, {name})",
         )
         self.after(statement.last, place, f"call weft_check_own_end({construct})")

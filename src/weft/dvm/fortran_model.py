@@ -90,7 +90,7 @@ class ProgramUnit:
     """By derived type that it defines: whether that has no procedures of its own."""
 
     def is_private(self, name: str) -> bool:
-        """Return whether a module keeps a name for itself."""
+        """Return whether PRIVATE and PUBLIC statements make a name of a module private."""
         private = public = False
         for statement in self.statements(0, len(self.items)):
             code = statement.code
@@ -108,7 +108,7 @@ class ProgramUnit:
 
     @property
     def hosts(self) -> Iterator[ProgramUnit]:
-        """Yield the units that it stands in, the nearest first."""
+        """Yield the units that contain this one, the nearest first."""
         unit = self.parent
         while unit is not None:
             yield unit
@@ -125,7 +125,7 @@ class ProgramUnit:
         return re.match(r".*?(pure|elemental)\w*(sub|func)", header) is not None
 
     def declaring_directives(self) -> Iterator[syntax.Declare]:
-        """Yield the directives that declare."""
+        """Yield the directives of the unit that declare arrays, templates or task arrays."""
         for item in self.items:
             if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
                 yield item.directive
@@ -135,14 +135,14 @@ class ProgramUnit:
         """Return whether a directive with a meaning for the data stands in it."""
         return any(isinstance(item, Sentinel) and not isinstance(item.directive, syntax.Note) for item in self.items)
 
-    def statements(self, first: int, last: int) -> Iterator[FortranStatement]:
-        """Yield the statements among these items."""
-        for item in self.items[first : last + 1]:
+    def statements(self, first_item: int, last_item: int) -> Iterator[FortranStatement]:
+        """Yield the statements among the items `first_item` to `last_item`, both included."""
+        for item in self.items[first_item : last_item + 1]:
             if isinstance(item, FortranStatement):
                 yield item
 
     def find_loops(self) -> dict[int, DoLoop]:
-        """Return its DO constructs by the index of their DO statement."""
+        """Return the unit's DO constructs: item index of the DO statement -> its loop."""
         found: dict[int, DoLoop] = {}
         stack: list[tuple[int, str, str]] = []
         for at, item in enumerate(self.items):

@@ -52,18 +52,22 @@ class VariableNumbers:
         self.held: dict[tuple[int, str], int] = {}
         self.edges: dict[str, int] = {}
 
-    def number_of(self, unit: ProgramUnit, name: str, place: Position, what: str = "variable") -> int:
-        """Return the id of a name that this unit declares."""
+    def find_or_add_id(self, unit: ProgramUnit, name: str, position: Position, kind: str = "variable") -> int:
+        """Return the id in the source map of a name that a unit declares; it is added at the first call, with its
+        position.
+        """
         key = (id(unit), name)
         if key not in self.held:
-            self.held[key] = self.texts.add_variable(name, place.file, place.line, what)  # type: ignore[arg-type]
+            self.held[key] = self.texts.add_variable(name, position.file, position.line, kind)  # type: ignore[arg-type]
         return self.held[key]
 
-    def number_of_group(self, unit: ProgramUnit, name: str, place: Position) -> int:
-        """Return the id of a group: its name may be a variable's too."""
+    def find_or_add_group_id(self, unit: ProgramUnit, name: str, position: Position) -> int:
+        """Return the id of a group, added at the first call; it differs from the id of a variable with the
+        same name.
+        """
         key = (id(unit), "group " + name)
         if key not in self.held:
-            self.held[key] = self.texts.add_variable(name, place.file, place.line)
+            self.held[key] = self.texts.add_variable(name, position.file, position.line)
         return self.held[key]
 
 
@@ -100,7 +104,9 @@ class ArrayMappings:
     def _add_declaration(
         self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap
     ) -> None:
-        """Add what a directive declares of its names to the mappings of a unit."""
+        """Add what a directive declares (templates, distributions, alignments, edges, task arrays) to the mappings of
+        its unit.
+        """
         traits = {
             attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
         }
@@ -184,25 +190,26 @@ class UnitNames:
         self.used = True
         self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
-    def resolve_symbol(self, name: str, place: Position) -> tuple[ProgramUnit, FortranSymbol]:
-        """Return the unit that declares a name and its symbol; a name that is declared nowhere is a scalar of this
-        unit by the implicit rules."""
+    def resolve_symbol(self, name: str, position: Position) -> tuple[ProgramUnit, FortranSymbol]:
+        """Return (the unit that declares a name, its symbol). A name without a declaration becomes a scalar of this
+        unit.
+        """
         found = self.program.owner(self.unit, name)
         if found:
             return found
-        self.unit.symbols[name] = FortranSymbol(name, place)
+        self.unit.symbols[name] = FortranSymbol(name, position)
         return self.unit, self.unit.symbols[name]
 
-    def data_number(self, name: str, place: Position) -> int:
-        """Return the id of a variable, array or template."""
-        owner, symbol = self.resolve_symbol(name, place)
+    def find_data_id(self, name: str, position: Position) -> int:
+        """Return the id in the source map of a variable, array or template."""
+        owner, symbol = self.resolve_symbol(name, position)
         mapping = self.mappings.of(owner).get(symbol.name)
         template = mapping is not None and mapping.template is not None
         what = "template" if template else "array" if symbol.array else "variable"
-        return self.numbers.number_of(owner, symbol.name, symbol.place, what)
+        return self.numbers.find_or_add_id(owner, symbol.name, symbol.place, what)
 
     def find_mapping(self, name: str) -> ArrayMapping | None:
-        """Return what the directives say of a name that is visible here."""
+        """Return the mapping that directives declare for a name visible in this unit; None if they do not."""
         own = self.mappings.of(self.unit).get(name)
         if own:
             return own
@@ -220,11 +227,11 @@ class UnitNames:
 
     def group(self, name: str, place: Position) -> int:
         """Return the id of a group."""
-        return self.numbers.number_of_group(self.unit, name, place)
+        return self.numbers.find_or_add_group_id(self.unit, name, place)
 
     def tasks(self, name: str, place: Position) -> int:
         """Return the id of a task array."""
-        return self.numbers.number_of(self.unit, name, place, "tasks")
+        return self.numbers.find_or_add_id(self.unit, name, place, "tasks")
 
     def is_tasks(self, name: str) -> bool:
         """Return whether a name is a task array."""

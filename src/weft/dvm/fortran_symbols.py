@@ -23,7 +23,7 @@ SPECIFIES: Final = re.compile(
 
 
 def is_specification(unit: ProgramUnit, statement: FortranStatement) -> bool:
-    """Return whether a statement belongs to the specification part of a unit."""
+    """Return whether a statement belongs to the specification part of a unit, so that executable code has not begun."""
     code = statement.code
     found = split_assignment(code)
     if found:
@@ -44,7 +44,7 @@ def _is_visible_array(unit: ProgramUnit, name: str) -> bool:
 
 
 def read_symbols(unit: ProgramUnit) -> None:
-    """Read the symbols of a unit from its specifications."""
+    """Fill a unit's symbols from its specification statements, and note its first executable item."""
     for at, item in enumerate(unit.items):
         if isinstance(item, Sentinel):
             if unit.executable is None and not isinstance(item.directive, syntax.Declare | syntax.Note):
@@ -68,13 +68,15 @@ def _find_or_add_symbol(unit: ProgramUnit, name: str, place: Position) -> Fortra
 ENTITY: Final = re.compile(r"([a-z]\w*)")
 
 
-def _read_entity(unit: ProgramUnit, text: str, place: Position) -> tuple[FortranSymbol, str] | None:
-    """Return the symbol of `name(sizes)*length=value`, and the text after its sizes."""
-    matched = ENTITY.match(text)
+def _read_entity(unit: ProgramUnit, entity: str, position: Position) -> tuple[FortranSymbol, str] | None:
+    """Return the symbol that `name(sizes)*length=value` declares, and the text after its sizes; None if no name begins
+    it.
+    """
+    matched = ENTITY.match(entity)
     if not matched:
         return None
-    symbol = _find_or_add_symbol(unit, matched[1], place)
-    rest = text[matched.end() :]
+    symbol = _find_or_add_symbol(unit, matched[1], position)
+    rest = entity[matched.end() :]
     length = re.match(r"\*(?:\d+|\(\*\))", rest)
     if length:
         rest = rest[length.end() :]
@@ -89,7 +91,7 @@ def _read_entity(unit: ProgramUnit, text: str, place: Position) -> tuple[Fortran
 
 
 def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
-    """Read what one specification statement says of the unit's names."""
+    """Enter what one specification statement says of names into the unit: types, attributes, USE, constants."""
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
         unit.uses.append(matched[1])
@@ -116,11 +118,11 @@ def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
                 _find_or_add_symbol(unit, name, place).initialised = True
 
 
-def _read_use(unit: ProgramUnit, module: str, rest: str) -> None:
-    """Read `a => b, c` or `only: a => b, c` after a USE."""
-    only = rest.startswith("only:")
+def _read_use(unit: ProgramUnit, module: str, imports: str) -> None:
+    """Enter the renamed and the only names of a USE into the unit; `imports` is `a => b, c` or `only: a => b, c`."""
+    only = imports.startswith("only:")
     names = unit.only.setdefault(module, set()) if only else None
-    for part in split_top(rest.removeprefix("only:")):
+    for part in split_top(imports.removeprefix("only:")):
         here, renames, there = part.partition("=>")
         if renames:
             unit.renamed[here] = (module, there)
@@ -128,14 +130,14 @@ def _read_use(unit: ProgramUnit, module: str, rest: str) -> None:
             names.add(here)
 
 
-def _read_attributes(unit: ProgramUnit, keyword: str, rest: str, place: Position) -> None:
-    """Read the attributes that a statement such as SAVE or DIMENSION gives to names."""
-    if keyword == "save" and not rest:
-        unit.symbols.setdefault("*save", FortranSymbol("*save", place))
-    for part in split_top(rest):
+def _read_attributes(unit: ProgramUnit, keyword: str, names: str, position: Position) -> None:
+    """Enter into the unit the attribute that a statement such as SAVE or DIMENSION gives to names."""
+    if keyword == "save" and not names:
+        unit.symbols.setdefault("*save", FortranSymbol("*save", position))
+    for part in split_top(names):
         if part.startswith("/"):
             continue
-        found = _read_entity(unit, part, place)
+        found = _read_entity(unit, part, position)
         if not found:
             continue
         symbol = found[0]
@@ -151,8 +153,8 @@ def _read_attributes(unit: ProgramUnit, keyword: str, rest: str, place: Position
             symbol.procedure = True
 
 
-def _read_type_declaration(unit: ProgramUnit, code: str, place: Position) -> None:
-    """Enter the names of a type declaration, with or without `::`."""
+def _read_type_declaration(unit: ProgramUnit, code: str, position: Position) -> None:
+    """Enter the names of a type declaration, such as `real, save :: a(10)`, into the unit's symbols."""
     matched = TYPED.match(code)
     assert matched
     rest = code[matched.end() :]
@@ -172,12 +174,12 @@ def _read_type_declaration(unit: ProgramUnit, code: str, place: Position) -> Non
         rest = rest[colons + 2 :]
     sizes = next((tuple(split_top(a[10:-1])) for a in attributes if a.startswith("dimension(")), None)
     for part in split_top(rest.lstrip(",")):
-        found = _read_entity(unit, part, place)
+        found = _read_entity(unit, part, position)
         if not found:
             continue
         symbol, behind = found
         symbol.typed = True
-        symbol.place = place
+        symbol.place = position
         symbol.derived = matched[1] in ("type", "class")
         if named := re.match(r"type\(([a-z]\w*)\)", code):
             symbol.type = named[1]

@@ -18,8 +18,8 @@ DO: Final = re.compile(
 END_DO: Final = re.compile(r"enddo\w*$")
 
 
-def top_level_indices(code: str, signs: str) -> Iterator[int]:
-    """Yield the indices at which `signs` occur outside brackets and strings."""
+def top_level_indices(code: str, characters: str) -> Iterator[int]:
+    """Yield the indices at which one of `characters` occurs outside brackets and strings."""
     depth, quote = 0, ""
     for at, sign in enumerate(code):
         if quote:
@@ -30,7 +30,7 @@ def top_level_indices(code: str, signs: str) -> Iterator[int]:
             depth += 1
         elif sign in ")]":
             depth -= 1
-        if depth == 0 and not quote and sign in signs:
+        if depth == 0 and not quote and sign in characters:
             yield at
 
 
@@ -41,7 +41,7 @@ def split_top(code: str, sign: str = ",") -> list[str]:
 
 
 def _find_assignment_sign(code: str) -> int | None:
-    """Return where the `=` of an assignment stands."""
+    """Return the index of the `=` of an assignment, not of `==` or `=>`; None if there is none."""
     for at in top_level_indices(code, "="):
         if code[at + 1 : at + 2] in ("=", ">") or code[at - 1 : at] in ("=", "/", "<", ">"):
             continue
@@ -57,7 +57,9 @@ def is_assignment(code: str) -> bool:
 
 
 def split_assignment(code: str) -> tuple[str, str, int] | None:
-    """Return the name, the text after it on the left, and the index of `=`; None if this is not an assignment."""
+    """Return (name, the subscripts or components after it, index of `=`) of an assignment; None for another
+    statement.
+    """
     at = _find_assignment_sign(code)
     if at is None or DO.match(code) or any(cut < at for cut in top_level_indices(code, ":,")):
         return None
@@ -69,13 +71,13 @@ def split_assignment(code: str) -> tuple[str, str, int] | None:
     return matched[1], matched[2], at
 
 
-def _is_one_bracket(text: str) -> bool:
-    """Return whether the bracket that opens the text is closed at its end (or before a part's name)."""
+def _is_one_bracket(code: str) -> bool:
+    """Return whether the bracket that opens the code closes at its end, or before a component or another bracket."""
     depth = 0
-    for at, sign in enumerate(text):
+    for at, sign in enumerate(code):
         depth += (sign == "(") - (sign == ")")
         if depth == 0:
-            return at == len(text) - 1 or text[at + 1] in "%("
+            return at == len(code) - 1 or code[at + 1] in "%("
     return False
 
 
@@ -95,7 +97,7 @@ def split_condition(code: str) -> tuple[str, str]:
 
 
 def opens_block(code: str) -> bool:
-    """Return whether the statement opens a block other than DO."""
+    """Return whether a statement opens a block other than DO: IF, SELECT, ASSOCIATE, BLOCK, CRITICAL, WHERE, FORALL."""
     return bool(
         re.match(r"(?:\w+:)?(?:if\(.*\)then\w*$|selectcase\(|selecttype\(|associate\(|block$|critical$)", code)
         or (

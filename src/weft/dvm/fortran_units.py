@@ -61,7 +61,7 @@ def find_program_units(source: FortranSource) -> list[ProgramUnit]:
             kind, matched = header
             parent = open_units[-1] if open_units else None
             unit = _begin_unit(ProgramUnit(kind, matched[1], source, parent, item), found)
-            _read_dummies(unit, matched, item)
+            _add_procedure_symbols(unit, matched, item)
             if above := SUBMODULE.match(code):
                 unit.uses.append(above[1])
             open_units.append(unit)
@@ -85,7 +85,7 @@ def _begin_unit(unit: ProgramUnit, found: list[ProgramUnit]) -> ProgramUnit:
 
 
 def _match_header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
-    """Return the kind of a program unit and the match of its header, None for other statements."""
+    """Return the kind of a program unit and the match of its header statement; None for another statement."""
     if code.startswith("end") or is_assignment(code):
         return None
     for kind, pattern in HEADERS:
@@ -94,8 +94,8 @@ def _match_header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
     return None
 
 
-def _read_dummies(unit: ProgramUnit, matched: re.Match[str], item: FortranStatement) -> None:
-    """Add the dummy arguments and the result of a procedure to its symbols."""
+def _add_procedure_symbols(unit: ProgramUnit, matched: re.Match[str], item: FortranStatement) -> None:
+    """Add the dummy arguments and the result variable of a procedure to its unit's symbols."""
     if unit.kind not in ("function", "subroutine"):
         return
     for name in (matched[2] or "").split(","):
@@ -117,15 +117,15 @@ class FortranProgram:
         """Return its modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
-    def is_printable_type(self, name: str) -> bool:
-        """Return whether a derived type's variables can be handed on whole: it is known, without procedures of its
-        own.
+    def is_printable_type(self, type_name: str) -> bool:
+        """Return whether whole variables of a derived type can be passed to a check: the type is known in full and has
+        no procedures.
         """
-        known = [unit.plain[name] for unit in self.units if name in unit.plain]
+        known = [unit.plain[type_name] for unit in self.units if type_name in unit.plain]
         return bool(known) and all(known)
 
-    def name_in_unit(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
-        """Return what a unit calls a name of a module; None where it is not visible there."""
+    def find_name_in_unit(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
+        """Return the name that a unit has for a module's name; None if it is not visible there."""
         here = [local for local, (_, there) in unit.renamed.items() if there == name]
         for local in (name, *here):
             found = self.owner(unit, local)

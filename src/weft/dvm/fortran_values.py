@@ -16,18 +16,18 @@ CALLED: Final = re.compile(r"([a-z]\w*)\(")
 """A function of the program's is typed like a scalar."""
 
 
-def variables_possibly_unset(unit: ProgramUnit) -> list[FortranSymbol]:
-    """Return the variables that are not surely assigned before any other use, in the order of their declarations."""
+def find_possibly_unset_variables(unit: ProgramUnit) -> list[FortranSymbol]:
+    """Return the local variables that may be read before they are assigned, in the order of their declarations."""
     if unit.executable is None or not is_watchable(unit):
         return []
-    blocks = straight_segments(unit)
+    blocks = find_skippable_blocks(unit)
     used: dict[str, list[int]] = {}
     for at in range(unit.executable, len(unit.items)):
         item = unit.items[at]
         if isinstance(item, FortranStatement):  # what a directive names is reported to the runtime anyway
             for name in set(NAME.findall(item.code)) | {do_variable(item)}:
                 used.setdefault(name, []).append(at)
-    wanted = (symbol for symbol in local_variables(unit) if used.get(symbol.name))
+    wanted = (symbol for symbol in find_unset_locals(unit) if used.get(symbol.name))
     return [symbol for symbol in wanted if not is_surely_set_first(unit, symbol.name, used, blocks)]
 
 
@@ -45,7 +45,7 @@ def is_watchable(unit: ProgramUnit) -> bool:
     )
 
 
-def local_variables(unit: ProgramUnit) -> list[FortranSymbol]:
+def find_unset_locals(unit: ProgramUnit) -> list[FortranSymbol]:
     """Return the unit's own scalars and arrays that have no value when it is entered."""
     if unit.kind != "program" and "*save" in unit.symbols:
         return []
@@ -67,8 +67,10 @@ def do_variable(item: FortranStatement | Sentinel) -> str:
     return (begin[2] or begin[4] or "") if begin else ""
 
 
-def straight_segments(unit: ProgramUnit) -> list[tuple[int, int]]:
-    """Return first and last item of what may be skipped as a whole: bodies of loops, branches of conditions."""
+def find_skippable_blocks(unit: ProgramUnit) -> list[tuple[int, int]]:
+    """Return (first, last item index) of each part that may be skipped as a whole: bodies of loops, branches of
+    conditions.
+    """
     found = [(loop.first + 1, loop.last) for loop in unit.find_loops().values()]
     stack: list[int] = []
     for at, item in enumerate(unit.items):
@@ -85,10 +87,12 @@ def straight_segments(unit: ProgramUnit) -> list[tuple[int, int]]:
 
 
 def is_surely_set_first(
-    unit: ProgramUnit, name: str, used: dict[str, list[int]], blocks: list[tuple[int, int]]
+    unit: ProgramUnit, name: str, uses_by_name: dict[str, list[int]], blocks: list[tuple[int, int]]
 ) -> bool:
-    """Return whether each use of a variable is after an assignment that runs whenever the use does."""
-    left = used[name]
+    """Return whether each use of a variable comes after an assignment that runs whenever the use does. `uses_by_name`:
+    item indices.
+    """
+    left = uses_by_name[name]
     while left:
         at = left[0]
         item = unit.items[at]
@@ -103,7 +107,7 @@ def is_surely_set_first(
 
 
 def sets_variable(statement: FortranStatement, name: str) -> bool:
-    """Return whether a statement only gives the whole of a variable a value, and does not read it."""
+    """Return whether a statement assigns the whole of a variable and does not read it."""
     if do_variable(statement) == name:
         return len(re.findall(rf"\b{name}\b", statement.code.partition("=")[2])) == 0
     found = split_assignment(statement.code)

@@ -57,7 +57,9 @@ class Token:
 
 
 def tokenize(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> list[Token]:
-    """Split texts into tokens; each piece comes with the place of its first character."""
+    """Return the tokens of a directive, given as pieces of text with the position of their first character; an "end"
+    token is last.
+    """
     found: list[Token] = []
     spaced = False
     end = Position("", 0, 0)
@@ -119,31 +121,33 @@ class TokenCursor:
         raise DirectiveError((word or self.word).place, what)
 
     def take(self) -> Token:
-        """Take a word."""
+        """Return the next token and pass it; the end token is never passed."""
         word = self.word
         if not self.ended:
             self.at += 1
         return word
 
     def accept(self, *texts: str) -> bool:
-        """Take the next words if they are these."""
+        """Pass the next tokens if they are `texts`, and return whether they are."""
         if any(self.peek(ahead) != text for ahead, text in enumerate(texts)):
             return False
         self.at += len(texts)
         return True
 
     def expect(self, text: str) -> Token:
-        """Take this word or complain."""
+        """Return and pass the next token. Raises DirectiveError if it is not `text`."""
         if self.text != text or self.ended:
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
             self.fail(f"{shown} where `{text}` is expected")
         return self.take()
 
-    def take_name(self, what: str = "a name") -> Token:
-        """Take a name or complain."""
+    def take_name(self, expected: str = "a name") -> Token:
+        """Return and pass the next token, which must be a name. Otherwise raises DirectiveError; `expected` says what
+        is missing.
+        """
         if self.word.kind != "name":
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
-            self.fail(f"{shown} where {what} is expected")
+            self.fail(f"{shown} where {expected} is expected")
         return self.take()
 
     def take_name_text(self, what: str = "a name") -> str:
@@ -155,18 +159,20 @@ class TokenCursor:
         if not self.ended:
             self.fail(f"`{self.word.text}` is where the directive should end")
 
-    def read_list(self, one: Callable[[], T], close: str = ")") -> tuple[T, ...]:
-        """Read `one, one, …` and the closing bracket."""
-        found = [one()]
+    def read_list(self, read_item: Callable[[], T], close: str = ")") -> tuple[T, ...]:
+        """Read items separated by commas, each by `read_item`, and the closing bracket after them."""
+        found = [read_item()]
         while self.accept(","):
-            found.append(one())
+            found.append(read_item())
         self.expect(close)
         return tuple(found)
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def take_until(self, stops: frozenset[str]) -> list[Token]:
-        """Take words up to one of `stops` outside of brackets, or a closing bracket that was not opened here."""
+    def take_until(self, stop_texts: frozenset[str]) -> list[Token]:
+        """Return the tokens up to one of `stop_texts` or a closing bracket, outside of brackets that open in
+        between.
+        """
         taken: list[Token] = []
         open_brackets: list[str] = []
         choices = 0
@@ -177,7 +183,7 @@ class TokenCursor:
                     open_brackets.pop()
             elif word.text == ":" and choices:
                 choices -= 1
-            elif word.text in stops or word.text in OPENING.values():
+            elif word.text in stop_texts or word.text in OPENING.values():
                 break
             elif word.text == "?":
                 choices += 1
@@ -188,31 +194,33 @@ class TokenCursor:
             self.fail(f"`{open_brackets[-1]}` is missing")
         return taken
 
-    def read_expression(self, *stops: str) -> Expression:
-        """Read an expression up to one of `stops` or a closing bracket."""
+    def read_expression(self, *stop_texts: str) -> Expression:
+        """Read an expression up to a comma, one of `stop_texts` or a closing bracket."""
         start = self.word
-        taken = self.take_until(frozenset((*stops, ",")))
+        taken = self.take_until(frozenset((*stop_texts, ",")))
         if not taken:
             self.fail("an expression is expected", start)
         return self.make_expression(taken)
 
-    def make_expression(self, taken: Sequence[Token]) -> Expression:
-        """Return the expression that these words are."""
+    def make_expression(self, tokens: Sequence[Token]) -> Expression:
+        """Return tokens as an expression: its text, the names in it, its position."""
         names = [
             self.fold(word)
-            for before, word in zip((None, *taken), taken, strict=False)
+            for before, word in zip((None, *tokens), tokens, strict=False)
             if word.kind == "name" and (before is None or before.text not in (".", "->", "%"))
         ]
-        return Expression(join_tokens(taken), tuple(dict.fromkeys(names)), taken[0].place)
+        return Expression(join_tokens(tokens), tuple(dict.fromkeys(names)), tokens[0].place)
 
-    def read_subscript(self, *stops: str, whole: tuple[str, ...] = ("*",)) -> Subscript:
-        """Read one subscript: nothing or a sign of `whole`, low:high, or an expression, maybe of a dummy."""
-        if self.text in whole and (self.peek() in (",", "]", ")")):
+    def read_subscript(self, *stop_texts: str, whole_signs: tuple[str, ...] = ("*",)) -> Subscript:
+        """Read one subscript: all of a dimension (nothing, or one of `whole_signs`), `low:high`, or an expression, also
+        of a dummy.
+        """
+        if self.text in whole_signs and (self.peek() in (",", "]", ")")):
             self.take()
             return Whole()
-        taken = self.take_until(frozenset((*stops, ",", ":")))
+        taken = self.take_until(frozenset((*stop_texts, ",", ":")))
         if self.accept(":"):
-            high = self.take_until(frozenset((*stops, ",", ":")))
+            high = self.take_until(frozenset((*stop_texts, ",", ":")))
             if not taken and not high:
                 return Whole()
             return Section(self.make_expression(taken) if taken else None, self.make_expression(high) if high else None)
@@ -220,22 +228,22 @@ class TokenCursor:
             return Whole()
         return self.make_affine(taken)
 
-    def make_affine(self, taken: Sequence[Token]) -> Constant | Affine:
+    def make_affine(self, tokens: Sequence[Token]) -> Constant | Affine:
         """Return an expression as a map of one dummy, or a constant where none stands in it.
 
         The coefficient and the offset are the expression itself at 1 and at 0: the program works them out.
         """
-        uses = [k for k, word in enumerate(taken) if word.kind == "name" and self.fold(word) in self.dummies]
+        uses = [k for k, word in enumerate(tokens) if word.kind == "name" and self.fold(word) in self.dummies]
         if not uses:
-            return Constant(self.make_expression(taken))
+            return Constant(self.make_expression(tokens))
         at = uses[0]
-        if len(uses) > 1 or not is_linear(taken, at):
-            self.fail(f"`{join_tokens(taken)}` is not of the form a*{taken[at].text}+b", taken[0])
-        dummy = self.dummies.index(self.fold(taken[at]))
-        one, zero = (self.make_expression(replace_name(taken, at, value)) for value in ("1", "0"))
-        if len(taken) == 1:
+        if len(uses) > 1 or not is_linear(tokens, at):
+            self.fail(f"`{join_tokens(tokens)}` is not of the form a*{tokens[at].text}+b", tokens[0])
+        dummy = self.dummies.index(self.fold(tokens[at]))
+        one, zero = (self.make_expression(replace_name(tokens, at, value)) for value in ("1", "0"))
+        if len(tokens) == 1:
             return Affine(dummy, one, zero)
-        place = taken[0].place
+        place = tokens[0].place
         return Affine(dummy, Expression(f"({one.text}) - ({zero.text})", one.names, place), zero)
 
 
@@ -250,21 +258,23 @@ def replace_name(taken: Sequence[Token], at: int, value: str) -> list[Token]:
     return [*taken[:at], Token("number", value, was.place, was.spaced), *taken[at + 1 :]]
 
 
-def is_linear(taken: Sequence[Token], at: int) -> bool:
-    """Return whether a dummy is in no call, subscript, quotient or power."""
-    before = taken[at - 1].text if at else ""
-    after = taken[at + 1].text if at + 1 < len(taken) else ""
+def is_linear(tokens: Sequence[Token], dummy_index: int) -> bool:
+    """Return whether an expression is linear in the dummy at an index: it is in no call, subscript, quotient
+    or power.
+    """
+    before = tokens[dummy_index - 1].text if dummy_index else ""
+    after = tokens[dummy_index + 1].text if dummy_index + 1 < len(tokens) else ""
     if before not in ("", "+", "-", "*", "(") or after not in ("", "+", "-", "*", ")"):
         return False
     depth = 0
-    for k in range(at - 1, -1, -1):
-        if taken[k].text in (")", "]"):
+    for k in range(dummy_index - 1, -1, -1):
+        if tokens[k].text in (")", "]"):
             depth += 1
-        elif taken[k].text in ("(", "["):
+        elif tokens[k].text in ("(", "["):
             depth -= 1
             if depth < 0:
-                called = k and (taken[k - 1].kind == "name" or taken[k - 1].text in (")", "]", "/", "%"))
-                if taken[k].text == "[" or called:
+                called = k and (tokens[k - 1].kind == "name" or tokens[k - 1].text in (")", "]", "/", "%"))
+                if tokens[k].text == "[" or called:
                     return False
                 depth = 0
     return True
@@ -284,7 +294,7 @@ class Reader:
         return Width(low, self.cursor.read_expression() if self.cursor.accept(":") else low)
 
     def read_string(self) -> str:
-        """Read a string."""
+        """Read a string in quotes and return its contents."""
         if self.cursor.word.kind != "string":
             self.cursor.fail("the name of an edge, in quotes, is expected")
         return self.cursor.take().text[1:-1]

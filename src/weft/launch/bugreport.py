@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import weft
+from weft.base.version import VERSION
 from weft.launch.checkup import Checkup
 
 PACKAGES = (
@@ -31,9 +31,10 @@ SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|AUTH|CRED|COOKIE")
 
 
 def report_lines(checkup: Checkup) -> Iterator[str]:
-    """Yield the lines of the bug report."""
-    folder = hide_home_folder(str(Path(weft.__file__).parent))
-    yield f"weft {weft.__version__}, installed as {describe_installation()} in {folder}"
+    """Yield the lines that `weft doctor --bug-report` prints: versions, the system, the MPIs, the results of the
+    checks. Home folders are shortened to `~`."""
+    folder = hide_home_folder(str(Path(__file__).parents[1]))
+    yield f"weft {VERSION}, installed as {describe_installation()} in {folder}"
     yield f"Python {platform.python_version()} ({platform.python_implementation()}), {hide_home_folder(sys.executable)}"
     yield f"{platform.platform()}, {platform.machine()}, {os.cpu_count()} cores, libc {' '.join(platform.libc_ver())}"
     for name in PACKAGES:

@@ -56,7 +56,8 @@ class MPILibrary:
 
     @cached_property
     def _soname(self) -> str:
-        """Return the library's own name: links that are copies, as in wheels, have less telling file names."""
+        """Return the name that the library itself declares (its SONAME), empty if it cannot be read. File names of
+        copies in wheels say less."""
         # Few libraries need it, and `weft run` starts without numpy.
         from weft.debuginfo.elf import read_soname
 
@@ -236,10 +237,10 @@ def run_mpi4py_query(python: Path) -> str:
     return done.stdout
 
 
-def parse_mpi4py_answer(text: str) -> PythonMPI:
-    """Parse what ASK_PYTHON printed."""
+def parse_mpi4py_answer(output: str) -> PythonMPI:
+    """Parse what the script ASK_PYTHON printed: mpi4py's version and its MPI library, or why there is none."""
     version, error, library = None, None, None
-    for line in text.splitlines():
+    for line in output.splitlines():
         key, _, value = line.partition(" ")
         if key == "version":
             version = value

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import weft
 from weft.base.lazy import dataclass
+from weft.base.version import VERSION
 from weft.errors import UsageError, WeftError
 from weft.launch.program_files import describe_program_files
 from weft.safety.folders import Held, read_regular
@@ -106,7 +106,7 @@ def make_first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
     return add_signature(
         {
             "schema": SCHEMA,
-            "weft": weft.__version__,
+            "weft": VERSION,
             "command": list(command),
             **describe_program_files(command),
             "cwd": str(Path.cwd()),

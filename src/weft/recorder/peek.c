@@ -3,10 +3,9 @@
 #define _GNU_SOURCE
 #include "peek.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "own_memory.h"
 
 enum { PAGES_AT_ONCE = 64 };
 static const char unreadable[] = "buffers that the recorder cannot read (memory of a GPU, or given back) were not "
@@ -16,36 +15,7 @@ static const char forbidden[] =
     "buffers were not looked at, and messages were not hashed: the kernel does not let a process read its own memory "
     "(process_vm_readv, /proc/self/mem)";
 
-/* Containers that forbid process_vm_readv leave a process the file of its own memory. The descriptor is opened once and
- * stays; -1 where it cannot be opened. */
-static ssize_t read_own_file(char *to, const struct iovec *pieces, int n) {
-    static int descriptor = -2;
-    int known = __atomic_load_n(&descriptor, __ATOMIC_ACQUIRE);
-    if (known == -2) {
-        int opened = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-        if (__atomic_compare_exchange_n(&descriptor, &known, opened, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            known = opened;
-        else if (opened >= 0) close(opened); /* another thread was first */
-    }
-    if (known < 0) return -1;
-    ssize_t got = 0;
-    for (int i = 0; i < n; i++) {
-        ssize_t more = pread(known, to + got, pieces[i].iov_len, (off_t)(uintptr_t)pieces[i].iov_base);
-        if (more > 0) got += more;
-        if (more != (ssize_t)pieces[i].iov_len) break;
-    }
-    return got;
-}
-
-ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) {
-    struct iovec here = {.iov_base = to};
-    for (int i = 0; i < n; i++) here.iov_len += pieces[i].iov_len;
-    ssize_t got;
-    do got = process_vm_readv(getpid(), &here, 1, pieces, (unsigned long)n, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0 && errno != EFAULT) return read_own_file(to, pieces, n);
-    return got < 0 ? 0 : got;
-}
+ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) { return weft_read_own_memory(to, pieces, n); }
 
 bool weft_peek(void *to, uintptr_t from, size_t bytes) {
     struct iovec there = {.iov_base = (void *)from, .iov_len = bytes};

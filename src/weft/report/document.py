@@ -10,6 +10,7 @@ from weft.endings import to_json as to_json_of_ends
 from weft.findings import Finding
 from weft.kinds import CERTAINTIES, SEVERITIES
 from weft.report.failure import Failure
+from weft.report.gaps import list_gaps
 from weft.report.quotes import Quotes, site_json
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
@@ -183,11 +184,13 @@ def to_json(
 ) -> dict[str, Any]:
     """Return the report as JSON: the run, its findings, the analyses that failed, what could not be read, the tables.
 
-    `notes` is there if the program's source has changed since, `statement` if the run has it.
+    `notes` is there if a part of the run was not looked at or the program's source has changed since, `statement` if
+    the run has it.
     """
     quotes = Quotes(trace)
     note = quotes.source_note(findings)
-    notes = [*(describe_scope(trace) if isinstance(trace, Trace) else ()), *([note] if note else [])]
+    scope = [*list_gaps(trace), *describe_scope(trace)] if isinstance(trace, Trace) else []
+    notes = [*scope, *([note] if note else [])]
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")
     run = {

@@ -78,7 +78,7 @@ def tag_argument(value: int, system: System = MPI) -> str:
     return system.any_tag if value == ANY_TAG else str(value)
 
 
-def _function_word(event: Event) -> str:
+def function_word(event: Event) -> str:
     """Return the word for a call's function; in Python the method on the line if mpi4py makes other calls inside it.
 
     mpi4py's lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the
@@ -112,7 +112,7 @@ def pickled_collective(event: Event) -> str:
     comm = event.comm if event.comm_id > ID_WORLD else None
     if comm is None or base_name(comm.function) != "Comm_dup" or base_name(event.function.name).lower() in PICKLED:
         return ""
-    word = _function_word(event)
+    word = function_word(event)
     return word if word in PICKLED else ""
 
 
@@ -166,4 +166,4 @@ def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
 def call_words(event: Event, *, peers: bool = True) -> str:
     """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments name no partner."""
     parts = partner_arguments(event, peers=peers)
-    return _function_word(event) + (f"({', '.join(parts)})" if parts else "")
+    return function_word(event) + (f"({', '.join(parts)})" if parts else "")

@@ -182,6 +182,7 @@ class PackedFile(RankFile):
         return np.empty(0, np.uint8) if one is None else self._read_stream(one)
 
     def _read_stream(self, one: Any) -> NDArray[np.uint8]:
+        """Return the bytes of a stream from its row in the pack's index, decompressed if need be."""
         offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
         return (
             self._pack.read_compressed(offset, stored, size) if one["packed"] else self._pack.read_stored(offset, size)

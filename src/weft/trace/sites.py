@@ -70,9 +70,9 @@ class HasSites(Protocol):
 # Python
 
 
-def line_of_instruction(code: CodeDefinition, instruction: int) -> int:
-    """Return the line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 if it
-    has none.
+def line_of_instruction(code: CodeDefinition, instruction_offset: int) -> int:
+    """Return the line of the instruction at a byte offset in Python code (PEP 657, CPython's Objects/locations.md); 0
+    if it has none.
     """
     line, end, at = code.first_line, 0, 0
     table = code.locations
@@ -81,7 +81,7 @@ def line_of_instruction(code: CodeDefinition, instruction: int) -> int:
         delta, at = _read_line_delta(table, at + 1, kind)
         line += delta or 0
         end += 2 * length
-        if instruction < end:
+        if instruction_offset < end:
             return line if delta is not None and 0 <= line < MAX_LINE else 0
     return 0
 
@@ -139,6 +139,10 @@ class Sites:
     def native(self, rank: HasSites, module: int, offset: int) -> list[CallSite]:
         """Return the place of a return address, and those into which its function was inlined, innermost first."""
         return self._resolve_frames(rank, module, offset)
+
+    def has_lines_of(self, path: str, build_id: str) -> bool:
+        """Return whether the lines of a module were looked up."""
+        return any(place[:2] == (path, build_id) for place in self._native)
 
     def _resolve_definition(self, rank: HasSites, definition: SiteDefinition) -> CallSite:
         """Return the call site of a definition, with its callers."""

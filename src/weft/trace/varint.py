@@ -99,7 +99,7 @@ class Cursor:
         return n
 
     def count(self, element_bytes: int = 1) -> int:
-        """Read a number of elements that follow, each of at least `each` bytes. Damaged for more than can follow."""
+        """Read how many elements follow, each of at least `element_bytes` bytes. Damaged for more than can follow."""
         n = self.read_unsigned()
         if n * element_bytes > self.left:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")

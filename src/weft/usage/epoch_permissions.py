@@ -21,16 +21,19 @@ EpochViolation = tuple[Event, str, Event]
 """The call that is wrong, what is wrong with it, and the call that makes it so."""
 
 
-def find_forbidden_operations(rank: Rank, of: Epochs) -> Iterator[EpochViolation]:
-    """Find operations with a request outside of locks, and those that an assertion of a fence denies."""
-    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
-    rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
-    asks = masks_of(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
+def find_forbidden_operations(rank: Rank, epochs: Epochs) -> Iterator[EpochViolation]:
+    """Yield operations with a request (MPI_Rput …) outside of locks, and those that an assertion of a fence rules out.
+
+    Each is `(call, what it does wrongly, the call that forbids it)`.
+    """
+    rows = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
+    rows = rows[np.isin(epochs.sort[epochs.epoch[rows]], (FENCE, START))]
+    asks = masks_of(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][epochs.event[rows]]]
     for row in rows[asks].tolist():
-        opened = rank.event(int(of.begin[of.epoch[row]]))
+        opened = rank.event(int(epochs.begin[epochs.epoch[row]]))
         why = f"accesses a window with a request, which only a lock permits, in the epoch of {call_at(opened)},"
-        yield rank.event(int(of.event[row])), why, opened
-    yield from _find_operations_denied_by_fences(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
+        yield rank.event(int(epochs.event[row])), why, opened
+    yield from _find_operations_denied_by_fences(rank, epochs, rows[epochs.sort[epochs.epoch[rows]] == FENCE])
 
 
 def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Iterator[EpochViolation]:
@@ -81,10 +84,10 @@ def denies_following_operations(rank: Rank, fence: int) -> bool:
     return bool(int(rank.event(fence).args.get("assert", 0)) & _NO_SUCCEED)
 
 
-def _fence_assertions(rank: Rank, of: Epochs) -> dict[int, int]:
+def _fence_assertions(rank: Rank, epochs: Epochs) -> dict[int, int]:
     """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
     found: dict[int, int] = {}
-    for events, values in decode_columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
+    for events, values in decode_columns(rank, epochs.event[epochs.call == FENCE], frozenset(("assert",))):
         if "assert" in values:
             asserts = integer_column(values, "assert")
             some = asserts & (_NO_PUT | _NO_PRECEDE | _NO_SUCCEED) != 0

@@ -19,13 +19,15 @@ SPARE_IDS: Final = 1 << 16
 """Ids that are believed beyond those that calls account for."""
 
 
-def end_of_believable_ids(rank: Rank, more: int = 0) -> int:
-    """Return the end of the ids of a rank's objects that are believable, to size a table by id.
+def end_of_believable_ids(rank: Rank, more_objects: int = 0) -> int:
+    """Return the end of the ids that a rank's objects can have, to bound the size of a table by id.
 
     Ids are consecutive: one that is larger than the number of calls that could make it comes from a damaged record.
-    `more`: objects that are known to have been made otherwise.
+    `more_objects`: how many are known to have been made otherwise.
     """
-    return min(ID_DYNAMIC + SPARE_IDS + 2 * (_count_recorded_calls(rank) + more + _count_dropped_calls(rank)), MOST_IDS)
+    return min(
+        ID_DYNAMIC + SPARE_IDS + 2 * (_count_recorded_calls(rank) + more_objects + _count_dropped_calls(rank)), MOST_IDS
+    )
 
 
 def believable_ids(rank: Rank, made: Callable[[], Ints]) -> range:

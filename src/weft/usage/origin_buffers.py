@@ -106,17 +106,17 @@ def _report_overlaps_in_one_call(rank: Rank, own: BufferAccesses) -> Iterator[Fi
         )  # fmt: skip
 
 
-def collect_local_buffers(rank: Rank, of: Epochs, over: RmaCompletion) -> BufferAccesses:
+def collect_local_buffers(rank: Rank, epochs: Epochs, over: RmaCompletion) -> BufferAccesses:
     """Return the local buffers of a rank's operations, each until its operation is complete at the origin."""
     parts = [_no_accesses()]
-    ops = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
-    functions = rank.events["function"][of.event[ops]]
+    ops = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
+    functions = rank.events["function"][epochs.event[ops]]
     table = masks_of(rank.trace.functions)
     for id in sorted_distinct(functions).tolist():
         rows = ops[functions == id]
         end = np.where(over.local[rows] >= 0, over.local[rows], len(rank))
         for buffer in BUFFERS.get(table.name(id), ()):
-            parts.append(_accesses_of_buffer(rank, of.event[rows].astype(np.int64), end, buffer))
+            parts.append(_accesses_of_buffer(rank, epochs.event[rows].astype(np.int64), end, buffer))
     return merge_accesses(*parts)
 
 

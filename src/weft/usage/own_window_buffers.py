@@ -43,7 +43,9 @@ def accesses_to_own_windows(
 
 
 def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
-    """Return the calls that made and freed a window: outside of these its bytes are plain memory."""
+    """Return the events that made and freed a window (-1 and the number of events if none did): outside of these its
+    bytes are plain memory.
+    """
     table, ids = masks_of(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)
     freed = table.where(rank, calls.functions_with_sync(Sync.FREE))

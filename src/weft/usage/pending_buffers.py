@@ -115,7 +115,7 @@ def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) ->
 
 
 def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return first byte and end of a block of each of two rows that share bytes."""
+    """Return a block of each of two rows that share bytes, as `(first byte, end)`: two blocks that meet."""
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
     if shapes == [None, None]:
@@ -194,7 +194,9 @@ def merge_accesses(*parts: BufferAccesses) -> BufferAccesses:
 def _access_bits_by_function(
     functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
-    """Return, by function id, whether it is such an operation, and its bits of `Access` (native/kernel/requests.h)."""
+    """Return two arrays by function id: whether the function is in `reads` or `writes`, and its bits of `Access`
+    (native/kernel/requests.h).
+    """
     table = masks_of(functions).table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(Access.MADE)
@@ -257,14 +259,14 @@ def _split_into_blocks(rank: Rank, of: BufferAccesses, gaps: NDArray[np.bool_]) 
     return merge_accesses(BufferAccesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
 
 
-def _mark_broadcast_writes(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
+def _mark_broadcast_writes(traffic: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
     """Mark in `written` that a broadcast writes the buffer at every member but its root."""
-    rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
-    comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
+    rows = np.flatnonzero(traffic.masks.table(_BROADCASTS)[traffic.events["function"][begin]])
+    comms, roots = traffic.events["comm"][begin[rows]], traffic.events["peer"][begin[rows]]
     for id in sorted_distinct(comms).tolist():
-        comm = of.rank.comm(id)
+        comm = traffic.rank.comm(id)
         here = comms == id
-        written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
+        written[rows[here]] = comm is not None and roots[here] != comm.rank_of(traffic.rank.index)
 
 
 class RequestEnds(NamedTuple):
@@ -274,13 +276,15 @@ class RequestEnds(NamedTuple):
     at: NDArray[np.uint32]
 
 
-def find_request_ends(of: Traffic) -> RequestEnds:
+def find_request_ends(traffic: Traffic) -> RequestEnds:
     """Return for each request of a rank the event that completed it first, or else freed it."""
-    request, event = of.done
-    frees = of.masks.where(of.rank, calls.RELEASES)
-    freed = of.events["object"][frees].astype(np.int64)
+    request, event = traffic.done
+    frees = traffic.masks.where(traffic.rank, calls.RELEASES)
+    freed = traffic.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
-    held = believable_ids(of.rank, lambda: of.events["object"][of.masks.where(of.rank, calls.REQUEST_MAKERS)])
+    held = believable_ids(
+        traffic.rank, lambda: traffic.events["object"][traffic.masks.where(traffic.rank, calls.REQUEST_MAKERS)]
+    )
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
     first = min(int(request.min(initial=held.stop)), int(freed.min(initial=held.stop)))
     is_sane, first = held.start <= first and most < held.stop, max(first, held.start)
@@ -300,25 +304,27 @@ def ends_of_requests(rank: Rank, rows: Ints, done: RequestEnds) -> Ints:
     return np.where(found == NONE, len(rank), found)
 
 
-def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
+def ends_of_starts(traffic: Traffic, request: Ints, start: Ints) -> Ints:
     """Return the event that completed each start of a persistent request, or freed it; the number of events if none
     did.
     """
-    frees = of.masks.where(of.rank, calls.RELEASES)
-    done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
-    event = np.concatenate([of.done[1], frees])
+    frees = traffic.masks.where(traffic.rank, calls.RELEASES)
+    done = np.concatenate([traffic.done[0], traffic.events["object"][frees].astype(np.int64)])
+    event = np.concatenate([traffic.done[1], frees])
     row = first_row_after(done, event, request, start)
     ends: Ints = (
-        np.where(row >= 0, event[np.maximum(row, 0)], len(of.events)) if len(event) else row * 0 + len(of.events)
+        np.where(row >= 0, event[np.maximum(row, 0)], len(traffic.events))
+        if len(event)
+        else row * 0 + len(traffic.events)
     )
     return ends
 
 
 def buffer_spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Return first byte and end of each operation's buffer, and False for one with gaps, without an address, or to
-    MPI_PROC_NULL.
+    """Return three columns: first byte and end of each operation's buffer, and whether it is usable.
 
-    `args`: the events that name the buffers.
+    Not usable are buffers with gaps, without an address, and with MPI_PROC_NULL. `args`: the events that name the
+    buffers.
     """
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]

@@ -102,7 +102,7 @@ class Requests:
         yield from self._check_frees_while_active()
         yield from self._check_frees_of_collectives()
 
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """Return whether nothing is wrong with the requests of a piece of a rank after which none is pending.
 
         Whether persistent requests are started and freed is not asked here.
@@ -177,7 +177,7 @@ class Requests:
         return found
 
     def _failed_array_calls(self) -> Ints:
-        """Return calls on several requests that failed or never returned, and name one that no call of the record
+        """Return the calls on several requests that failed or never returned, and name a request that no recorded call
         made.
         """
         events = self.rank.events
@@ -338,8 +338,10 @@ class Requests:
         return found
 
     @staticmethod
-    def _count_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
-        """Return for each request how many rows (`ids`, `at`) have its id and come before its event."""
+    def _count_rows_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
+        """Return for each request how many rows (`ids`, `at`) have its id and come before its event. `at`: the event of
+        each row.
+        """
         rows = np.sort(ids << 32 | at)
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
@@ -363,7 +365,7 @@ class Requests:
         """Return whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
         cancels = self.masks.where(self.rank, calls.CANCELS)
         ids = self.rank.events["object"][cancels].astype(np.int64)
-        return self._count_before(ids, cancels, freed, frees) > 0
+        return self._count_rows_before(ids, cancels, freed, frees) > 0
 
     def _check_frees_while_active(self) -> Iterator[Finding]:
         """Report frees of active receives: nothing tells then when the buffer is filled (MPI-4.1, 3.7.3)."""
@@ -436,7 +438,7 @@ def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tup
     buffers = {maker.buffer for maker in makers}
     if len(buffers) != 1:
         return "the buffer of a pending operation", "it", []
-    behind = memory.behind(makers[0], makers[0].buffer)
+    behind = memory.find_memory(makers[0], makers[0].buffer)
     buffer = f"`{behind.name}`, the buffer of" if behind is not None and behind.name else "the buffer of"
     if len(makers) == 1:
         return f"{buffer} the pending {call_at(makers[0])}", "it", makers

@@ -66,13 +66,13 @@ class _TargetAccesses:
         """Accesses of which it is not known whether they share bytes."""
         self.names: dict[tuple[int, int], str] = {}
         if self._several_ranks:
-            self._classify()
+            self._build_classes()
 
     @property
     def _several_ranks(self) -> bool:
         return bool((self.all.rank != self.all.rank[0]).any())
 
-    def _classify(self) -> None:
+    def _build_classes(self) -> None:
         """Sort the accesses into classes of equal rank, line, bytes and operation."""
         accesses = self.all
         by = (number_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
@@ -110,11 +110,11 @@ class _TargetAccesses:
         """Yield conflicting accesses of one rank in one epoch."""
         of = self.all
         for pair in self._conflicting_pairs(np.arange(len(of)), np.stack([of.rank, of.bucket])):
-            if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._is_one_complete(*pair):
+            if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._is_earlier_complete(*pair):
                 yield pair
 
-    def _is_one_complete(self, one: int, two: int) -> bool:
-        """Return whether one of a rank's two accesses is complete when the other begins."""
+    def _is_earlier_complete(self, one: int, two: int) -> bool:
+        """Return whether the earlier of a rank's two accesses is complete when the later begins."""
         one_at, two_at = self.all.event.item(one), self.all.event.item(two)
         first, later = (one, two_at) if one_at <= two_at else (two, one_at)
         return 0 <= self.all.end.item(first) < later
@@ -199,7 +199,7 @@ class _TargetAccesses:
         return bool(found)
 
     def _layouts_of_pair(self, one: int, two: int) -> tuple[Layout, Layout, int]:
-        """Return the layouts of two accesses, and how many bytes the second begins after the first."""
+        """Return the layouts of two accesses, and how many bytes after the first the second begins."""
         of = self.all
         several = [
             (
@@ -212,7 +212,7 @@ class _TargetAccesses:
         return first, second, high - second.low - (low - first.low)
 
     def _shared_blocks(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return first byte and end of a block of each of two accesses that share bytes."""
+        """Return a block of each of two accesses that share bytes, as `(first byte, end)`: two blocks that meet."""
         of = self.all
         ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
         if of.shape[one] is None and of.shape[two] is None:
@@ -230,11 +230,11 @@ class _TargetAccesses:
         return self.by_class[self.starts[k] : self.starts[k + 1]]
 
     def _call_sites(self, one: int, two: int) -> tuple[str, str]:
-        names = sorted(self._call_site_name(row) for row in (one, two))
+        names = sorted(self._call_site_key(row) for row in (one, two))
         return names[0], names[1]
 
-    def _call_site_name(self, row: int) -> str:
-        """Return a key for the call site of an access, from the call that made it."""
+    def _call_site_key(self, row: int) -> str:
+        """Return a key for the call site of an access; it is equal for equal calls on all ranks."""
         key = int(self.all.rank[row]), int(self.all.site[row])
         if key not in self.names:
             self.names[key] = cause_key(self.trace.event(key[0], int(self.all.event[row])))

@@ -44,7 +44,7 @@ def report_type_misfits(
     if room is not None and room.type is not None:
         offset, kind, name, severity = region.address - room.low, room.type, room.name, "error"
     elif room is None or room.heap:
-        pointed = memory.pointed(event, region.parameter)
+        pointed = memory.find_pointer_argument(event, region.parameter)
         if pointed is None:
             return
         offset, (name, kind), severity = 0, pointed, "warning"

@@ -139,11 +139,13 @@ def _read_tail_parameter(rank: Rank, events: Ints, name: str) -> Ints | None:
     return found[inverse.reshape(-1)]
 
 
-def _number_elements(rank: Rank, id_: int, low: Ints) -> Ints:
-    """Number the basic type of a datatype together with the offset of its elements; 0 for a datatype of several basic
-    types.
+def _number_elements(rank: Rank, datatype_id: int, low: Ints) -> Ints:
+    """Return for each access a number for the basic type and the offset of its elements; 0 for a datatype of several
+    basic types.
+
+    `low`: the first byte of each.
     """
-    datatype = rank.datatype(id_)
+    datatype = rank.datatype(datatype_id)
     signature = datatype.signature() if datatype else None
     name = signature[0][0] if signature and len(signature) == 1 else ""
     width = basic_type_size(name)

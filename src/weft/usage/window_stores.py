@@ -55,8 +55,9 @@ def find_window_stores(
 
 
 def need_later_writes(rank: Rank, gatherings: CollectiveCalls, accesses: RmaAccesses) -> bool:
-    """Return whether a rank's stores before its last fence can only be told apart from what others write after that
-    fence.
+    """Return whether only later calls can tell which bytes a rank itself stored before its last fence.
+
+    So it is if operations of others meet these bytes in the epoch of that fence.
     """
     for id, of in _changed_ranges_by_window(rank):
         window = gatherings.window(rank, id)
@@ -81,8 +82,8 @@ class _ChangedRanges(NamedTuple):
 
 
 def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]]:
-    """Yield for each window what a rank's own stores may have changed between two of its fences."""
-    if rank.file is None or len(rank.touches) or not rank.definitions.stored:
+    """Yield the id of each window and what the rank's own stores may have changed in it between two fences."""
+    if rank.file is None or len(rank.accesses_to_pending_buffers) or not rank.definitions.stored:
         return  # what is touched is each of its stores, by line (weft.access)
     which = masks_of(rank.trace.functions).where(rank, _FENCE)
     of, before = rank.events["object"][which], rank.fenced

@@ -201,6 +201,8 @@ export interface Findings {
   findings: Finding[];
   failures: string[];
   heading?: string;
+  /** What was not looked at. */
+  gaps?: string[];
   problems?: string[];
   ends?: string[];
 }

@@ -203,12 +203,12 @@ class ValueView:
         return {"number": number, "name": layer.name, "whole": [list(side) for side in layer.whole],
                 "base": kept.base, "first": None if first is None else list(first)}  # fmt: skip
 
-    def pack_field(
-        self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str
+    def pack_error_field(
+        self, where: tuple[int, int], window: Box, axes: Sequence[int], most_cells: Sequence[int], unit: str
     ) -> bytes:
         """Return as bytes the error over a window of an array (moment and layer `where`), in cells.
 
-        `axes`: the dimensions of the picture, rows first, with at most `most` cells each; `unit`: distance or ulps.
+        `axes`: the dimensions of the picture, rows first, with at most `most_cells` each; `unit`: distance or ulps.
         """
         with self._lock:
             chosen = self._layer_at(*where)
@@ -218,11 +218,11 @@ class ValueView:
             )
             if not inside or len(set(axes)) != len(axes) or not all(0 <= axis < len(shape) for axis in axes):
                 raise UsageError(f"{list(window)} along {list(axes)} does not lie in an array of {shape}")
-            if unit not in MEASURES or len(most) != len(axes) or not axes:
+            if unit not in MEASURES or len(most_cells) != len(axes) or not axes:
                 raise UsageError(
                     f"an error is given as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
                 )
-            room = [min(max(1, n), MOST_CELLS) for n in most]
+            room = [min(max(1, n), MOST_CELLS) for n in most_cells]
             cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
             return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
@@ -266,11 +266,11 @@ class _RunStates:
         if side:
             self._mark_differences(of)
 
-    def _mark_differences(self, of: ValueView) -> None:
+    def _mark_differences(self, view: ValueView) -> None:
         """Mark the values that differ, with the size of their errors."""
-        numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
-        for key, some in zip(of.made.keys, of.made.found, strict=True):
-            first, end = np.searchsorted(self.places, [of.moment_position(key), of.moment_position(key) + 1])
+        numbers = {id(process): n for n, process in enumerate(view.made.after.processes)}
+        for key, some in zip(view.made.keys, view.made.found, strict=True):
+            first, end = np.searchsorted(self.places, [view.moment_position(key), view.moment_position(key) + 1])
             for one in some:
                 mine = first + np.flatnonzero(self.processes[first:end] == numbers[id(one.after.process)])
                 self.state[mine] = DIFFERS
@@ -288,12 +288,12 @@ class _RunStates:
         """Return the largest errors, (processes, columns) float64."""
         return self._column_maxima(self.error, start, end, columns)
 
-    def _column_maxima(self, of: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
-        """Return the maxima of `of` by process and column."""
+    def _column_maxima(self, values: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
+        """Return the maxima of `values` by process and column."""
         first, last = np.searchsorted(self.places, [start, end])
-        cells = np.zeros((self.count, columns), of.dtype)
+        cells = np.zeros((self.count, columns), values.dtype)
         column = (self.places[first:last] - start) * columns // max(end - start, 1)
-        np.maximum.at(cells, (self.processes[first:last], column), of[first:last])
+        np.maximum.at(cells, (self.processes[first:last], column), values[first:last])
         return cells
 
 

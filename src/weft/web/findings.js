@@ -40,6 +40,7 @@ export class Findings {
     replace(
       this.panel,
       answer.failures.map((text) => el("p", { class: "failed" }, text)),
+      answer.gaps?.map((text) => el("p", { class: "problems" }, `${text}.`)),
       el("h2", {}, this.all.length ? this.heading() : "Findings"),
       this.all.length
         ? el("ol", {}, items)
@@ -47,7 +48,9 @@ export class Findings {
           ? null
           : answer.ends?.length
             ? el("p", { class: "quiet" }, `No misuse of ${systemName()} found.`)
-            : el("p", { class: "clean" }, "✓ Nothing found in this run."),
+            : answer.gaps?.length
+              ? el("p", { class: "quiet" }, "Nothing found in what was recorded.")
+              : el("p", { class: "clean" }, "✓ Nothing found in this run."),
       answer.ends?.length
         ? [
             el("h2", {}, "Where it ended"),

@@ -34,7 +34,9 @@ class CDirectiveReader(CClauseReader):
     """Reads one directive from a cursor."""
 
     def read_directive(self, old: bool) -> Directive:
-        """Read the directive."""
+        """Return the directive that the cursor's tokens make. Raises DirectiveError for an unknown word or one too
+        many.
+        """
         self.old = old
         cursor = self.cursor
         word = cursor.take_name("a directive")
@@ -47,14 +49,14 @@ class CDirectiveReader(CClauseReader):
 
     # --- declarations -----------------------------------------------------------------------------------------------
 
-    def read_attributes(self, known: tuple[str, ...]) -> tuple[syntax.Attribute, ...]:
-        """Read the attributes of an array or a template."""
+    def read_attributes(self, known_attributes: tuple[str, ...]) -> tuple[syntax.Attribute, ...]:
+        """Read the attributes of an array or a template, such as `distribute[block] align(…) shadow[1:1]`."""
         cursor = self.cursor
         found: list[syntax.Attribute] = []
         while self.accept_separator():
             word = cursor.take_name("an attribute")
-            if word.text not in known:
-                cursor.fail(f"`{word.text}` is not an attribute here; known are {', '.join(known)}", word)
+            if word.text not in known_attributes:
+                cursor.fail(f"`{word.text}` is not an attribute here; known are {', '.join(known_attributes)}", word)
             if word.text == "distribute":
                 found.append(self.read_distribution())
             elif word.text == "align":
@@ -190,7 +192,7 @@ class CDirectiveReader(CClauseReader):
         return syntax.End(self.place, self.last_line, "interval")
 
     def read_exitinterval(self) -> Directive:
-        """Read `exitinterval 1, 2`."""
+        """Read `exitinterval 1, 2`, which has no meaning for the data."""
         found = [self.cursor.read_expression()]
         while self.cursor.accept(","):
             found.append(self.cursor.read_expression())
@@ -259,7 +261,7 @@ class CDirectiveReader(CClauseReader):
         self.cursor.expect("(")
         return syntax.Note(self.place, self.last_line, "unlocalize", self.cursor.read_list(self.cursor.read_expression))
 
-    def read_use_group(
+    def read_group_use(
         self, kind: Literal["shadow", "reduction", "remote"], step: Literal["start", "wait", "prefetch", "reset"]
     ) -> Directive:
         """Read `shadow_start group`, `reduction_wait group`, `prefetch group` and their like."""
@@ -344,12 +346,12 @@ DIRECTIVES: Final[dict[str, Callable[[CDirectiveReader], Directive]]] = {
 
 OLD: Final[dict[str, Callable[[CDirectiveReader], Directive]]] = {
     "create_shadow_group": CDirectiveReader.read_shadow_group,
-    "shadow_start": lambda reader: reader.read_use_group("shadow", "start"),
-    "shadow_wait": lambda reader: reader.read_use_group("shadow", "wait"),
-    "reduction_start": lambda reader: reader.read_use_group("reduction", "start"),
-    "reduction_wait": lambda reader: reader.read_use_group("reduction", "wait"),
-    "prefetch": lambda reader: reader.read_use_group("remote", "prefetch"),
-    "reset": lambda reader: reader.read_use_group("remote", "reset"),
+    "shadow_start": lambda reader: reader.read_group_use("shadow", "start"),
+    "shadow_wait": lambda reader: reader.read_group_use("shadow", "wait"),
+    "reduction_start": lambda reader: reader.read_group_use("reduction", "start"),
+    "reduction_wait": lambda reader: reader.read_group_use("reduction", "wait"),
+    "prefetch": lambda reader: reader.read_group_use("remote", "prefetch"),
+    "reset": lambda reader: reader.read_group_use("remote", "reset"),
     "copy": CDirectiveReader.read_copy,
     "create_template": CDirectiveReader.read_create_template,
     "task": CDirectiveReader.read_tasks,

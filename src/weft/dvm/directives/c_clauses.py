@@ -25,8 +25,8 @@ class CClauseReader(CPartReader):
         """Return those of the old form have."""
         return self.old
 
-    def read_clauses(self, of: str) -> tuple[syntax.Clause, ...]:
-        """Read the clauses of a loop or a task region."""
+    def read_clauses(self, construct_name: str) -> tuple[syntax.Clause, ...]:
+        """Read all clauses of a loop or a task region. Raises DirectiveError for an unknown one."""
         cursor = self.cursor
         clauses: list[syntax.Clause] = []
         while self.accept_separator():
@@ -34,7 +34,7 @@ class CClauseReader(CPartReader):
             reader = CLAUSES.get(word.text) or (OLD_CLAUSES.get(word.text) if self.old else None)
             if reader is None:
                 known = ", ".join(sorted(CLAUSES))
-                cursor.fail(f"`{word.text}` is not a clause of {of}; known are {known}", word)
+                cursor.fail(f"`{word.text}` is not a clause of {construct_name}; known are {known}", word)
             cursor.expect("(")
             clauses.append(reader(self))
         return tuple(clauses)
@@ -53,7 +53,7 @@ class CClauseReader(CPartReader):
         return syntax.ShadowRenew(self.cursor.read_list(self.read_renewal))
 
     def read_renewal(self) -> syntax.Renewal:
-        """Read `a[1:1](corner)`."""
+        """Read one array whose shadow edges are renewed: `a[1:1](corner)`."""
         word = self.cursor.take_name("an array")
         widths = self.read_shadow().widths if self.cursor.text == "[" else None
         corner = self.cursor.accept("(")
@@ -67,7 +67,7 @@ class CClauseReader(CPartReader):
         return syntax.Across(self.cursor.read_list(self.read_dependence))
 
     def read_dependence(self) -> syntax.Dependence:
-        """Read `a[1:1][0:0]`."""
+        """Read one array of `across`: `a[1:1][0:0]` or `out:a[1:1]`."""
         out = self.cursor.accept("out", ":")
         word = self.cursor.take_name("an array")
         widths: list[Width] = []
@@ -83,7 +83,7 @@ class CClauseReader(CPartReader):
         return syntax.Remote(self.cursor.read_list(self.read_subscripted), group)
 
     def read_subscripted(self) -> Reference:
-        """Read a name with subscripts."""
+        """Read a name that must have subscripts, such as `a[i][]`."""
         found = self.read_reference()
         if found.subscripts is None:
             raise DirectiveError(found.place, f"`{found.name}` needs subscripts here: {found.name}[] for all of it")

@@ -32,7 +32,7 @@ class CPartReader(SharedPartReader):
     axes = AXES
 
     def accept_separator(self) -> bool:
-        """Pass an optional comma; True while another clause or attribute follows."""
+        """Pass an optional comma and return whether another clause or attribute follows."""
         if self.cursor.ended:
             return False
         if self.cursor.accept(",") and self.cursor.word.kind != "name":
@@ -40,7 +40,7 @@ class CPartReader(SharedPartReader):
         return True
 
     def read_subscripts(self) -> tuple[Subscript, ...] | None:
-        """Read `[…][…]`."""
+        """Read `[…][…]`; None if there are no subscripts."""
         found: list[Subscript] = []
         while self.cursor.accept("["):
             found.append(self.cursor.read_subscript())
@@ -72,7 +72,7 @@ class CPartReader(SharedPartReader):
         return tuple(found)
 
     def read_edge(self) -> Width | syntax.NamedEdges:
-        """Read the edges of one dimension: widths, or names."""
+        """Read the shadow edges of one dimension: widths `1:1`, or names `"left", "right"`."""
         if self.cursor.word.kind != "string":
             return self.read_width()
         names = [self.read_string()]
@@ -81,7 +81,7 @@ class CPartReader(SharedPartReader):
         return syntax.NamedEdges(tuple(names))
 
     def read_distribution(self) -> syntax.Distribution:
-        """Read `[block][*]…`."""
+        """Read a distribution, `[block][*]…`, in the old form with `onto tasks[…]`."""
         axes: list[syntax.Axis] = []
         if self.cursor.text != "[":
             self.cursor.fail("`[` and a distribution for each dimension are expected")
@@ -124,7 +124,7 @@ class CPartReader(SharedPartReader):
         return syntax.Alignment(dummies, self.read_reference())
 
     def read_shadow(self) -> syntax.Shadow:
-        """Read `[1:1][2]…`."""
+        """Read the widths of shadow edges, `[1:1][2]…`."""
         widths: list[Width | syntax.NamedEdges] = []
         if self.cursor.text != "[":
             self.cursor.fail("`[` and a width for each dimension are expected")
@@ -134,7 +134,7 @@ class CPartReader(SharedPartReader):
         return syntax.Shadow(tuple(widths))
 
     def read_sizes(self) -> tuple[Section, ...]:
-        """Read `[n][m]…`."""
+        """Read the sizes of a template, `[n][m]…`."""
         found: list[Section] = []
         while self.cursor.accept("["):
             found.append(Section(None, self.cursor.read_expression()))

@@ -64,7 +64,9 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
     """Reads one directive from a cursor."""
 
     def read_directive(self) -> Directive:
-        """Read the directive."""
+        """Return the directive that the cursor's tokens make. Raises DirectiveError for an unknown word or one too
+        many.
+        """
         cursor = self.cursor
         word = cursor.word
         keyword = cursor.text
@@ -83,7 +85,7 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
         return found
 
     def read_end(self) -> Directive:
-        """Read `end region`, `endregion` and the like; a debug's number is passed over."""
+        """Read `end region`, `endregion` and the like; the number of an `end debug` is passed over."""
         cursor = self.cursor
         word = cursor.take()
         keyword = cursor.fold(word)
@@ -95,7 +97,7 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
         return syntax.End(self.place, self.last_line, kind)
 
     def read_note(self) -> Directive:
-        """Read a directive that says nothing of the data: all that follows is its argument."""
+        """Read a directive without a meaning for the data; all that follows its keyword is its arguments."""
         cursor = self.cursor
         keyword = cursor.take_name_text()
         arguments: list[Expression] = []

@@ -58,7 +58,7 @@ class FortranAttributeReader(FortranPartReader):
         return syntax.Declare(self.place, self.last_line, tuple(attributes), entities)
 
     def read_attribute(self, keyword: str) -> tuple[syntax.Attribute, ...]:
-        """Read one attribute behind its keyword."""
+        """Read what follows the keyword of one attribute. No attribute is returned for a type such as `real*8`."""
         cursor = self.cursor
         if keyword in TYPES:
             while cursor.text in TYPES:
@@ -79,7 +79,7 @@ class FortranAttributeReader(FortranPartReader):
         return (syntax.Trait(TRAITS[keyword], sizes),)
 
     def read_old_form(self, keyword: str) -> tuple[syntax.Attribute, tuple[syntax.Entity, ...]]:
-        """Read `keyword name(…), …`."""
+        """Read `keyword name(…), …`: one attribute, and the names that have it."""
         cursor = self.cursor
         if keyword in TRAITS:
             return syntax.Trait(TRAITS[keyword]), self.read_entities()

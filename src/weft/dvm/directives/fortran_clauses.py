@@ -20,18 +20,23 @@ class FortranClauseReader(FortranPartReader):
         return self.read_reference()
 
     def read_clauses(
-        self, known: dict[str, Callable[[FortranClauseReader], syntax.Clause]], of: str
+        self, clause_readers: dict[str, Callable[[FortranClauseReader], syntax.Clause]], construct_name: str
     ) -> tuple[syntax.Clause, ...]:
-        """Read the clauses up to the end."""
+        """Read clauses up to the directive's end, each by the reader of its keyword. Raises DirectiveError for an
+        unknown one.
+        """
         cursor = self.cursor
         found: list[syntax.Clause] = []
         while not cursor.ended:
             while cursor.accept(","):
                 pass
             word = cursor.take_name("a clause")
-            reader = known.get(cursor.fold(word))
+            reader = clause_readers.get(cursor.fold(word))
             if reader is None:
-                cursor.fail(f"`{word.text}` is not a clause of {of}; known are {', '.join(sorted(known))}", word)
+                cursor.fail(
+                    f"`{word.text}` is not a clause of {construct_name}; known are {', '.join(sorted(clause_readers))}",
+                    word,
+                )
             found.append(reader(self))
             if cursor.ended:
                 break
@@ -57,7 +62,7 @@ class FortranClauseReader(FortranPartReader):
         return self.cursor.read_list(self.read_renewal)
 
     def read_renewal(self) -> syntax.Renewal:
-        """Read `a(1:1)(corner)`."""
+        """Read one array whose shadow edges are renewed: `a(1:1)(corner)`."""
         cursor = self.cursor
         array = self.read_bare()
         widths = None
@@ -93,7 +98,7 @@ class FortranClauseReader(FortranPartReader):
                 return syntax.Across(tuple(found))
 
     def read_dependence(self) -> syntax.Dependence:
-        """Read `a(1:1,0:0)` and, passing over them, its sections."""
+        """Read one array of `across`: `a(1:1,0:0)`; sections after it are passed over."""
         cursor = self.cursor
         array = self.read_bare()
         widths = cursor.read_list(self.read_width) if cursor.accept("(") else None
@@ -104,7 +109,7 @@ class FortranClauseReader(FortranPartReader):
         return syntax.Dependence(array, widths, self.way)  # type: ignore[arg-type]
 
     def read_remote(self) -> syntax.Remote:
-        """Read `(a(i,:), b)` and `(group: a(i,:))`."""
+        """Read the arrays of a remote access: `(a(i,:), b)` or `(group: a(i,:))`."""
         self.cursor.expect("(")
         group = self.read_group()
         return syntax.Remote(self.cursor.read_list(self.read_reference), group)

@@ -20,14 +20,14 @@ class FortranConstructReader(FortranClauseReader):
     """Reads one directive behind its keyword."""
 
     def read_arrays(self) -> tuple[Reference, ...]:
-        """Read the names behind `::`."""
+        """Read the names behind `::`, such as `a, b(1)`."""
         found = [self.read_reference()]
         while self.cursor.accept(","):
             found.append(self.read_reference())
         return tuple(found)
 
     def read_new_value(self) -> bool:
-        """Read `, new_value` or `new_value`."""
+        """Pass `, new_value` or `new_value` and return whether it is there."""
         if self.cursor.text == "," and self.cursor.peek() == "new_value":
             self.cursor.take()
         return self.cursor.accept("new_value")
@@ -126,13 +126,15 @@ class FortranConstructReader(FortranClauseReader):
         group = self.cursor.take_name_text("a group")
         return syntax.DefineGroup(self.place, self.last_line, "shadow", group, renewals=self.read_renewals())
 
-    def read_use(self, kind: str, step: str) -> Directive:
-        """Read `shadow_start g` and its like."""
+    def read_group_use(self, group_kind: str, step: str) -> Directive:
+        """Read the group of a directive such as `shadow_start g` or `asyncwait g(1)`; `group_kind` and `step` come from
+        its keyword.
+        """
         group = self.cursor.take_name_text("a group")
-        if kind == "copy" and self.cursor.accept("("):  # one of an array of them
+        if group_kind == "copy" and self.cursor.accept("("):  # one of an array of them
             group += f"({self.cursor.read_expression().text})"
             self.cursor.expect(")")
-        return syntax.UseGroup(self.place, self.last_line, kind, step, group)  # type: ignore[arg-type]
+        return syntax.UseGroup(self.place, self.last_line, group_kind, step, group)  # type: ignore[arg-type]
 
     def read_task_region(self) -> Directive:
         """Read `task_region tasks, reduction(…)`."""
@@ -189,13 +191,13 @@ class FortranConstructReader(FortranClauseReader):
         array = cursor.take_name_text("an array")
         cursor.expect("=>")
         target = cursor.take_name_text("an array")
-        marks: tuple[bool, ...] = cursor.read_list(self.accept_whole) if cursor.accept("(") else ()
+        marks: tuple[bool, ...] = cursor.read_list(self.read_localized_mark) if cursor.accept("(") else ()
         cursor.expect(")")
         axis = marks.index(True) if True in marks else None
         return syntax.Localize(self.place, self.last_line, array, target, axis)
 
-    def accept_whole(self) -> bool:
-        """Read `:` or `*`."""
+    def read_localized_mark(self) -> bool:
+        """Read `:` (True: indices of this dimension are localized) or `*` (False)."""
         if self.cursor.accept(":"):
             return True
         self.cursor.expect("*")
@@ -203,12 +205,14 @@ class FortranConstructReader(FortranClauseReader):
 
     def read_f90(self) -> Directive:
         """Read `f90 a(:) = b(:)`."""
-        to = self.read_copied()
+        to = self.read_copied_array()
         self.cursor.expect("=")
-        return syntax.ArrayCopy(self.place, self.last_line, to, self.read_copied())
+        return syntax.ArrayCopy(self.place, self.last_line, to, self.read_copied_array())
 
-    def read_copied(self) -> Reference:
-        """Read an array of a copy; which part of it the statement behind the directive says, too."""
+    def read_copied_array(self) -> Reference:
+        """Read an array of a copy; its subscripts are passed over, as the statement after the directive
+        repeats them.
+        """
         found = self.read_bare()
         if self.cursor.accept("("):
             self.cursor.take_until(frozenset())
@@ -226,16 +230,16 @@ DIRECTIVES: Final[dict[str, Callable[[FortranConstructReader], Directive]]] = {
     "remote_access": FortranConstructReader.read_remote_access,
     "indirect_access": FortranConstructReader.read_indirect_access,
     "shadow_group": FortranConstructReader.read_shadow_group,
-    "shadow_start": lambda reader: reader.read_use("shadow", "start"),
-    "shadow_wait": lambda reader: reader.read_use("shadow", "wait"),
-    "reduction_start": lambda reader: reader.read_use("reduction", "start"),
-    "reduction_wait": lambda reader: reader.read_use("reduction", "wait"),
-    "consistent_start": lambda reader: reader.read_use("consistent", "start"),
-    "consistent_wait": lambda reader: reader.read_use("consistent", "wait"),
-    "asynchronous": lambda reader: reader.read_use("copy", "start"),
-    "asyncwait": lambda reader: reader.read_use("copy", "wait"),
-    "prefetch": lambda reader: reader.read_use("remote", "prefetch"),
-    "reset": lambda reader: reader.read_use("remote", "reset"),
+    "shadow_start": lambda reader: reader.read_group_use("shadow", "start"),
+    "shadow_wait": lambda reader: reader.read_group_use("shadow", "wait"),
+    "reduction_start": lambda reader: reader.read_group_use("reduction", "start"),
+    "reduction_wait": lambda reader: reader.read_group_use("reduction", "wait"),
+    "consistent_start": lambda reader: reader.read_group_use("consistent", "start"),
+    "consistent_wait": lambda reader: reader.read_group_use("consistent", "wait"),
+    "asynchronous": lambda reader: reader.read_group_use("copy", "start"),
+    "asyncwait": lambda reader: reader.read_group_use("copy", "wait"),
+    "prefetch": lambda reader: reader.read_group_use("remote", "prefetch"),
+    "reset": lambda reader: reader.read_group_use("remote", "reset"),
     "task_region": FortranConstructReader.read_task_region,
     "on": FortranConstructReader.read_on,
     "map": FortranConstructReader.read_map,

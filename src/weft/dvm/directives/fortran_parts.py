@@ -34,18 +34,18 @@ class FortranPartReader(SharedPartReader):
     axes = AXES
 
     def read_section(self) -> Section:
-        """Read `high` or `low:high`."""
-        found = self.cursor.read_subscript(whole=("*", ":"))
+        """Read the bounds of one dimension: `high` or `low:high`."""
+        found = self.cursor.read_subscript(whole_signs=("*", ":"))
         if isinstance(found, syntax.Constant):
             return Section(None, found.value)
         return found if isinstance(found, Section) else Section(None, None)
 
     def read_subscript(self) -> Subscript:
         """Read one subscript."""
-        return self.cursor.read_subscript(whole=("*", ":"))
+        return self.cursor.read_subscript(whole_signs=("*", ":"))
 
     def read_reference(self) -> Reference:
-        """Read a name and its subscripts."""
+        """Read a name and its subscripts, such as `a(i,:)`."""
         word = self.cursor.take_name("a variable")
         subscripts = self.cursor.read_list(self.read_subscript) if self.cursor.accept("(") else None
         return Reference(self.cursor.fold(word), subscripts, word.place)
@@ -56,20 +56,20 @@ class FortranPartReader(SharedPartReader):
         return self.cursor.read_list(self.read_reference)
 
     def read_entity(self) -> syntax.Entity:
-        """Read a name with its sizes."""
+        """Read a name with its sizes, such as `t(n,0:m)`."""
         word = self.cursor.take_name()
         sizes = self.cursor.read_list(self.read_section) if self.cursor.accept("(") else ()
         return syntax.Entity(self.cursor.fold(word), sizes, word.place)
 
     def read_entities(self) -> tuple[syntax.Entity, ...]:
-        """Read names with sizes up to the end."""
+        """Read a list of names with their sizes up to the directive's end."""
         found = [self.read_entity()]
         while self.cursor.accept(","):
             found.append(self.read_entity())
         return tuple(found)
 
     def read_dummy(self) -> str | None:
-        """Read one dummy of an alignment; a `:` is one too, called ":" and its number."""
+        """Read one dummy of an alignment: None for `*`. The k-th `:` is a dummy with the name ":k"."""
         if self.cursor.accept(":"):
             self.colons += 1
             return f":{self.colons}"
@@ -85,11 +85,11 @@ class FortranPartReader(SharedPartReader):
         cursor.dummies = dummies
         word = cursor.take_name("a variable")
         self.colons = 0
-        subscripts = cursor.read_list(self.read_aligned) if cursor.accept("(") else None
+        subscripts = cursor.read_list(self.read_alignment_subscript) if cursor.accept("(") else None
         return syntax.Alignment(dummies, Reference(cursor.fold(word), subscripts, word.place))
 
-    def read_aligned(self) -> Subscript:
-        """Read one subscript of an alignment's target."""
+    def read_alignment_subscript(self) -> Subscript:
+        """Read one subscript of an alignment's target; the k-th `:` stands for the dummy ":k"."""
         cursor = self.cursor
         place = cursor.word.place
         if cursor.text != ":" or cursor.peek() not in (",", ")"):
@@ -103,7 +103,7 @@ class FortranPartReader(SharedPartReader):
         return syntax.Affine(cursor.dummies.index(name), one, zero)
 
     def read_edge(self) -> Width | syntax.NamedEdges:
-        """Read the edges of one dimension: widths, or names as `:("name", …)`."""
+        """Read the shadow edges of one dimension: widths `1:1`, or names as `:("name", …)`."""
         if self.cursor.accept(":"):
             self.cursor.expect("(")
             return syntax.NamedEdges(self.cursor.read_list(self.read_string))
@@ -112,7 +112,7 @@ class FortranPartReader(SharedPartReader):
         return self.read_width()
 
     def read_distribution(self) -> syntax.Distribution:
-        """Read `(block,*) onto p`; `*` alone takes what the caller gave."""
+        """Read `(block,*) onto p`; a lone `*` (the distribution of the caller) gives None for the dimensions."""
         self.cursor.accept("*")
         axes = self.cursor.read_list(self.read_axis) if self.cursor.accept("(") else None
         onto = self.read_reference() if self.cursor.accept("onto") else None
@@ -121,10 +121,10 @@ class FortranPartReader(SharedPartReader):
     def read_block(self) -> None:
         """Read `(shadow_width = n)` behind `block`."""
         if self.cursor.accept("("):
-            self.cursor.read_list(self.read_keyed)
+            self.cursor.read_list(self.read_keyword_argument)
 
-    def read_keyed(self) -> Expression:
-        """Read `shadow_width = n`."""
+    def read_keyword_argument(self) -> Expression:
+        """Read `shadow_width = n` and return the value."""
         self.cursor.take_name()
         self.cursor.expect("=")
         return self.cursor.read_expression()
@@ -148,7 +148,9 @@ class FortranPartReader(SharedPartReader):
         return Section(low, self.cursor.read_expression()) if self.cursor.accept(":") else low
 
     def read_derived_subscript(self) -> Expression | Whole | str:
-        """Read one subscript of the target of `derived`."""
+        """Read one subscript of the target of `derived`: an expression, `*`, or `@i + "edge"` (returned as the dummy's
+        name).
+        """
         if self.cursor.accept("@"):
             dummy = self.cursor.take_name_text("a dummy")
             while self.cursor.accept("+"):

@@ -31,7 +31,7 @@ class SharedPartReader(Reader):
         return self.read_bare()
 
     def read_group(self) -> str | None:
-        """Read `group:`, if it stands there."""
+        """Read `group:`; None if it is not there."""
         if not self.has_groups() or self.cursor.word.kind != "name" or self.cursor.peek() != ":":
             return None
         found = self.cursor.take_name_text()
@@ -39,7 +39,7 @@ class SharedPartReader(Reader):
         return found
 
     def read_one_reduction(self) -> syntax.Reduction:
-        """Read `sum(s)`."""
+        """Read one reduction, such as `sum(s)` or `maxloc(m, l)`."""
         cursor = self.cursor
         word = cursor.take_name("a reduction")
         kind = cursor.fold(word)
@@ -57,7 +57,7 @@ class SharedPartReader(Reader):
         return syntax.Reduction(cast(syntax.ReductionKind, kind), variable, location, size)
 
     def read_axis(self) -> syntax.Axis:
-        """Read how one dimension is dealt out."""
+        """Read the distribution of one dimension, such as `block`, `genblock(b)` or `*`."""
         cursor = self.cursor
         if cursor.text == "]" or cursor.accept("*"):
             return syntax.Axis("*")

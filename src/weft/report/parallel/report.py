@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-import weft
+from weft.base.version import VERSION
 from weft.findings import Finding
 from weft.report.analysis import Report, run_analyses
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
@@ -52,7 +52,7 @@ def find_differences(team: Team, trace: Trace) -> list[str]:
     """Return what a worker sees of the run that differs from the first one's. All workers call it together."""
     names = hashlib.sha256(repr([(rank.file.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
     seen = {
-        "Weft": weft.__version__, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
+        "Weft": VERSION, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
         "files of ranks": names.hexdigest()[:12], "communicators": str(len(trace.communicators)),
     }  # fmt: skip
     of_all = team.all_gather(seen)
