@@ -10,7 +10,7 @@ import numpy as np
 
 import weft
 from weft.base.event_id import EventId
-from weft.base.interpreters import is_free_threaded, refusal
+from weft.base.interpreters import explain_free_threaded, is_free_threaded
 from weft.errors import UsageError
 from weft.match import NONE, match_operations
 from weft.mpi.meaning import Act, Form, functions_with
@@ -50,7 +50,7 @@ class Record:
         pythons = {rank.definitions.python or "" for rank in self.trace.ranks}
         if unlocked := sorted(filter(is_free_threaded, pythons)):
             lacking = "whose frames Weft does not read (`weft replay` runs it)"
-            raise UsageError(refusal("the program's interpreter", unlocked[0], lacking))
+            raise UsageError(explain_free_threaded("the program's interpreter", unlocked[0], lacking))
         self.match = match_operations(self.trace)
         self.order = order_events(self.trace, self.match)
         self.plans = make_plans(self.trace, self.match)

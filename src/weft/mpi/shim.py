@@ -26,7 +26,7 @@ from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
 from weft.mpi import access_hooks, generate, generic_wrapper, prebuilt, table, tools
 from weft.mpi.prebuilt import BuiltRecorder
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "rings.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
             "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "blocks.c", "access.c", "memory.c", "endings.c",
@@ -236,7 +236,7 @@ def build_shim(
     sources = _read_sources() | _generate_sources(library)
     folder = root / _build_key(found, library, sources)
     shim = BuiltRecorder(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
-    if not is_kept(shim.path):
+    if not is_safely_cached(shim.path):
         with _building_alone(folder):
             if not shim.path.exists():
                 if announce:
@@ -289,7 +289,7 @@ def _read_note(note: Path, root: Path) -> tuple[Path, BuiltRecorder] | None:
         unchanged = _file_stamp(Path(content["path"])) == content["stamp"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    whole = unchanged and is_kept(shim.path) and shim.functions_json_path.exists()
+    whole = unchanged and is_safely_cached(shim.path) and shim.functions_json_path.exists()
     return (Path(content["path"]), shim) if whole else None
 
 

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from weft.base.processes import explain_forbidden, maps_of
+from weft.base.processes import explain_forbidden, read_memory_map
 from weft.debug.ptrace import Standing, registers_of, set_registers
 from weft.errors import UsageError
 from weft.tasks.symbols import LoadedModule, ProcessMemory, find_symbol, find_symbol_address, read_modules
@@ -208,7 +208,7 @@ class MainThreadCall:
             enter, run, leave, later, error = (_find_function(known, name) for name in names)
             self.is_direct = asleep and is_in_blocking_call(registers)
             if not self.is_direct and (
-                self.is_given or not _can_add_pending_call(registers, known, maps_of(self._pid), (run, error))
+                self.is_given or not _can_add_pending_call(registers, known, read_memory_map(self._pid), (run, error))
             ):
                 return
             code, at = _place_code(memory, known, python_code)
@@ -334,7 +334,7 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
     held = Standing()
     try:
         with closing(ProcessMemory(pid)) as memory:
-            known = list(read_modules(memory, maps_of(pid)))
+            known = list(read_modules(memory, read_memory_map(pid)))
             held.hold([pid])
             threads = held.threads(pid)
             if pid not in threads:
