@@ -301,3 +301,25 @@ def test_a_program_that_has_ended_meanwhile_is_told_in_a_sentence(tmp_path: Path
         process.wait()
     with pytest.raises(UsageError, match=f"process {process.pid} has ended"):
         MainThreadCall(process.pid).request_script(tmp_path / "script.py")
+
+
+ENDED = """
+import ctypes, sys
+ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).getchar)
+print("begun", flush=True)
+"""
+"""Waits after its interpreter has ended, as the libraries of an MPI may do."""
+
+
+@x86_64
+def test_an_interpreter_that_has_ended_is_not_entered(tmp_path: Path) -> None:
+    program = tmp_path / "ended.py"
+    program.write_text(ENDED)
+    words = [sys.executable, str(program)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        time.sleep(1)
+        with pytest.raises(UsageError, match="its Python is starting or ending"), session([], pid=process.pid):
+            pass
+        process.communicate("\n", timeout=30)
+    assert process.returncode == 0  # entered, it would crash

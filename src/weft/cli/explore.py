@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
+from weft.cli._recorded import record_program
 from weft.cli._said import find_and_report_failures, say, shown_path
 from weft.errors import UsageError, WeftError
-from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.explore.explored import Explored
@@ -74,9 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from weft.launch import rundir
     from weft.trace import Level
 
-    if args.run is None and args.rest:
-        record_program(args)
-    trace = weft.open(args.run or rundir.find_newest_run())
+    made = record_program(args.rest, args.n) if args.run is None and args.rest else None
+    trace = weft.open(args.run or made or rundir.find_newest_run())
     trace.require_beginning("an exploration")
     if trace.level is Level.OUTCOMES:
         raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
@@ -120,12 +118,6 @@ def require_consent(args: argparse.Namespace, trace: Trace) -> str:
     if typed and trace.run.get("cwd") == str(Path.cwd()):  # also where no key can be made, in a home that is read only
         return hash_execution(trace.run)
     return _asked.require_consent(trace.path, trace.run, trust=args.trust)
-
-
-def record_program(args: argparse.Namespace) -> None:
-    """Record the program with `weft run`, as the newest run."""
-    count = ["-n", str(args.n)] if args.n else []
-    subprocess.run(own_python("-m", "weft", "run", *count, "--", *args.rest), check=False)
 
 
 def line_of_finding(trace: Trace, finding: int | None) -> str | None:

@@ -19,6 +19,7 @@ from weft.replay import Cuts, Goals, make_plans
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.terms.event_findings import call_at
 from weft.trace import Event, Level
+from weft.trace.layout import EndingKind
 
 _AWAIT_A_MESSAGE = frozenset(
     f"MPI_{name}" for name in functions_with(
@@ -120,6 +121,14 @@ class Record:
             return False
         pair = before.function.base, one.function.base
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
+
+    @cached_property
+    def crashes(self) -> frozenset[int]:
+        """Return the native ranks that a signal of their own ended: gdb can stop them where they crash."""
+        return frozenset(
+            rank.rank for rank in self.trace.ranks
+            if not rank.definitions.python and any(one.kind is EndingKind.SIGNAL for one in rank.endings)
+        )  # fmt: skip
 
     def leaves(self, rank: int, position: int) -> bool:
         """Tell whether the rank leaves MPI, or PVM, with an entry."""

@@ -39,6 +39,10 @@ OFFSETS: Final = {
 LAYOUT: Final = 0x030E
 """The version whose table that is."""
 TABLE: Final = 760
+FINALIZING: Final = 32
+"""Where the offset of the thread that ends the interpreter stands in it, also in that of 3.13."""
+FINALIZING_WITHOUT_TABLE: Final = 24
+"""That offset in 3.11 and 3.12, which have no table."""
 STOP: Final = 1 << 5
 """The bit by which a thread of 3.14 looks whether it is asked for anything."""
 MOST_INTERPRETERS: Final = 1000
@@ -137,6 +141,20 @@ def _find_main_interpreter(memory: ProcessMemory, first_address: int, offsets: d
             return first_address
         first_address = memory.read_number(first_address + offsets["next"])
     raise InjectionError("it has no interpreter")
+
+
+def refuse_ending_interpreter(pid: int, memory: ProcessMemory, known: list[LoadedModule]) -> None:
+    """Raise UsageError if the interpreter is just starting, ends or has ended: who enters it then ends the program."""
+    runtime = find_symbol_address(known, "_PyRuntime")
+    if not runtime or not find_symbol_address(known, "Py_Version"):  # 3.10 and older
+        return
+    table = memory.read(runtime, TABLE)
+    finalizing = (
+        struct.unpack_from("<Q", table, FINALIZING)[0] if table.startswith(COOKIE) else FINALIZING_WITHOUT_TABLE
+    )
+    is_initialized = memory.read_number(runtime + finalizing - 8, "<i")  # pycore_runtime.h: `initialized` is before it
+    if memory.read_number(runtime + finalizing) or not is_initialized:
+        raise UsageError(f"process {pid} is not looked into: its Python is starting or ending, and runs no tasks")
 
 
 class MainThreadCall:
@@ -323,6 +341,7 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
                 raise UsageError(explain_forbidden(pid))
             if threads[pid] is None:
                 raise InjectionError("its main thread is in the kernel and does not come out of it")
+            refuse_ending_interpreter(pid, memory, known)
             yield held, memory, known
     except PermissionError as error:
         raise UsageError(explain_forbidden(pid)) from error
