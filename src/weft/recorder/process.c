@@ -246,8 +246,8 @@ static WEFT_GIVEN void *born(void *data) {
     return birth.body(birth.argument);
 }
 
-WEFT_GIVEN __attribute__((visibility("default"))) int
 /* Stands before the C library's pthread_create: numbers the threads that the program makes. */
+WEFT_GIVEN __attribute__((visibility("default"))) int
 pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     static uint32_t count;
