@@ -101,7 +101,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     for _ in range(MAX_ROUNDS):
         place = constraints.run_processes()
         stuck = np.flatnonzero(place < constraints.first[1:])
-        last_events = _last_events(processes, constraints, place)
+        last_events = _first_stuck_events(processes, constraints, place)
         cycles = list(_find_cycles(constraints, place, stuck))
         own = [_is_within_segment(trace, processes, constraints, place, cycle) for cycle in cycles]
         if not any(own):
@@ -167,7 +167,7 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
         rows, at = rows[tested], at[tested]
         if not len(rows):
             continue
-        before = _events_before(rank, at)
+        before = _preceding_events(rank, at)
         failed = match.trace.functions.failed_polls(events[before]) & tests[events["function"][before]]
         again = failed & (events["site"][before] == events["site"][at])
         sites = events["site"][at]
@@ -180,15 +180,15 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
     return found
 
 
-def _events_before(rank: Rank, at: Ints) -> Ints:
-    """Return the event before each in its thread; itself where it is the first."""
+def _preceding_events(rank: Rank, events_asked: Ints) -> Ints:
+    """Return the event before each of some events in its thread; the event itself if it is the thread's first."""
     if len(rank.threads) <= 1:
-        return np.maximum(at - 1, 0)
-    before = at.copy()
+        return np.maximum(events_asked - 1, 0)
+    before = events_asked.copy()
     threads, positions = rank.event_threads, rank.event_positions
-    for thread in sorted_distinct(threads[at].astype(np.int64)).tolist():
-        of = threads[at] == thread
-        before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[at[of]] - 1, 0)]
+    for thread in sorted_distinct(threads[events_asked].astype(np.int64)).tolist():
+        of = threads[events_asked] == thread
+        before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[events_asked[of]] - 1, 0)]
     return before
 
 
@@ -273,15 +273,16 @@ def _find_cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator
 def _is_within_segment(
     trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
 ) -> bool:
-    """Return whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one
-    before.
+    """Return whether a cycle belongs to this segment, not to the calls that it looks ahead to.
+
+    One call is enough to tell: each waits for one before it.
     """
     look, one = lookahead_of(trace), cycle[0]
     return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
 
 
 def _absent_members(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
-    """Return for each gathering that somebody waits in, a stuck process that has yet to arrive there."""
+    """Return for each collective (gathering) that somebody waits in, a stuck process that has yet to arrive there."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
     found: dict[int, int] = {}
     for process in waiting if wanted else ():
@@ -300,7 +301,7 @@ def _call_site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
 def _select_sends_at(
     trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """Return the constraints of sends that were posted at one of `sites`."""
+    """Return a mask of the constraints of sends that were posted at one of `sites`."""
     rows = constraints.send >= 0
     hit = np.zeros(len(rows), np.bool_)
     places = np.flatnonzero(rows)
@@ -316,7 +317,7 @@ def _select_sends_at(
 def _select_waits_at(
     processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """Return the constraints that wait for the other members of a collective at one of `sites`."""
+    """Return a mask of the constraints that wait for the other members of a collective at one of `sites`."""
     hit = np.zeros(len(constraints.at), np.bool_)
     if not sites:
         return hit
@@ -332,8 +333,11 @@ def _select_waits_at(
 def _waits_that_a_message_ends(
     match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int
 ) -> Ints | None:
-    """Return what waits at or for a line's wildcard receives if one of them would take another message than
-    recorded, else None."""
+    """Return the constraints that wait at, or for, the wildcard receives of one line; None if no other message can
+    come.
+
+    Another message than the recorded one would then be taken by one of these receives, and its wait would end.
+    """
     at, rank = int(place[process]), int(processes.rank[process])
     if constraints.send[at] >= 0 or constraints.target[at] < 0:
         return None
@@ -344,7 +348,7 @@ def _waits_that_a_message_ends(
     if not waiting:
         return None
     from_rank = sends.ranks()
-    last_events = _last_events(processes, constraints, place)
+    last_events = _first_stuck_events(processes, constraints, place)
     look = lookahead_of(match.trace)
     # Who comes as far as a segment looks may send more behind it.
     more = look is not None and any(last_events[one] > processes.events[one] for one in look.sends.get(rank, ()))
@@ -367,7 +371,7 @@ def _waits_that_a_message_ends(
     return None
 
 
-def _last_events(processes: Processes, constraints: Constraints, place: Ints) -> Ints:
+def _first_stuck_events(processes: Processes, constraints: Constraints, place: Ints) -> Ints:
     """Return for each rank the first event at which one of its threads is stuck; the largest integer if none is."""
     found = np.full(len(processes.events), np.iinfo(np.int64).max)
     stuck = np.flatnonzero(place < constraints.first[1:])
@@ -378,10 +382,10 @@ def _last_events(processes: Processes, constraints: Constraints, place: Ints) ->
 def _is_behind_early_test(
     match: Match, links: Sequence[_Link], last_events: Ints, found_complete: NDArray[np.bool_]
 ) -> bool:
-    """Tell whether a rank of a cycle went past a test that found a send complete whose receive is not posted there.
+    """Return whether a rank of a cycle went past a test that found a send complete whose receive is not posted there.
 
     With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
-    `last_events`: how far each rank comes, as `_last_events` returns it.
+    `last_events`: how far each rank comes, as `_first_stuck_events` returns it.
     """
     sends, recvs = match.sends, match.recvs
     receivers = recvs.ranks()

@@ -337,7 +337,7 @@ class _Reruns:
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
 
     def make_constraints(self, match: Match) -> Constraints:
-        """Return what waits, and what never gets what it got in the record."""
+        """Return the constraints of the run with another match; what gets no message now can never be passed."""
         base, waits = self.base, (match.sends.flags & Post.SYNCHRONOUS) != 0
         hungry = [
             _events(mine, (was.partner != NONE) & (mine.partner == NONE) & mask)
@@ -412,7 +412,11 @@ def _receives_completed_at(match: Match, stuck: _StuckProcess) -> list[int]:
 
 
 def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
-    """Return whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
+    """Return whether a receive gets no message after the other choice, because of that choice.
+
+    One that wants the message of the rank which the wildcard took from in the record does not count, nor one that only
+    asks.
+    """
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
     if base_name(post.function.name) == "Improbe":

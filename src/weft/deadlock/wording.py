@@ -287,6 +287,7 @@ class _FindingMaker:
         return rounds or f"never {_enters(absent, absence)} it"
 
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:
+        """Return whether an event of a rank is the same call, at the same line, as `like`."""
         other = self.standstill.trace.ranks[index].event(event)
         return describe.call_words(other) == describe.call_words(like) and describe.at_place(
             other

@@ -12,7 +12,7 @@ import numpy as np
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match
 from weft.mpi.meaning import Act, base_name, functions_with
-from weft.picture.classes import CLASSES, OTHER, class_of
+from weft.picture.classes import CLASSES, OTHER, class_number_of
 from weft.terms.describe import at_place
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, PROC_NULL
@@ -42,7 +42,7 @@ class CallStep:
     @property
     def call_class(self) -> int:
         """Return the number of the call's class."""
-        return class_of(self.event.function.name)
+        return class_number_of(self.event.function.name)
 
 
 @dataclass
@@ -81,7 +81,7 @@ def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
     steps: list[CallStep] = []
     for index in range(len(rank) - 1, max(-1, len(rank) - 1 - LOOKED_AT), -1):
         event = rank.event(index)
-        if not event.open and class_of(event.function.name) == OTHER and _base(event) not in _ENDS:
+        if not event.open and class_number_of(event.function.name) == OTHER and _base(event) not in _ENDS:
             continue
         if steps and _is_repetition(steps[-1].event, event):
             steps[-1].times += 1
@@ -104,7 +104,9 @@ def _is_repetition(later: Event, event: Event) -> bool:
 
 
 def _step_key(step: CallStep) -> tuple[object, ...]:
-    """Return what is equal for calls that do the same."""
+    """Return a key that is equal for calls that do the same: function, line, tag, communicator, and whether they
+    returned.
+    """
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
     return _base(event), at_place(event), event.tag, comm.key if comm else None, event.open, wild, step.times
