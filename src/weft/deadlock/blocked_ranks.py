@@ -374,11 +374,9 @@ class Standstill:
         )
 
     def _count_intercomm_creates(
-        self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]
+        self, leader: int, other_leader: Rank, bridge: Communicator | None, args: Mapping[str, object]
     ) -> int:
-        """Return how often a leader called MPI_Intercomm_create for this other leader, with this communicator and
-        tag.
-        """
+        """Return how often a leader called MPI_Intercomm_create for another leader, with this communicator and tag."""
         of = self.trace.ranks[leader]
         count = 0
         for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
@@ -389,7 +387,7 @@ class Standstill:
                 or given.get("tag") != args.get("tag")
             ):
                 continue
-            count += bridge.peer(leader, given.get("remote_leader", -1)) == to.index
+            count += bridge.peer(leader, given.get("remote_leader", -1)) == other_leader.index
         return count
 
     # One-sided

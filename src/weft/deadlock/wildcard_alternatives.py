@@ -95,17 +95,17 @@ def _with_untried(one: Finding, left: int) -> Finding:
     return replace(one, evidence=changed(one.evidence, untried=left))
 
 
-def _bound_note(tried: int, left: int) -> Finding:
+def _bound_note(tried: int, untried: int) -> Finding:
     """Return the note that says how many other matches were tried, and how many were not."""
     return Finding(
         kind="potential-deadlock",
         severity="note",
         certainty="undecided",
         message=(
-            f"{plural(tried, 'other match')} of wildcard receives would not hang; {left:,} more were not tried, "
+            f"{plural(tried, 'other match')} of wildcard receives would not hang; {untried:,} more were not tried, "
             "because the record is large"
         ),
-        evidence=Untried(tried=tried, untried=left),
+        evidence=Untried(tried=tried, untried=untried),
     )
 
 
@@ -428,7 +428,7 @@ def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) ->
     return source != match.sends.rank_of(again.took) and (starved or source in waiting)
 
 
-def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
+def _make_finding(again: _Rematch, stuck_call: Event, wanting: int, stuck: int) -> Finding:
     """Return the finding about a wildcard's other choice: who would then wait for what for ever."""
     match, choice = again.match, again.choice
     trace = match.trace
@@ -437,8 +437,8 @@ def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Findi
     # A matched probe is what waits, not the receive that takes its message.
     via = (
         ""
-        if waiting.index == at.index or base_name(at.function.name) == "Mrecv"
-        else f", in {describe.call_words(at)}{describe.at_place(at)}"
+        if waiting.index == stuck_call.index or base_name(stuck_call.function.name) == "Mrecv"
+        else f", in {describe.call_words(stuck_call)}{describe.at_place(stuck_call)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
     return make_finding(
@@ -447,7 +447,7 @@ def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Findi
         f"{took.rank.index} (sent{describe.at_place(took)}); had it taken the one of rank {other.rank.index} "
         f"(sent{describe.at_place(other)}), which could have come first, it would wait for ever for "
         f"{describe.call_words(waiting)}{describe.at_place(waiting)}{via}{company}",
-        list(dict.fromkeys((receive, waiting, other, took, at))),
+        list(dict.fromkeys((receive, waiting, other, took, stuck_call))),
         certainty="possible",
         evidence=Alternative(
             took=Place(rank=took.rank.index, event=took.index),

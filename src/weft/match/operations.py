@@ -306,7 +306,12 @@ def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Oper
     others = trace.share.start, len(trace.ranks) - trace.share.stop
 
     def shared(call: Callable[[_ExtractionWorker, int], list[int]]) -> list[list[int]]:
+        """Return what `call` returns for each rank, with the ranks shared among threads; zeros for
+        other workers' ranks.
+        """
+
         def one(rank: int) -> list[int]:
+            """Call for one rank, with a worker that no other thread uses meanwhile."""
             worker = free.pop()  # one for each of the threads that take them
             try:
                 return call(worker, rank)

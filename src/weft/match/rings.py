@@ -199,10 +199,10 @@ def select_pairable(operations: Operations, dropped: DroppedOperations) -> Opera
     )
 
 
-def _on_channel(posts: Posts, rank: int, channel: Channel, other: int) -> NDArray[np.int64]:
+def _on_channel(posts: Posts, rank: int, channel: Channel, other_rank: int) -> NDArray[np.int64]:
     """Return the rows of a rank on a channel with another rank, in their order."""
     part = posts.of_rank(rank)
-    here = (posts.comm[part] == channel.comm) & (posts.peer[part] == other) & (posts.tag[part] == channel.tag)
+    here = (posts.comm[part] == channel.comm) & (posts.peer[part] == other_rank) & (posts.tag[part] == channel.tag)
     return np.int64(part.start) + np.flatnonzero(here & ((posts.flags[part] & Post.UNDECIDED) == 0))
 
 

@@ -183,13 +183,13 @@ def translate_to_run(
 _INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at that first"
 
 
-def _client_ranks(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
+def _client_ranks(match: Match, races: Races, posts: Posts, race_indices: NDArray[np.int64]) -> set[int]:
     """Return the ranks whose messages some races are about: those taken, and those that could have come first."""
     first = races.first.astype(np.int64)
     here = np.zeros(len(races), np.bool_)
-    here[places] = True
+    here[race_indices] = True
     of_race = np.repeat(here, first[1:] - first[:-1])
-    sends = np.concatenate([posts.partner[races.row[places]], races.messages[of_race]]).astype(np.uint64)
+    sends = np.concatenate([posts.partner[races.row[race_indices]], races.messages[of_race]]).astype(np.uint64)
     return set(sorted_distinct(np.searchsorted(match.sends.first, sends, side="right") - 1).tolist())
 
 
@@ -318,9 +318,9 @@ def _others_text(
     return f"the messages of {', '.join(named[:-1])} and {named[-1]}"
 
 
-def _taken_text(trace: Trace, receive: Site, by: EventId | None) -> str:
+def _taken_text(trace: Trace, receive: Site, taker: EventId | None) -> str:
     """Return `, received at pool.py:15` if that is another line than the race's."""
-    if by is None:
+    if taker is None:
         return ", never received"
-    site = describe.finding_site(trace.event(*by))
+    site = describe.finding_site(trace.event(*taker))
     return f", received at {_line_text(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""
