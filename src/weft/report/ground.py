@@ -73,8 +73,8 @@ class AnalysisContext:
 
     @cached_property
     def _order(self) -> Order:
-        # Only some analyses need the order.
         """Return the order of the run's events, computed when it is first asked for."""
+        # Only some analyses need the order.
         from weft.order import order_events
 
         return order_events(self.trace, self.match)

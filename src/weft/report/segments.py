@@ -46,11 +46,11 @@ from weft.segments import (
     find_cuts,
     has_wide_gaps,
     is_quiet,
-    keep_whole,
+    is_worth_cutting,
     last_sends,
+    make_cuts_of_whole_run,
     receives_from_any_source,
     scan_rank,
-    worth_cutting,
 )  # fmt: skip
 from weft.systems import MPI
 from weft.trace import Level, Trace
@@ -86,10 +86,15 @@ def analyse_in_segments(
     """
     cells = cells or min(team.size, MOST_CELLS)
     trace = ground.trace
-    if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.has_halos or not worth_cutting(trace, least):
+    if (
+        trace.level == Level.OUTCOMES
+        or trace.system is not MPI
+        or ground.has_halos
+        or not is_worth_cutting(trace, least)
+    ):
         return None
     seen = _scan_ranks(team, trace, progress)
-    whole, of = keep_whole(trace, seen), find_cuts(trace, seen, least)
+    whole, of = make_cuts_of_whole_run(trace, seen), find_cuts(trace, seen, least)
     closed = allows_closed_cuts(trace, whole.called)
     closed = closed and not (cancels_requests(trace, whole.called) and _wildcard_ranks(team, trace).any())
     if closed and (of is None or has_wide_gaps(of, least)):
