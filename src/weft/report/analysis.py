@@ -151,16 +151,16 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
     return [_merge_findings(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
 
 
-def _merge_findings(found: list[Finding]) -> Finding:
+def _merge_findings(findings: list[Finding]) -> Finding:
     """Return one finding for several of one cause: the first one's message, and all ranks, sites and events."""
-    first = min(found, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
-    sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
-    events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))
-    count = sum(1 + f.beyond for f in found)
+    first = min(findings, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
+    sites = tuple(dict.fromkeys(site for f in (first, *findings) for site in f.sites))
+    events = tuple(dict.fromkeys(event for f in (first, *findings) for event in f.events))
+    count = sum(1 + f.beyond for f in findings)
     return replace(
         first,
         message=f"{first.message} (and {count - 1:,} more like it)",
-        ranks=tuple(sorted({rank for f in found for rank in f.ranks})),
+        ranks=tuple(sorted({rank for f in findings for rank in f.ranks})),
         sites=sites[:MAX_MERGED],
         events=events[:MAX_MERGED],
         alike=count,
