@@ -19,6 +19,7 @@ from weft.dataparallel.front_end import CheckOutcome, CheckRequest
 from weft.dataparallel.grouping import format_times
 from weft.dataparallel.messages import NO_ROOM
 from weft.dataparallel.program import run_program
+from weft.dataparallel.progress import Say, ignore
 from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.runtime_output import RuntimeOutput
 from weft.dataparallel.source_map import AccessPlace, SourceMap
@@ -96,7 +97,10 @@ def check_built_program(built: BuiltProgram, request: CheckRequest, folder: Path
     for one in folder.glob("openmp*.jsonl"):
         one.unlink()
     told = folder / ("openmp-%p.jsonl" if request.launcher else "openmp.jsonl")
-    ended = run_program(built.path, request.arguments, told, request.grid, request.timeout, launcher=request.launcher)
+    ended = run_program(
+        built.path, request.arguments, told, request.grid, request.timeout,
+        launcher=request.launcher, say=request.say, look=CostWatch(folder, request.say).look,
+    )  # fmt: skip
     processes = sorted(map(read_process_output, folder.glob("openmp*.jsonl")), key=lambda one: one.output.rank)
     sources = (*request.sources, *find_included_files(processes, request.sources))
     for process in processes:
@@ -117,6 +121,25 @@ def check_built_program(built: BuiltProgram, request: CheckRequest, folder: Path
     if kept:
         left.append(messages.KEPT.format(at=format_places(kept)))
     return CheckOutcome(ended, texts, findings, tuple(left), runtime_output=ran)
+
+
+class CostWatch:
+    """Says once that the program runs slower than promised, as its runtime found in samples."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder, self._say = folder, say
+
+    def look(self) -> None:
+        """Say which construct costs, if a process has written it."""
+        for path in self._folder.glob("openmp*.jsonl"):
+            if self._say is not ignore and b'{"slow"' in path.read_bytes():
+                process = read_process_output(path)
+                slow = process.output.slow
+                if slow is not None:
+                    self._say(
+                        messages.describe_cost(slow["slow"], slow["share"], process.places.get(slow["pc"], NOWHERE))
+                    )
+                    self._say = ignore
 
 
 def collect_process_findings(process: CheckedProcess, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:

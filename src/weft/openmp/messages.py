@@ -29,8 +29,20 @@ ONE_MEMORY: Final = "which copies of the target regions are old: the program req
 KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
 
 
+MOST_TIMES: Final = 100
+"""Beyond that, too few samples are the program's own to say how many times."""
 ADDRESS: Final = 1 << 32
 """A loop's variable that is not below counts no iterations: it is a pointer."""
+
+
+def describe_cost(times: int, share: int, place: AccessPlace) -> str:
+    """Say that the check runs slower than promised, with the construct that costs, and what can be left out."""
+    how = f"some {times} times" if times < MOST_TIMES else f"more than {MOST_TIMES} times"
+    where = f": {share}% of it in the construct at {place.file}:{place.line}" if place.line else ""
+    return (
+        f"the check is slower than promised: it takes {how} as long as the plain program{where}; take a smaller input, "
+        'or leave a function of C or C++ unchecked that is right: __attribute__((no_sanitize("thread")))'
+    )
 
 
 def describe_barrier(why: str, other: AccessPlace) -> str:

@@ -151,4 +151,6 @@ def collect_program_counters(told: RuntimeOutput) -> set[int]:
     for held in told.raw_findings.values():
         found |= {held.get(key, 0) for key in ("other_pc", "region_pc", "caller_pc", "other_caller_pc")}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
+    if told.slow is not None:
+        found.add(told.slow["pc"])
     return found - {0}
