@@ -5,9 +5,11 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from weft.base.words import ordinal
+from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
@@ -113,7 +115,9 @@ def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool)
     """Say which two accesses race; `who` names the strands of the later and of the earlier access."""
     one, two = who
     other = record.other_access
-    line = f" at line {other.place.line}" if other.place.line else ""
+    elsewhere = other.place if other.caller is NOWHERE else other.caller
+    file = Path(elsewhere.file).name if elsewhere.file != record.access.place.file else ""
+    line = "" if not elsewhere.line else f" at {file}:{elsewhere.line}" if file else f" at line {elsewhere.line}"
     name = record.named.render(fortran)
     text = f"{one} {record.access.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
     return text[0].upper() + text[1:]
