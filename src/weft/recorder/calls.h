@@ -161,6 +161,7 @@ WEFT_INLINE WEFT_GIVEN int64_t weft_element(const void *array, int64_t i, size_t
 }
 /* Arrays: their length, then numbers as differences, or ids of handles. An element takes `size` bytes. */
 WEFT_HIDDEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size);
+/* Writes `n` bytes after their number; marks the text as too long if there is no room. */
 WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
     if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) {
         t->overflow = true;
@@ -208,7 +209,8 @@ WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
     return thread;
 }
 
-/* `site`: a known one, 0: that of the return address. */
+/* Opens an event for a call of a function; NULL if the thread does not record. `site`: a known one, 0: that of the return
+ * address. */
 WEFT_HOT struct weft_event *weft_begin_at(struct weft_thread *thread, uint16_t function, void *return_address,
                                           uint32_t site) {
     if (UNLIKELY(!thread)) return NULL;
@@ -249,6 +251,7 @@ WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event)
 
 WEFT_COLD uint8_t weft_error_class(int code);
 
+/* Closes the event of a call that has returned `code`, `now` in ticks. */
 WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
     event->duration = weft_duration_encode(now - event->enter);
     if (UNLIKELY(code != 0)) event->error = weft_error_class(code);
@@ -289,6 +292,7 @@ WEFT_HOT struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t by
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
+/* Ends what is written behind an event's fixed fields (its tail); too much of it ends the recording. */
 WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
     if (UNLIKELY(text->overflow)) {
         weft_stop();
@@ -321,8 +325,8 @@ WEFT_INLINE uint64_t weft_mix(uint64_t value, int place) {
 
 /* ---- folds: equal calls from one place, with no other call between, are one event that counts them ---- */
 /* Whether the call adds to the last event. `at`: its site, once that is known. */
-WEFT_HOT bool weft_repeats(struct weft_thread *thread, uint16_t function, void *site, uint64_t key, int32_t most,
-                           uint32_t *at) {
+WEFT_HOT bool weft_is_repeat(struct weft_thread *thread, uint16_t function, void *site, uint64_t key, int32_t most,
+                             uint32_t *at) {
     const struct weft_event *last = thread ? thread->fold : NULL;
     if (!last || last->function != function || thread->fold_key != key || last->count >= most) return false;
     *at = weft_site(thread, site);
@@ -330,12 +334,12 @@ WEFT_HOT bool weft_repeats(struct weft_thread *thread, uint16_t function, void *
 }
 
 /* A local call has returned well: equal ones add to its event, whose times stay those of the first. */
-WEFT_HOT void weft_repeatable(struct weft_thread *thread, struct weft_event *event, uint64_t key) {
+WEFT_HOT void weft_begin_fold(struct weft_thread *thread, struct weft_event *event, uint64_t key) {
     thread->fold = event;
     thread->fold_key = key;
 }
 
-WEFT_HOT void weft_repeated(struct weft_thread *thread) {
+WEFT_HOT void weft_count_repeat(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     __atomic_store_n(&event->count, event->count ? event->count + 1 : 2, __ATOMIC_RELEASE);
 }
@@ -344,11 +348,12 @@ WEFT_HOT void weft_repeated(struct weft_thread *thread) {
 WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
                                                struct weft_event *folding) {
     uint32_t at = 0;
-    if (!weft_repeats(thread, function, site, key, INT32_MAX, &at)) return weft_begin_at(thread, function, site, at);
+    if (!weft_is_repeat(thread, function, site, key, INT32_MAX, &at)) return weft_begin_at(thread, function, site, at);
     *folding = (struct weft_event){.function = function, .site = at};
     return folding;
 }
 
+/* Records a poll that found nothing: counted in the event of equal polls before it (`folded`), or in a new event. */
 WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key,
                                   uint64_t now) {
     if (folded) event = thread->fold;
