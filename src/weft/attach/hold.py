@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from weft.attach import guard
-from weft.base.processes import refusal
+from weft.base.processes import why_not_examinable
 from weft.debug.ptrace import Standing
 
 
@@ -15,7 +15,7 @@ def stopped(pids: Sequence[int]) -> Iterator[Standing]:
     """Stop those of the processes that may be looked into during a `with` block, and yield them; they go on afterwards,
     whatever ends the block.
     """
-    refused = {pid: why for pid in pids if (why := refusal(pid))}
+    refused = {pid: why for pid in pids if (why := why_not_examinable(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])
     with guard.ensure_resumed(held.pids):
         try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from weft.base.processes import maps_of
+from weft.base.processes import read_memory_map
 from weft.debuginfo.addr2line import lines_of
 from weft.debuginfo.elf import read_build_id
 
@@ -28,7 +28,8 @@ def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended_maps: Mapp
                 strange.setdefault(frame["module"], []).append((pid, frame))
     for module, of in strange.items():
         offsets = [
-            frame["address"] - find_load_address(ended_maps.get(pid) or maps_of(pid), module) for pid, frame in of
+            frame["address"] - find_load_address(ended_maps.get(pid) or read_memory_map(pid), module)
+            for pid, frame in of
         ]
         try:
             found = lines_of(module, read_build_id(Path(module)), sorted(set(offsets)), [])

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from weft.base.lifetime import start_time
-from weft.base.processes import PYTHON, maps_of
+from weft.base.processes import PYTHON, read_memory_map
 from weft.base.words import plural
 from weft.errors import UsageError
 from weft.launch import job_step
@@ -63,7 +63,7 @@ def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
     tree = read_parents()
     found: list[RankProcess] = []
     for pid in pids:
-        maps = maps_of(pid)
+        maps = read_memory_map(pid)
         beneath = choose_rank_processes(
             process for child in find_descendants(pid, tree) if (process := read_rank(child, tree)) is not None
         )
@@ -87,7 +87,7 @@ def find_ranks_of_same_jobs(pids: Sequence[int]) -> list[RankProcess]:
     try:
         meant = find_named_ranks(pids)
     except UsageError:  # a watchdog is also in programs without MPI
-        meant = [make_process(pid) for pid in pids if maps_of(pid)]
+        meant = [make_process(pid) for pid in pids if read_memory_map(pid)]
     of = {process.job for process in meant if process.job}
     others = [process for name, ranks in find_jobs().items() if name in of for process in ranks]
     return number_ranks(
@@ -183,7 +183,7 @@ def make_process(pid: int) -> RankProcess:
 def read_maps_or_nothing(pid: int) -> str:
     """Return the memory map of a process, empty if it has ended or may not be looked at."""
     try:
-        return maps_of(pid)
+        return read_memory_map(pid)
     except UsageError:
         return ""
 

@@ -77,7 +77,7 @@ class Pythons:
         for pid, told in run_dumps(begin, pids):
             self._held.hold([pid])
             if isinstance(told, str):
-                self._problems[pid] = told
+                self._problems[pid] = told.removeprefix(f"process {pid} cannot be looked into: ")
                 continue
             found[pid] = told
             if are_still_in_calls(told, before[pid], now := read_stack_bytes(pid)):
@@ -160,8 +160,9 @@ class Dump:
         self._limit = time.monotonic() + SECONDS
         self._into = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - read when it has ended
         self._process = subprocess.Popen(
-            [*self._command, *options], stdin=subprocess.DEVNULL, stdout=self._into[0], stderr=self._into[1]
-        )
+            [*self._command, *options], stdin=subprocess.DEVNULL, stdout=self._into[0], stderr=self._into[1],
+            env=os.environ | {"RUST_BACKTRACE": "0"},
+        )  # fmt: skip
         priority.raise_priority(self._process.pid)
 
     def answer(self) -> Frames | str | None:
@@ -176,7 +177,7 @@ class Dump:
         if status == 0:
             return {int(one["os_thread_id"] or 0): parse_frames(one["frames"]) for one in json.loads(said)}
         error = complaint.decode(errors="replace").strip()
-        if "ermission denied" in error:
+        if "ermission denied" in error or "not permitted" in error:
             return explain_forbidden(self.pid)
         self._said = self._said or error
         if self._again:

@@ -25,7 +25,7 @@ from weft.dataparallel.runtime import build_once, find_compiler, is_clang, runti
 from weft.dataparallel.source_map import MarkedSource
 from weft.errors import UsageError, WeftError
 from weft.instrument.assembly import rewrite
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 COMPILE_SECONDS: Final = 600
 _limits: Final[list[float]] = [COMPILE_SECONDS]
@@ -352,7 +352,7 @@ def cached_object_path(name: str) -> Path:
 def _copy_from_cache(name: str, job: CompileJob) -> bool:
     """Copy an object from the cache to the job's target; return whether it was there."""
     try:
-        if not is_kept(cached_object_path(name)):
+        if not is_safely_cached(cached_object_path(name)):
             return False
         shutil.copyfile(cached_object_path(name), job.target)
         os.utime(cached_object_path(name))

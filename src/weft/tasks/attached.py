@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from weft.base.debuggers import REMEDY, find_debuggers
-from weft.base.processes import refusal
+from weft.base.processes import why_not_examinable
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
 from weft.tasks.code_injection import InjectionError, MainThreadCall, RemoteExecution
@@ -41,7 +41,7 @@ class AttachedBackend(AgentConversation):
         """Load the agent while the program keeps running, and return its first stop. UsageError if the system or the
         program does not allow it.
         """
-        if why := refusal(self._pid):
+        if why := why_not_examinable(self._pid):
             raise UsageError(f"process {self._pid} is not looked into: {why}")
         limit = time.monotonic() + SECONDS
         while (stop := self._start_agent()).code == AGAIN and time.monotonic() < limit:

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from weft.base.processes import explain_forbidden, maps_of
+from weft.base.processes import explain_forbidden, read_memory_map
 from weft.debug.ptrace import Standing, registers_of, set_registers
 from weft.errors import UsageError
 from weft.tasks.symbols import LoadedModule, ProcessMemory, find_symbol, find_symbol_address, read_modules
@@ -39,6 +39,10 @@ OFFSETS: Final = {
 LAYOUT: Final = 0x030E
 """The version whose table that is."""
 TABLE: Final = 760
+FINALIZING: Final = 32
+"""Where the offset of the thread that ends the interpreter stands in it, also in that of 3.13."""
+FINALIZING_WITHOUT_TABLE: Final = 24
+"""That offset in 3.11 and 3.12, which have no table."""
 STOP: Final = 1 << 5
 """The bit by which a thread of 3.14 looks whether it is asked for anything."""
 MOST_INTERPRETERS: Final = 1000
@@ -139,6 +143,20 @@ def _find_main_interpreter(memory: ProcessMemory, first_address: int, offsets: d
     raise InjectionError("it has no interpreter")
 
 
+def refuse_ending_interpreter(pid: int, memory: ProcessMemory, known: list[LoadedModule]) -> None:
+    """Raise UsageError if the interpreter is just starting, ends or has ended: who enters it then ends the program."""
+    runtime = find_symbol_address(known, "_PyRuntime")
+    if not runtime or not find_symbol_address(known, "Py_Version"):  # 3.10 and older
+        return
+    table = memory.read(runtime, TABLE)
+    finalizing = (
+        struct.unpack_from("<Q", table, FINALIZING)[0] if table.startswith(COOKIE) else FINALIZING_WITHOUT_TABLE
+    )
+    is_initialized = memory.read_number(runtime + finalizing - 8, "<i")  # pycore_runtime.h: `initialized` is before it
+    if memory.read_number(runtime + finalizing) or not is_initialized:
+        raise UsageError(f"process {pid} is not looked into: its Python is starting or ending, and runs no tasks")
+
+
 class MainThreadCall:
     """Makes the main thread of a process call functions of Python. InjectionError if that is impossible.
 
@@ -190,7 +208,7 @@ class MainThreadCall:
             enter, run, leave, later, error = (_find_function(known, name) for name in names)
             self.is_direct = asleep and is_in_blocking_call(registers)
             if not self.is_direct and (
-                self.is_given or not _can_add_pending_call(registers, known, maps_of(self._pid), (run, error))
+                self.is_given or not _can_add_pending_call(registers, known, read_memory_map(self._pid), (run, error))
             ):
                 return
             code, at = _place_code(memory, known, python_code)
@@ -316,13 +334,14 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
     held = Standing()
     try:
         with closing(ProcessMemory(pid)) as memory:
-            known = list(read_modules(memory, maps_of(pid)))
+            known = list(read_modules(memory, read_memory_map(pid)))
             held.hold([pid])
             threads = held.threads(pid)
             if pid not in threads:
                 raise UsageError(explain_forbidden(pid))
             if threads[pid] is None:
                 raise InjectionError("its main thread is in the kernel and does not come out of it")
+            refuse_ending_interpreter(pid, memory, known)
             yield held, memory, known
     except PermissionError as error:
         raise UsageError(explain_forbidden(pid)) from error

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from weft.base.interpreters import OLDEST, is_free_threaded, refusal
+from weft.base.interpreters import OLDEST, explain_free_threaded, is_free_threaded
 from weft.base.lifetime import bound_to_parent
 from weft.debug.answers import change
 from weft.debug.hands import connect
@@ -422,7 +422,9 @@ class PythonBackend(AgentConversation):
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
         version = tuple(int(word) for word in done.stdout.split(" ", 1)[0].split(".")[:2] if word.isdigit())
         if is_free_threaded(done.stdout):
-            raise UsageError(refusal(self._command.interpreter, done.stdout, "whose tasks cannot be followed"))
+            raise UsageError(
+                explain_free_threaded(self._command.interpreter, done.stdout, "whose tasks cannot be followed")
+            )
         if version and version < OLDEST:
             told, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
             raise UsageError(f"{self._command.interpreter} is Python {told}: tasks can be followed from {oldest} on")

@@ -16,7 +16,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from weft.errors import DebuggerError, UsageError, WeftError
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 INSIDE = Path(__file__).parents[1] / "inprocess"
 SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
@@ -178,7 +178,7 @@ def _build_library(*source_names: str) -> Path:
         b"".join([*sources.values(), *(flag.encode() for flag in (*FLAGS, SOURCE_PREFIX))])
     ).hexdigest()[:16]
     target = cache_folder() / f"libweft-tasks-{Path(source_names[0]).stem}-{key}.so"
-    if is_kept(target):
+    if is_safely_cached(target):
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:

@@ -78,6 +78,11 @@ class Run(Protocol):
         ...
 
     @property
+    def may_lack_its_beginning(self) -> bool:
+        """Return whether the run was recorded with --keep."""
+        ...
+
+    @property
     def sites(self) -> Sites:
         """Return the places of the program by their ids in the records."""
         ...

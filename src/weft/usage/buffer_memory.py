@@ -91,7 +91,7 @@ class RankMemory:
         """Return the static variable at an address."""
         for module in self._modules.values():
             if module.base <= address < module.end:
-                found = self._variables.static((module.path, module.build_id), address - module.base)
+                found = self._variables.find_static((module.path, module.build_id), address - module.base)
                 if found is not None:
                     low = module.base + found.at
                     return MemoryRange(low, low + found.size, found.name, found.line, found.type)
@@ -108,7 +108,7 @@ class RankMemory:
         if module is None:
             return None
         end = way.ends[number]
-        found = self._variables.local((module.path, module.build_id), places[number][1], address - end)
+        found = self._variables.find_local((module.path, module.build_id), places[number][1], address - end)
         if found is None:
             return None
         return MemoryRange(end + found.at, end + found.at + found.size, found.name, found.line, found.type, number)

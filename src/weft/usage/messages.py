@@ -435,7 +435,7 @@ def _explain_irecv_room(receive: Event, room: int) -> str:
     """Return words on why a receive has its room, if mpi4py's irecv gave it, and how to give it more; "" for other
     receives.
     """
-    spelled = sources.of(receive.rank.trace).called(receive.site.file or "", receive.site.line) or ()
+    spelled = sources.of(receive.rank.trace).called_names(receive.site.file or "", receive.site.line) or ()
     if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
         return ""
     return (

@@ -19,7 +19,7 @@ from weft.evidence import Race
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import AnalysisContext, Report, run_analyses
-from weft.report.failure import failure_lines
+from weft.report.failure import describe_failures
 from weft.report.gaps import list_gaps
 from weft.report.rings import describe_scope
 from weft.report.text import heading, replay_commands
@@ -197,7 +197,7 @@ class RunView:
             "ready": True,
             "heading": heading(self.trace, self.report),
             "findings": [self._finding_to_json(scale, f) for f in self.report.findings],
-            "failures": failure_lines(self.trace.path, self.report.failures),
+            "failures": describe_failures(self.trace.path, self.report.failures),
             "gaps": [*list_gaps(self.trace), *describe_scope(self.trace)],
             "problems": list(self.trace.problems),
             "ends": ends(self.trace),
