@@ -60,7 +60,7 @@ class TracedSourceMap(SourceMap):
             self.library.weft_check_named(variable_id, name, int(TYPES.get(type_name, 0)))
 
     def add_place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
-        """Add the place of an access, pass it to the runtime, and return its number."""
+        """Add the place of an access, pass it to the tracing runtime, and return its id."""
         number = super().add_place(file, line, column, function, text)
         self.library.weft_check_placed(number, file.encode(errors="replace"), line)
         return number
