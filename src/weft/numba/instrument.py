@@ -372,7 +372,7 @@ class Module:
         yield f"  {new}.m = zext i{lanes} {new}.i to i64" if lanes < 64 else f"  {new}.m = add i64 {new}.i, 0"
         what = "read" if match[1] in ("load", "gather") else "write"
         if pointers.startswith("ptr"):
-            self._used.add(name := f"weft_numba_{what}_render_masked_calls")
+            self._used.add(name := f"weft_numba_{what}_masked")
             call = f"  call void @{name}(ptr {pointer}, i64 {total // lanes}, i64 {new}.m, i32 {site})"
             yield from self._render_guarded_call(pointer, call)
             return
