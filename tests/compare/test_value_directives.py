@@ -224,6 +224,10 @@ def test_what_a_configuration_leaves_out_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "values.toml").write_text('[probe."read of C"]\nlevel = "none"\n')
     done = command(tmp_path, "--trace", "values.toml", "-p", "2", "stencil.cdv")
     assert "the run has no probe 'read of C'; the nearest is 'read of" in done.stderr
+    assert "nothing of values.toml applied" in done.stderr and (done.returncode, "alike" in done.stdout) == (2, False)
+    (tmp_path / "values.toml").write_text('[probe."read of C"]\nlevel = "none"\n[probe."read of A"]\nlevel = "none"\n')
+    done = command(tmp_path, "--trace", "values.toml", "-p", "2", "stencil.cdv")
+    assert "nothing of" not in done.stderr and "first difference" in done.stdout
 
 
 def test_a_run_is_stopped_at_the_first_difference(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ import pytest
 from weft.base.event_id import EventId
 from weft.evidence import NO_EVIDENCE, Ended, Evidence, Parameter, Place, Race, Receive, Sampled
 from weft.findings import Finding, Site
-from weft.report.causes import follow_from_overruns, follow_from_sizes, put_ends_behind_causes, put_harmful_races_first
+from weft.report.causes import (
+    attach_consequences_of_overruns,
+    put_ends_behind_causes,
+    put_harmful_races_first,
+    remove_truncations_without_sizes,
+)
 from weft.usage.buffer_overruns import Overrun
 from weft.usage.messages import Sizes
 
@@ -31,7 +36,7 @@ def ended(how: str, rank: int = 0) -> Finding:
 @pytest.mark.parametrize("kind", ["buffer-reuse", "invalid-argument"])
 def test_what_meets_a_buffer_that_is_too_long_follows_from_its_overrun(kind: str) -> None:
     meets = finding(kind, evidence=CHANGED if kind == "buffer-reuse" else None)
-    (one,) = follow_from_overruns([meets, finding("buffer-overrun", evidence=OVERRUN)])
+    (one,) = attach_consequences_of_overruns([meets, finding("buffer-overrun", evidence=OVERRUN)])
     assert one.kind == "buffer-overrun" and one.consequences == (f"{meets.message} [{kind}]",)
 
 
@@ -46,7 +51,7 @@ def test_what_meets_a_buffer_that_is_too_long_follows_from_its_overrun(kind: str
     ids=["another line", "another rank", "another kind", "another parameter"],
 )
 def test_what_an_overrun_does_not_explain_stays_a_finding(other: Finding) -> None:
-    assert other in follow_from_overruns([other, finding("buffer-overrun", evidence=OVERRUN)])
+    assert other in attach_consequences_of_overruns([other, finding("buffer-overrun", evidence=OVERRUN)])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,7 @@ def test_a_message_whose_size_is_known_is_told_once() -> None:
     sized = finding("truncation", evidence=Sizes(sent=9, room=4, messages=1))
     unsized = replace(finding("truncation", 7), evidence=NO_EVIDENCE)
     of_another_rank = replace(finding("truncation", 7, rank=1), evidence=NO_EVIDENCE)
-    assert follow_from_sizes([unsized, sized, of_another_rank]) == [sized, of_another_rank]
+    assert remove_truncations_without_sizes([unsized, sized, of_another_rank]) == [sized, of_another_rank]
 
 
 def test_what_mpi4py_raises_for_a_message_that_is_too_long_stands_behind_it() -> None:

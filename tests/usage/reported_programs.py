@@ -141,6 +141,23 @@ comm.Barrier()  # BUG"""),
 for step in range(5 + (<<me == 0||0>>)):
     comm.reduce(step)  # BUG
 comm.Barrier()  # BUG"""),
+    ("deadlock", "one_round_less_of_an_exchange", 3, """
+for step in range(20 - (<<me == 1||0>>)):
+    comm.Sendrecv(a, right, 3, b, left, 3)  # BUG
+comm.Barrier()  # BUG"""),
+    ("deadlock", "one_round_less_of_a_reduction", 3, """
+for step in range(20 - (<<me == 1||0>>)):
+    comm.Allreduce(a, b)  # BUG
+comm.Barrier()  # BUG"""),
+    ("deadlock", "one_object_less", 2, """
+for step in range(20):
+    if me == 0 and step < <<19||20>>: comm.send(step, 1, 3)
+    if me == 1: comm.recv(source=0, tag=3)  # BUG
+comm.Barrier()  # BUG"""),
+    ("unmatched-send", "one_round_more_of_an_exchange", 2, """
+for step in range(20 + (<<me == 1||0>>)):
+    comm.Isend(a, right, 3).Free()  # BUG
+    if step < 20: comm.Recv(b, left, 3)"""),
     ("truncation", "irecv_of_a_large_object", 2, """
 x = list(range(<<40000||100>>))
 if me == 0: comm.send(x, 1, 3)  # BUG

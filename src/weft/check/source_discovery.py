@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import shlex
 import shutil
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from weft.base.words import plural
+from weft.check.build_links import (
+    BuiltLink,
+    LinkCall,
+    find_programs,
+    list_link_words,
+    name_programs,
+    read_link_calls,
+    wrapper_options,
+)
 from weft.check.front_ends import load_front_ends
 from weft.dataparallel.compilation import CompileOptions
 from weft.errors import UsageError
@@ -31,9 +37,11 @@ MOST_LEFT: Final = 4
 WITH_VALUE: Final = ("-o", "-MF", "-MT", "-MQ", "-x", "-arch")
 KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
 """Options of a compiler's call that change what a source means."""
-OBJECT: Final = re.compile(r"\.(?:o|a|so(?:\.[\d.]+)?)$")
-WRAPPER: Final = re.compile(r"(?:^|/)mpi[\w+.-]*$")
-ASK_SECONDS: Final = 60
+LEFT_OUT: Final = (
+    "-fsanitize", "-flto", "-ffat-lto", "-fno-fat-lto", "-fwhole-program", "-fprofile", "-fcoverage", "-ftest-coverage",
+    "-foffload", "-fdiagnostics", "-fopt-info",
+)  # fmt: skip
+"""Options beginning with `-f` that change what the compiler makes or prints; with hooks some of them cannot be."""
 HOOKED: Final = b"__tsan_"
 """Names that an object of `weft cc` asks the linker for."""
 
@@ -46,26 +54,43 @@ class DiscoveredSources:
     own: Mapping[Path, CompileOptions] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     """What a named folder holds that was not taken, a phrase each."""
-    linked: tuple[str, ...] = ()
-    """What calls that only link give the linker."""
+    linked: tuple[str, ...] | None = None
+    """What calls that only link give the linker, in their order; None if no such call is known."""
 
     @property
     def link(self) -> tuple[str, ...]:
         """Return the linker options of all compiler calls."""
-        return drop_duplicates((*self.linked, *(word for options in self.own.values() for word in options.link)))
+        compiled = drop_duplicates(word for options in self.own.values() for word in options.link)
+        linked = self.linked or ()
+        return (*linked, *(word for word in compiled if word not in linked))
+
+
+@dataclass(frozen=True, slots=True)
+class CompileEntry:
+    """An entry of a compilation database: the source, the object made of it, and the options."""
+
+    source: Path
+    target: Path
+    options: CompileOptions
 
 
 def find_sources(names: Sequence[Path]) -> DiscoveredSources:
     """Return the sources that files, folders and compilation databases name. UsageError for a folder without sources.
 
-    If files are named beside a database that has them, only they are taken, with the options of their calls there.
+    Files beside a database choose the program of its build that holds them. Where the database does not say how the
+    build links, they are taken alone, with the options of their calls there.
     """
-    parts = [find_sources_of_name(name) for name in names]
+    files = {name.resolve() for name in names if name.is_file() and name.suffix != ".json"}
+    parts = [find_sources_of_name(name, files) for name in names]
     own = {source.resolve(): options for part in parts for source, options in part.own.items()}
-    named = [name for name in names if name.resolve() in own]
+    linked = next((part.linked for part in parts if part.linked is not None), None)
+    named = [name for name in names if name.resolve() in own] if linked is None else []
     sources = named or drop_duplicates(source for part in parts for source in part.sources)
+    if linked is not None:
+        sources = drop_duplicates(source.resolve() for source in sources)
     left = () if named else drop_duplicates(phrase for part in parts for phrase in part.left)
-    return DiscoveredSources(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own}, left)
+    chosen = {one: own[one.resolve()] for one in sources if one.resolve() in own}
+    return DiscoveredSources(tuple(sources), chosen, left, linked)
 
 
 def source_suffixes() -> frozenset[str]:
@@ -78,12 +103,12 @@ def drop_duplicates(items: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def find_sources_of_name(name: Path) -> DiscoveredSources:
-    """Return the sources that one file, folder or database names."""
+def find_sources_of_name(name: Path, beside: Collection[Path] = ()) -> DiscoveredSources:
+    """Return the sources that one file, folder or database names; `beside` are the files that are named with it."""
     if name.is_dir():
         kept = next((path for path in (name / DATABASE, name / "build" / DATABASE) if path.is_file()), None)
-        return read_compilation_database(kept) if kept else find_sources_in_folder(name)
-    return read_compilation_database(name) if name.suffix == ".json" else DiscoveredSources((name,))
+        return read_compilation_database(kept, beside) if kept else find_sources_in_folder(name)
+    return read_compilation_database(name, beside) if name.suffix == ".json" else DiscoveredSources((name,))
 
 
 def find_sources_in_folder(name: Path) -> DiscoveredSources:
@@ -117,12 +142,36 @@ def is_tool_folder(path: Path) -> bool:
     return named or any((path / mark).exists() for mark in MARKS)
 
 
-def read_compilation_database(path: Path) -> DiscoveredSources:
-    """Return the sources of a compilation database, with the options of their calls. UsageError if it is not one."""
+def read_compilation_database(path: Path, beside: Collection[Path] = ()) -> DiscoveredSources:
+    """Return the sources of a compilation database, with the options of their calls. UsageError if it is not one.
+
+    Where CMake or ninja says how the build links, they are those of one program, the one that holds all of `beside`.
+    """
     try:
-        return parse_entries(json.loads(path.read_text(encoding="utf-8")), path.parent)
+        entries = parse_entries(json.loads(path.read_text(encoding="utf-8")), path.parent)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a compilation database: {error}") from error
+    programs = find_programs(read_link_calls(path.parent), {entry.target for entry in entries})
+    if not programs:
+        return collect_sources(entries)
+    of = {entry.target: entry.source.resolve() for entry in entries}
+    wanted = {source for source in of.values() if source in beside}
+    fitting = [one for one in programs if wanted <= {of[target] for target in one.objects if target in of}]
+    if len(fitting) != 1:
+        which = "has all files that you name" if not fitting else "is meant: name the source of its main function, too"
+        raise UsageError(
+            f"{path}: the build makes {plural(len(programs), 'program')} ({name_programs(fitting or programs)}), "
+            f"and it is open which one {which}"
+        )
+    return collect_program(fitting[0], entries)
+
+
+def collect_program(program: BuiltLink, entries: Sequence[CompileEntry]) -> DiscoveredSources:
+    """Return the sources of one program of a build, and what its link names beside them."""
+    own = [entry for entry in entries if entry.target in program.objects]
+    compiled = {entry.target for entry in own} | program.libraries
+    linked = list_link_words(program.call, lambda path: path in compiled)
+    return dataclasses.replace(collect_sources(own), linked=tuple(linked))
 
 
 def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
@@ -143,11 +192,11 @@ def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
             "sources: weft check prog.c"
         )
     path = paths[at]
-    build = parse_entries([one for one in calls if "file" in one], path.parent)
+    build = collect_sources(parse_entries([one for one in calls if "file" in one], path.parent))
     left = [source for source in build.sources if not source.is_file()]
     if left:
         raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
-    linked = drop_duplicates(word for one in calls if "file" not in one for word in link_inputs(one))
+    linked = tuple(word for one in calls if "file" not in one for word in link_inputs(one))
     return at, dataclasses.replace(build, linked=linked)
 
 
@@ -160,39 +209,45 @@ def is_elf_file(path: Path) -> bool:
 def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a recorded link gives the linker: libraries, their folders, and objects without recorded sources."""
     folder = Path(entry["directory"])
-    for word in entry["arguments"][1:]:
-        path = folder / word
-        if word.startswith("-") or not OBJECT.search(word) or not path.is_file():
-            continue
-        if path.suffix == ".o" and read_compiler_calls(path):
-            continue
-        if path.suffix == ".o" and HOOKED in path.read_bytes():
-            raise UsageError(
-                f"{path} has hooks, but no call: clang or an older `weft cc` made it; make it again, with gcc"
-            )
-        yield str(path)
-    yield from parse_compiler_options(entry["arguments"], folder).link
+    call = LinkCall(folder, tuple(entry["arguments"]), folder / "a.out")
+    return list_link_words(call, is_recorded_object)
 
 
-def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> DiscoveredSources:
-    """Return the sources that entries of a compilation database list; relative folders are below `base`."""
-    own: dict[Path, CompileOptions] = {}
+def is_recorded_object(path: Path) -> bool:
+    """Return whether `weft cc` made an object, so that its source is known, or a linked file is gone since.
+
+    Raises UsageError for an object with hooks that keeps no call.
+    """
+    if path.suffix != ".o" or not path.is_file():
+        return not path.is_file()
+    if read_compiler_calls(path):
+        return True
+    if HOOKED in path.read_bytes():
+        raise UsageError(f"{path} has hooks, but no call: clang or an older `weft cc` made it; make it again, with gcc")
+    return False
+
+
+def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> list[CompileEntry]:
+    """Return the entries of a compilation database for sources that a compiler reads; relative folders are below
+    `base`.
+    """
+    found = []
     for entry in entries:
         folder = base / entry.get("directory", "")
         source = folder / entry["file"]
         words = list(entry["arguments"]) if "arguments" in entry else shlex.split(entry["command"])
-        if source.suffix.lower() in source_suffixes() and source not in own:
-            own[source] = parse_compiler_options(words, folder)
+        named = entry.get("output") or (words[words.index("-o") + 1] if "-o" in words[:-1] else f"{source.stem}.o")
+        if source.suffix.lower() in source_suffixes():
+            found.append(CompileEntry(source, (folder / named).resolve(), parse_compiler_options(words, folder)))
+    return found
+
+
+def collect_sources(entries: Iterable[CompileEntry]) -> DiscoveredSources:
+    """Return the sources of entries; one that is compiled several times has the options of its first entry."""
+    own: dict[Path, CompileOptions] = {}
+    for entry in entries:
+        own.setdefault(entry.source, entry.options)
     return DiscoveredSources(tuple(own), own)
-
-
-@cache
-def wrapper_options(compiler: str) -> tuple[str, ...]:
-    """Return the options that an MPI compiler wrapper adds to a call, as it prints them for `-show`."""
-    if not WRAPPER.search(compiler) or shutil.which(compiler) is None:
-        return ()
-    done = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
-    return tuple(shlex.split(done.stdout)[1:]) if done.returncode == 0 else ()
 
 
 def parse_compiler_options(words: Sequence[str], folder: Path) -> CompileOptions:
@@ -219,6 +274,6 @@ def parse_compiler_options(words: Sequence[str], folder: Path) -> CompileOptions
             link.append(word if word[2:] else word + next(waiting, ""))
         elif word.startswith("-Wl,"):
             link.append(word)
-        elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
+        elif word.startswith(KEPT) and not word.startswith(LEFT_OUT):
             flags.append(word)
     return CompileOptions(tuple(include), tuple(define), tuple(flags), tuple(link))

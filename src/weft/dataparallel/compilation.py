@@ -25,7 +25,7 @@ from weft.dataparallel.runtime import build_once, find_compiler, is_clang, runti
 from weft.dataparallel.source_map import MarkedSource
 from weft.errors import UsageError, WeftError
 from weft.instrument.assembly import rewrite
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 COMPILE_SECONDS: Final = 600
 _limits: Final[list[float]] = [COMPILE_SECONDS]
@@ -60,6 +60,12 @@ LANGUAGE: Final = {".c": "c", ".cpp": "c++", ".f": "fortran", ".f90": "fortran"}
 _MESSAGE: Final = re.compile(
     r"^(?P<file>[^:\n]+):(?P<line>\d+)(:(?P<column>\d+))?:?\s+(fatal )?error: (?P<text>.*)$", re.M | re.I
 )
+_MPI: Final = re.compile(
+    r"mpi\.h: No such file|(?P<fortran>Cannot open (?:module|included) file '(?:mpi|mpi_f08|mpif)\."
+    r"|: mpi_\w+_ is defined)"
+    r"|: MPI_\w+ is defined"
+)
+_BUILD: Final = "build it with `weft cc {}` and name the program: weft check -- ./prog"
 _GFORTRAN: Final = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+):$", re.M)
 
 
@@ -275,20 +281,33 @@ def run_compiler(command: list[str], original: Path, folder: Path) -> None:
 
 
 def _format_first_error(output: str, original: Path, folder: Path) -> str:
-    """Return the compiler's first error as one line with the user's own file and line."""
+    """Return the compiler's first error as one line with the user's own file and line, and a remedy if one is known."""
+    text = _first_error(output, original, folder)
+    if found := _MPI.search(text):
+        fortran = found["fortran"] is not None
+        variable, wrapper = ("FC", "mpifort") if fortran else ("CC", "mpicc" if original.suffix == ".c" else "mpicxx")
+        chosen = os.environ.get(variable, "")
+        if "mpi" in chosen:
+            return f"{text}; the MPI of {variable}={chosen} has none for this compiler: name another one's wrapper"
+        wrappers = "FC=mpifort" if fortran else "CC=mpicc CXX=mpicxx"
+        return f"{text}; compile it with MPI's wrapper: {wrappers} weft check ..., or {_BUILD.format(wrapper)}"
+    if "is defined nowhere" in text:
+        return f"{text}; name its file or library on the command line, or {_BUILD.format('gcc')}"
+    return text
+
+
+def _first_error(output: str, original: Path, folder: Path) -> str:
     found = _MESSAGE.search(output)
     if found and not re.match(rf"{re.escape(str(folder))}/\d+-", found["file"]):
         return f"{found['file']}:{found['line']}: the program does not compile: {found['text']}"
     place = _GFORTRAN.search(output)
     texts = [line for line in output.splitlines() if re.match(r"(fatal )?error:", line, re.I)]
     if place and texts:
-        return f"{place['file']}:{place['line']}: the program does not compile: {texts[0].partition(':')[2].strip()}"
+        file = original if Path(place["file"]).parent == folder else place["file"]
+        return f"{file}:{place['line']}: the program does not compile: {texts[0].partition(':')[2].strip()}"
     undefined = re.search(r"undefined reference to [`'](?P<name>[^']+)'", output)
     if undefined:
-        return (
-            f"{original}: the program does not link: {undefined['name']} is defined nowhere; "
-            "name its file or library on the command line"
-        )
+        return f"{original}: the program does not link: {undefined['name']} is defined nowhere"
     twice = re.search(r"multiple definition of [`'](?P<name>[^']+)'", output)
     if twice:
         return f"{original}: the program does not link: two of its files define {twice['name']}; leave one of them out"
@@ -343,7 +362,7 @@ def cached_object_path(name: str) -> Path:
 def _copy_from_cache(object_key: str, job: CompileJob) -> bool:
     """Copy an object from the cache to the job's target; return whether it was there."""
     try:
-        if not is_kept(cached_object_path(object_key)):
+        if not is_safely_cached(cached_object_path(object_key)):
             return False
         shutil.copyfile(cached_object_path(object_key), job.target)
         os.utime(cached_object_path(object_key))

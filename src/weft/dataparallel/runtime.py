@@ -16,7 +16,7 @@ from typing import Final
 
 from weft.base.cache import exclusive_build
 from weft.errors import UsageError, WeftError
-from weft.safety.folders import cache_folder, is_kept
+from weft.safety.folders import cache_folder, is_safely_cached
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
@@ -161,7 +161,7 @@ def build_once(
     texts = {one.name: one.read_bytes() for one in sources}
     key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + repr(facts).encode()).hexdigest()[:16]
     target = cache_folder() / "check" / key / file_name
-    if is_kept(target):
+    if is_safely_cached(target):
         return target
     try:
         with exclusive_build(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:

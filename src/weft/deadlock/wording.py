@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from weft.findings import Finding
 from weft.mpi.meaning import base_name
 from weft.terms import calls, describe
 from weft.terms.calls import masks_of
+from weft.terms.rounds import describe_missing_messages, describe_missing_rounds
 from weft.trace import Communicator, Event, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
@@ -219,12 +220,40 @@ class _FindingMaker:
                 return "each waits for a message of another of them"
             near = self._describe_near_message(group, reason, rest[0]) if len(rest) == 1 else ""
             where = self._describe_places(rest, group)
-            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none{near}: {where}"
+            fewer = "" if near else self._describe_fewer(group, rest)
+            return f"{rank_words(rest)} {fewer or ('sends none' if len(rest) == 1 else 'send none')}{near}: {where}"
         near = self._describe_near_message(group, reason, reason.peer)
+        if not near and (fewer := self._describe_fewer(group, [reason.peer])):
+            return f"{_name(reason.peer)} {fewer}: {self._describe_whereabouts(reason.peer, group)}"
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
         extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
         return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._describe_whereabouts(reason.peer, group)}"
+
+    def _describe_fewer(self, group: Group, others: Sequence[int]) -> str:
+        """Return how many rounds of a line, or else messages to the group, others made; an empty text if that says
+        nothing.
+        """
+        events = [self.blocked[i].reasons[0].event for i in group.ranks[:MAX_SITES]]
+        return describe_missing_rounds(events, others) or self._describe_fewer_messages(group, others)
+
+    def _describe_fewer_messages(self, group: Group, others: Sequence[int]) -> str:
+        """Return how many messages one rank sent to the only rank of a group, if it is fewer than that wanted."""
+        trace, reason = self.standstill.trace, group.blocked.reasons[0]
+        if len(group.ranks) + len(others) != 2 or trace is not trace.origin or self.standstill.dropped is not None:
+            return ""
+        comm, tag = reason.comm, reason.tag
+        if comm is None or tag == ANY_TAG:
+            return ""
+        me, [other] = group.ranks[0], others
+        posts, sends = self.standstill.traffic[me].receives, self.standstill.traffic[other].sends
+        if ((posts.comm == comm.index) & ((posts.peer < 0) | (posts.tag < 0))).any():
+            return ""  # what a wildcard will take is not known
+        wanted = (posts.comm == comm.index) & (posts.peer == other) & (posts.tag == tag)
+        came = sends.event[(sends.comm == comm.index) & (sends.peer == me) & (sends.tag == tag)]
+        last = trace.ranks[other].event(int(came[-1])) if len(came) else None
+        probed = base_name(reason.event.function.name) in calls.PROBES  # for a message that is not wanted yet
+        return describe_missing_messages("sent", len(came), int(wanted.sum()) + probed, tag, last)
 
     def _describe_absent_members(self, group: Group, reason: Reason) -> str:
         """Return which members of a collective did not come, or made another call."""
@@ -241,15 +270,24 @@ class _FindingMaker:
                 OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower())
             )
             self.told.update(same)
-            text = f"{rank_words(same)} called {describe.call_words(event)}{describe.at_place(event)} in its place"
+            rounds = describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], same)
+            text = f"{rank_words(same)}{rounds and f' {rounds} and'} called {describe.call_words(event)}"
+            text += f"{describe.at_place(event)} in its place"
             still = event.open
             return text if still else f"{text}, and {self._describe_whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
             where = self._describe_whereabouts(gone[0], group, len(gone))
-            return f"{rank_words(gone)} never {_enters(gone, absence)} it: {where}"
-        return f"{rank_words(others)} never {_enters(others, absence)} it: {self._describe_places(others, group)}"
+            return f"{rank_words(gone)} {self._describe_absence(group, gone, absence)}: {where}"
+        there = self._describe_places(others, group)
+        return f"{rank_words(others)} {self._describe_absence(group, others, absence)}: {there}"
+
+    def _describe_absence(self, group: Group, absent: list[int], absence: Absence) -> str:
+        """Return that some ranks never enter a call, or how many rounds of its line they made."""
+        rounds = describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], absent)
+        return rounds or f"never {_enters(absent, absence)} it"
 
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:
+        """Return whether an event of a rank is the same call, at the same line, as `like`."""
         other = self.standstill.trace.ranks[index].event(event)
         return describe.call_words(other) == describe.call_words(like) and describe.at_place(
             other
@@ -274,7 +312,7 @@ class _FindingMaker:
         first = found.pop()
         if found or first is None:
             return ""
-        event = self._last_sent(first, group.ranks[0])
+        event = self._last_message(first, group.ranks[0])
         if event is None:
             return ""
         comm = self.standstill.trace.communicators[first.comm]
@@ -284,10 +322,10 @@ class _FindingMaker:
         whom = " to each" if len(group.ranks) > 1 else ""
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
 
-    def _last_sent(self, channel: Channel, to: int) -> Event | None:
+    def _last_message(self, channel: Channel, receiver: int) -> Event | None:
         """Return the last message of a channel to a rank; None where the run no longer has it."""
         sends = self.standstill.traffic[channel.source].sends
-        rows = (sends.comm == channel.comm) & (sends.peer == to) & (sends.tag == channel.tag)
+        rows = (sends.comm == channel.comm) & (sends.peer == receiver) & (sends.tag == channel.tag)
         found = sends.event[rows]
         return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
@@ -370,28 +408,28 @@ class _FindingMaker:
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
 
 
-def list_pickled_collectives(of: Rank, comm: Communicator) -> list[Event]:
+def list_pickled_collectives(rank: Rank, comm: Communicator) -> list[Event]:
     """List the collectives of pickled objects that a rank made on mpi4py's duplicate of a communicator, by their first
     calls: mpi4py numbers them by tag.
     """
-    id = comm.local_ids.get(of.index)
-    table = masks_of(of.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
-    rows = np.flatnonzero((of.events["comm"] == id) & table[of.events["function"]]) if id else np.zeros(0, np.int64)
-    _, first = np.unique(of.events["tag"][rows], return_index=True)
-    return [of.event(int(row)) for row in rows[np.sort(first)]]
+    id = comm.local_ids.get(rank.index)
+    table = masks_of(rank.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
+    rows = np.flatnonzero((rank.events["comm"] == id) & table[rank.events["function"]]) if id else np.zeros(0, np.int64)
+    _, first = np.unique(rank.events["tag"][rows], return_index=True)
+    return [rank.event(int(row)) for row in rows[np.sort(first)]]
 
 
 def _call_at(event: Event) -> str:
     return describe.call_words(event) + describe.at_place(event)
 
 
-def _find_near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
+def _find_near_channel(untaken: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
     """Return the channel of a message that nobody took, from the sender that is waited for or with the tag that is
     wanted.
     """
     assert reason.comm is not None
-    near = [c for c in left if c.source == source or source is None] or [
-        c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
+    near = [c for c in untaken if c.source == source or source is None] or [
+        c for c in untaken if c.comm == reason.comm.index and c.tag == reason.tag
     ]
     return near[0] if near else None
 

@@ -48,7 +48,7 @@ def at_place(event: Event) -> str:
 def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
     """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
     place = rank.site(site)
-    return sources.of(rank.trace).loops(place.file or "", place.line, around)
+    return sources.of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
 
 
 def task_suffix(*events: Event) -> str:
@@ -78,7 +78,7 @@ def tag_argument(value: int, system: System = MPI) -> str:
     return system.any_tag if value == ANY_TAG else str(value)
 
 
-def _function_word(event: Event) -> str:
+def function_word(event: Event) -> str:
     """Return the word for a call's function; in Python the method on the line if mpi4py makes other calls inside it.
 
     mpi4py's lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the
@@ -97,7 +97,7 @@ def _function_word(event: Event) -> str:
 def methods_on_line(event: Event) -> frozenset[str]:
     """Return the methods that the line of a Python call names, in lower case; empty if its source is not known."""
     place = event.site
-    spelled = sources.of(event.rank.trace).called(place.file or "", place.line) or ()
+    spelled = sources.of(event.rank.trace).called_names(place.file or "", place.line) or ()
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 
@@ -112,7 +112,7 @@ def pickled_collective(event: Event) -> str:
     comm = event.comm if event.comm_id > ID_WORLD else None
     if comm is None or base_name(comm.function) != "Comm_dup" or base_name(event.function.name).lower() in PICKLED:
         return ""
-    word = _function_word(event)
+    word = function_word(event)
     return word if word in PICKLED else ""
 
 
@@ -166,4 +166,4 @@ def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
 def call_words(event: Event, *, peers: bool = True) -> str:
     """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments name no partner."""
     parts = partner_arguments(event, peers=peers)
-    return _function_word(event) + (f"({', '.join(parts)})" if parts else "")
+    return function_word(event) + (f"({', '.join(parts)})" if parts else "")

@@ -30,13 +30,24 @@ def resolve_sites(run: Trace | str | os.PathLike[str]) -> list[str]:
         reason = why_module_differs(trace, path, build_id)
         sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
         if reason:
-            problems.append(f"calls in {path} stay without lines: {reason}")
+            problems.append(_describe_unresolved(path, reason))
         if sites:
             modules.append({"path": path, "build_id": build_id, "sites": sites})
     if modules:
         _write_json(trace.path / "sites.json", {"schema": SCHEMA, "modules": modules}, problems)
         trace.reload_sites()
     return problems
+
+
+def explain_unknown_modules(trace: Trace) -> list[str]:
+    """Say of each module without lines why it has none, if it is not the one that ran."""
+    unknown = {(path, build) for path, build in _collect_offsets(trace) if not trace.has_lines_of(path, build)}
+    reasons = [(path, why_module_differs(trace, path, build)) for path, build in sorted(unknown)]
+    return [_describe_unresolved(path, reason) for path, reason in reasons if reason]
+
+
+def _describe_unresolved(path: str, reason: str) -> str:
+    return f"calls in {path} stay without lines: {reason}"
 
 
 def _collect_offsets(trace: Trace) -> dict[tuple[str, str], set[int]]:

@@ -32,6 +32,7 @@ from weft.terms.event_findings import (
     make_left_out_note,
 )
 from weft.terms.rank_progress import has_ended, has_reached_finalize
+from weft.terms.rounds import describe_missing_messages, describe_missing_rounds
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
@@ -130,8 +131,10 @@ class _EndedPartners:
         self.ranks = np.array([has_ended(rank) for rank in trace.ranks], np.bool_)
         self.freed = {rank.index: comm for rank in trace.ranks if (comm := _communicator_being_freed(rank)) is not None}
 
-    def of(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of the ranks `peer` are done on the communicators `comm`; False for an unknown one."""
+    def have_ended(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return a mask: which of the ranks `peer` have ended or left the communicators `comm`; False for an unknown
+        rank.
+        """
         done: NDArray[np.bool_] = (peer >= 0) & self.ranks[np.maximum(peer, 0)]
         for rank, freed in self.freed.items():
             done |= (peer == rank) & (comm == freed)
@@ -147,10 +150,10 @@ def _communicator_being_freed(rank: Rank) -> int | None:
     return comm.index if comm is not None else None
 
 
-def _select_own_rows(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have a partner (or, with `matched` False, none) and no flag in `skip`."""
+def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched: bool) -> NDArray[np.int64]:
+    """Return the rows of own ranks that have a partner (`matched` False: none) and no flag in `excluded_flags`."""
     part = posts.rows_of_ranks(trace.share)
-    found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & skip) == 0)
+    found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & excluded_flags) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
     return rows
 
@@ -160,7 +163,7 @@ def _find_unmatchable_rows(trace: Trace, posts: Posts, done: _EndedPartners) -> 
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = _select_own_rows(trace, posts, skip, matched=False)
     peer = posts.peer[rows]
-    named = done.of(peer, posts.comm[rows])
+    named = done.have_ended(peer, posts.comm[rows])
     anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.ranks.all())
     left: NDArray[np.int64] = rows[named | anyone]
     return left
@@ -173,7 +176,8 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
         if _was_fitting_receive_cancelled(trace, match, row):
             continue
         near, other = _find_near_miss(trace, match.recvs, receiver, match.sends, row)
-        told = f"{near}" if near else f"rank {receiver} never receives it"
+        fewer = "" if near else _describe_fewer(match.sends, match.recvs, row, "received", event)
+        told = near or f"rank {receiver} {fewer or 'never receives it'}"
         yield make_finding(
             "unmatched-send",
             f"the message of rank {event.rank.index} to rank {receiver} in {call_at(event)} is never received: {told}",
@@ -253,10 +257,8 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
             continue  # its request leaks, which is a finding
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _find_near_miss(trace, match.sends, source, match.recvs, row)
-        told = (
-            near
-            or f"{'rank ' + str(source) if source >= 0 else 'nobody'} {'never sends' if source >= 0 else 'sends'} it"
-        )
+        fewer = "" if near or source < 0 else _describe_fewer(match.recvs, match.sends, row, "sent", event)
+        told = near or (f"rank {source} {fewer or 'never sends it'}" if source >= 0 else "nobody sends it")
         yield make_finding(
             "unmatched-receive",
             f"rank {event.rank.index} waits in {call_at(event)} for a message of {who}: {told}",
@@ -264,6 +266,23 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
             evidence=Wanted(source=source, tag=int(match.recvs.tag[row])),
             cause=cause_key(event),
         )
+
+
+def _describe_fewer(mine: Posts, others: Posts, row: int, verb: str, event: Event) -> str:
+    """Return how many rounds of the line of an unmatched call its partner made, or how many messages of its channel it
+    sent or received; an empty text if that says nothing.
+    """
+    partner, comm, tag, trace = int(mine.peer[row]), mine.comm[row], mine.tag[row], event.rank.trace
+    if rounds := describe_missing_rounds([event], [partner]):
+        return rounds
+    if trace is not trace.origin or trace.may_lack_its_beginning:
+        return ""
+    own, theirs = mine.of_rank(event.rank.index), others.of_rank(partner)
+    given = (mine.peer[own] == partner) & (mine.comm[own] == comm) & (mine.tag[own] == tag)
+    taken = (others.peer[theirs] == event.rank.index) & (others.comm[theirs] == comm) & (others.tag[theirs] == tag)
+    rows = np.flatnonzero(taken) + theirs.start
+    last = trace.ranks[partner].event(int(others.event[rows[-1]])) if len(rows) else None
+    return describe_missing_messages(verb, len(rows), int(np.count_nonzero(given)), int(tag), last)
 
 
 def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
@@ -359,7 +378,7 @@ def _fill_receiving_half(
             counts[at], types[at] = values["recvcount"], values["recvtype"]
 
 
-def _report_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+def _report_type_and_size_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report matched messages whose type signatures differ, or that are longer than their receive."""
     rows = _select_own_rows(trace, match.sends, Post.PARTITIONED, matched=True)
     if not len(rows):
@@ -412,9 +431,11 @@ def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Fin
         yield list(_compare_message_types(send, receive, sent, wanted, 1))
 
 
-def _explain_room(receive: Event, room: int) -> str:
-    """Say whence a receive has its room, if mpi4py gave it, and how to give it more; "" for other receives."""
-    spelled = sources.of(receive.rank.trace).called(receive.site.file or "", receive.site.line) or ()
+def _explain_irecv_room(receive: Event, room: int) -> str:
+    """Return words on why a receive has its room, if mpi4py's irecv gave it, and how to give it more; "" for other
+    receives.
+    """
+    spelled = sources.of(receive.rank.trace).called_names(receive.site.file or "", receive.site.line) or ()
     if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
         return ""
     return (
@@ -443,7 +464,7 @@ def _compare_message_types(
         yield make_finding(
             "truncation",
             f"{told[0]} sends {bytes_sent:,} bytes where {told[1]} has room for {bytes_wanted:,}"
-            + _explain_room(receive, bytes_wanted),
+            + _explain_irecv_room(receive, bytes_wanted),
             [receive, send], evidence=evidence, cause=cause_key(receive, send),
         )  # fmt: skip
     (one, times_sent), (other, times_wanted) = sent[0].repeated_signature(), wanted[0].repeated_signature()
@@ -509,7 +530,7 @@ PARTS = (
     AnalysisSection(_report_unmatched_sends),
     AnalysisSection(_report_unreceived_probed_messages),
     AnalysisSection(_report_unmatched_receives),
-    AnalysisSection(_report_misfits, MAX_PAIRS),
+    AnalysisSection(_report_type_and_size_misfits, MAX_PAIRS),
     AnalysisSection(_report_partitioned_misfits),
 )
 """The sections in the order of their findings."""

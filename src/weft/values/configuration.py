@@ -70,6 +70,11 @@ class Configuration:
         """Return the text of the file that the recorded program reads."""
         return "\n".join([f"limit\t{self.limit}", *(rule.plan_line() for rule in self.rules)]) + "\n"
 
+    @property
+    def named_entries(self) -> int:
+        """Return how many entries name a part of the program: a loop, a probe, a procedure, a file."""
+        return sum(rule.scope in SCOPES for rule in self.rules)
+
     def find_unknown_entries(self, known: Mapping[str, Iterable[str]]) -> list[str]:
         """Return sentences on entries that name nothing of the program; `known` are the program's names by scope."""
         found = []
