@@ -176,14 +176,21 @@ def build_once(
 
 
 def link_one_object(
-    folder: Path, object_files: Sequence[str], wrapped_functions: Iterable[str], global_patterns: Iterable[str]
+    folder: Path,
+    object_files: Sequence[str],
+    wrapped_functions: Iterable[str],
+    global_patterns: Iterable[str],
+    code: str = ".text",
 ) -> None:
     """Link object files to one, `made`, in a folder: only symbols that match `global_patterns` stay global.
 
     `wrapped_functions` are called by their real names in the object, so that the runtime's own calls are not wrapped.
+    `code`: the section of its code; the linker bounds one with a name of C's by `__start_` and `__stop_`.
     """
     run_build_tool(["ld", "-r", "-o", "whole", *object_files], folder)
     own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped_functions]
+    if code != ".text":
+        own += [f"--rename-section={name}={code}" for name in (".text", ".text.unlikely")]
     run_build_tool(
         [
             "objcopy",
