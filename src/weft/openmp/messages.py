@@ -38,7 +38,7 @@ ADDRESS: Final = 1 << 32
 
 
 def describe_cost(times: int, share: int, place: AccessPlace) -> str:
-    """Return the message that the check is slower than promised, with the construct that costs and what to leave out."""
+    """Return the message that the check is slower than promised, with the construct that costs and the remedy."""
     how = f"some {times} times" if times < MOST_TIMES else f"more than {MOST_TIMES} times"
     where = f": {share}% of it in the construct at {place.file}:{place.line}" if place.line else ""
     return (
