@@ -16,9 +16,11 @@ from weft.kinds import CERTAINTIES
 from weft.native.threads import worker_count
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
+    follow_from_deadlocks,
     follow_from_overruns,
     follow_from_sizes,
     is_harmful_race,
+    join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
 )
@@ -76,7 +78,7 @@ def run_analyses(
         findings = add_explored(trace, attach_consequences(ground, findings))
     except Exception as error:
         failures.append(Failure.from_exception("what follows from the ends of ranks", error))
-    told = merge_by_cause(findings)
+    told = join_equal_overruns(merge_by_cause(follow_from_deadlocks(findings)))
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
     return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
