@@ -1,4 +1,4 @@
-"""Faults of public bug reports, written anew as small programs; `tests/evidence/reports-mpi.md` has what is said of them.
+"""Faults of public bug reports as small programs; `tests/evidence/reports-mpi.md` has what Weft says of them.
 
 `REPORTS` has the address of each report by the name of its program.
 """
