@@ -90,7 +90,9 @@ setup(
         Extension(
             "weft.values._values",
             sources=sorted(map(str, values.glob("*.c"))),
-            depends=sorted(map(str, [*values.glob("*.h"), *values.glob("include/*.h")])),
+            depends=sorted(
+                map(str, [*values.glob("*.h"), *values.glob("include/*.h"), "src/weft/recorder/own_memory.h"])
+            ),
             include_dirs=["src/weft"],
             extra_compile_args=["-std=c11", "-O3", "-g0", "-Wall", "-D_GNU_SOURCE", "-fvisibility=hidden"],
             extra_link_args=["-pthread"],

@@ -64,6 +64,9 @@ def execute(
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         pytest.fail(f"`{' '.join(words)}` did not end within {timeout} s\n--- stdout\n{out}\n--- stderr\n{err}")
+    except BaseException:  # pytest's own time limit, Ctrl-C
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
@@ -82,12 +85,17 @@ def execute_and_touch(
         timer = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
         assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line)
-            if text in line:
-                path.touch()
-        process.wait()
-        timer.cancel()
+        try:
+            for line in process.stderr:
+                lines.append(line)
+                if text in line:
+                    path.touch()
+            process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            timer.cancel()
     return subprocess.CompletedProcess(command, process.returncode, "", "".join(lines))
 
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 
 from attach.jobs import needs_py_spy
+from machine import need
 from weft.attach import python
 from weft.attach.hold import stopped
 from weft.attach.python import Dump, Frames, Pythons
@@ -58,6 +59,7 @@ def target(folder: Path, text: str) -> Iterator[subprocess.Popen[bytes]]:
 def looks(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, *, byte: bool) -> tuple[Frames, Frames]:
     """Two looks, and between them a byte for the program. What is unwound is counted from the second on."""
     needs_py_spy()
+    need("own memory", "ptrace")
     problems: dict[int, str] = {}
     with stopped([process.pid]) as held:
         pythons = Pythons([process.pid], held, problems)

@@ -77,8 +77,8 @@ def test_a_program_of_which_nothing_is_known_is_in_mpi_all_the_same() -> None:
 
 def test_a_thread_of_mpi_s_library_is_idle() -> None:
     own, name, _ = calls.split_stack([Frame(CallSite(None, 0, None, "/lib/libopen-pal.so.80")), frame("start_thread")])
-    assert calls.is_idle(own, name)
-    assert not calls.is_idle((frame("work", "/a/a.c", 3),), name)
+    assert calls.is_library_thread(own, name)
+    assert not calls.is_library_thread((frame("work", "/a/a.c", 3),), name)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_a_source_that_was_changed_after_the_build_gives_no_arguments(tmp_path: 
 
 @pytest.mark.parametrize("text", ["from", "rank + 1", "box->left", "peers[i]", "(rank + 1) % size", "*p"])
 def test_expressions_without_effects_are_evaluated(text: str) -> None:
-    assert calls.is_plain(text)
+    assert calls.is_safe_to_evaluate(text)
 
 
 @pytest.mark.parametrize("text", ["next(rank)", "i++", "--i", "a = 3", "a ? b : c", "kill (0)"])
 def test_nothing_of_the_program_is_called_or_changed(text: str) -> None:
-    assert not calls.is_plain(text)
+    assert not calls.is_safe_to_evaluate(text)
 
 
 def test_arguments_of_mpi4py_are_numbers_where_its_variables_are(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_rank_of_another_communicator_is_not_taken_for_the_job_s() -> None:
 
 def test_what_is_seen_comes_back_from_its_json() -> None:
     one = seen(17, "main", "step", call=RECEIVE, later=True)
-    assert RankStacks.of(one.as_dict()) == one
+    assert RankStacks.from_dict(one.as_dict()) == one
 
 
 def test_who_comes_first_does_so_for_a_moment_and_alone() -> None:
@@ -230,7 +230,7 @@ def test_a_reader_whose_answer_nobody_reads_is_not_waited_for(tmp_path: Path, mo
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(KeyboardInterrupt), reader.readers([1]):
+    with pytest.raises(KeyboardInterrupt), reader.started_readers([1]):
         raise KeyboardInterrupt
 
 

@@ -15,7 +15,7 @@ from tests_support import execute
 from weft.attach import guard
 from weft.attach.hold import stopped
 from weft.attach.native import Native
-from weft.attach.reader import is_reader, readers
+from weft.attach.reader import is_reader, started_readers
 from weft.base.processes import read_status
 from weft.errors import DebuggerError
 from weft.gdb import mi, scripted
@@ -56,7 +56,7 @@ def until_it_goes_on(pid: int) -> None:
 
 def test_a_gdb_that_waits_for_ever_is_ended(program: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted, "PATIENCE", 2.0)
-    with stopped([program.pid]) as held, readers([program.pid]) as gdbs:
+    with stopped([program.pid]) as held, started_readers([program.pid]) as gdbs:
         native = Native(gdbs)
         with pytest.raises(DebuggerError, match="no answer"):
             native.hold(held.release)
@@ -72,7 +72,7 @@ def test_a_gdb_that_waits_for_ever_ends_also_where_weft_was_killed(
     monkeypatch.setattr(guard, "PATIENCE", 1.0)
     weft = os.fork()
     if not weft:
-        with stopped([program.pid]) as held, readers([program.pid]) as gdbs:
+        with stopped([program.pid]) as held, started_readers([program.pid]) as gdbs:
             Native(gdbs).hold(held.release)
             os._exit(0)
     limit = time.monotonic() + 30
@@ -109,7 +109,7 @@ def test_no_code_of_the_program_runs_for_a_value(
     with subprocess.Popen([tmp_path / "sleeps"], stdout=subprocess.PIPE) as process:
         try:
             until_it_goes_on(process.pid)
-            with stopped([process.pid]) as held, readers([process.pid]) as gdbs:
+            with stopped([process.pid]) as held, started_readers([process.pid]) as gdbs:
                 native = Native(gdbs)
                 native.hold(held.release)
                 [thread] = native.stacks()[process.pid].items()

@@ -57,7 +57,7 @@ def test_variables_of_others_are_read() -> None:
 
 def test_the_page_is_the_table() -> None:
     page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8").splitlines()
-    assert page == list(environment.page()), "python -m weft.base.environment > docs/environment.md"
+    assert page == list(environment.render_environment_page()), "python -m weft.base.environment > docs/environment.md"
 
 
 def test_the_documentation_names_no_other() -> None:

@@ -103,7 +103,7 @@ def fake_distribution(site: Path, name: str, summary: str) -> None:
 def test_doctor_tells_of_another_projects_weft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_distribution(tmp_path, "weft", "A loom")
     monkeypatch.syspath_prepend(str(tmp_path))
-    (told,) = [check for check in checkup.check_shadows() if check.name == "distribution weft"]
+    (told,) = [check for check in checkup.check_name_conflicts() if check.name == "distribution weft"]
     assert told.status == "warning"
     assert "pip uninstall weft" in str(told.remedy)
 
@@ -111,7 +111,7 @@ def test_doctor_tells_of_another_projects_weft(tmp_path: Path, monkeypatch: pyte
 def test_an_older_weft_of_this_project_is_no_shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_distribution(tmp_path, "weft", "The debugger for parallel programs: record a run once")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert [check for check in checkup.check_shadows() if check.name == "distribution weft"] == []
+    assert [check for check in checkup.check_name_conflicts() if check.name == "distribution weft"] == []
 
 
 def test_doctor_tells_of_another_command_weft_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_doctor_tells_of_another_command_weft_on_the_path(tmp_path: Path, monkey
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (told,) = [check for check in checkup.check_shadows() if check.name == "command weft"]
+    (told,) = [check for check in checkup.check_name_conflicts() if check.name == "command weft"]
     assert str(other) in told.detail
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert [check for check in checkup.check_shadows() if check.name == "command weft"] == []
+    assert [check for check in checkup.check_name_conflicts() if check.name == "command weft"] == []

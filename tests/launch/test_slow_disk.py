@@ -232,7 +232,7 @@ def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(
-        staging, "measure_folder", lambda folder: 0.02 if tmp_path / "here" in [folder, *folder.parents] else 0
+        staging, "measure_write_time", lambda folder: 0.02 if tmp_path / "here" in [folder, *folder.parents] else 0
     )
     monkeypatch.setattr(staging, "find_faster_folder", lambda than: tmp_path)
     return tmp_path / "here"
@@ -326,9 +326,9 @@ def test_what_was_put_in_the_way_meanwhile_is_not_overwritten(slow: Path) -> Non
 
 
 def test_a_disk_is_not_slow_and_a_folder_that_cannot_be_written_is_no_place(tmp_path: Path) -> None:
-    took = staging.measure_folder(tmp_path)
+    took = staging.measure_write_time(tmp_path)
     assert took is not None and took < staging.SLOW
-    assert staging.measure_folder(tmp_path / "none") is None
+    assert staging.measure_write_time(tmp_path / "none") is None
     assert [*tmp_path.iterdir()] == []
 
 

@@ -142,11 +142,11 @@ def test_a_rank_that_somebody_else_killed_ends_no_other(tmp_path: Path) -> None:
     one.run.facts["ended"] = "killed"
     one.run.write()
     (one.folder / "told").touch()
-    assert one.read_decision() is None
+    assert one.read_forced_ending() is None
     (one.folder / "told").unlink()
     one.reporting = one.run.write
     assert one.report()
-    assert one.read_decision() == "killed", "with what Weft ends all ranks end"
+    assert one.read_forced_ending() == "killed", "with what Weft ends all ranks end"
 
 
 def compiled(of: Installed, folder: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import pytest
 
 from weft.launch import finish, rank_processes, rankfile, watch
-from weft.launch.rankfile import SLOT, RankFileWatch, find_newest_slots, read_chunks, read_header
+from weft.launch.rankfile import SLOT, RankFileWatch, locate_newest_events, read_chunks, read_header
 from weft.launch.watch import RankWatch
 from weft.native.headers.record import kernel
 from weft.trace.layout import PAGE, Flag, Level, State, StreamKind
@@ -49,7 +49,7 @@ class Record:
         """Change the newest event of a thread in place, as the shim does at a call's exit and at a failed poll."""
         file = os.open(self.path, os.O_RDWR)
         chunks, _ = read_chunks(file, os.pread(file, PAGE, 0))
-        (start, _), *_ = find_newest_slots(chunks)[thread]
+        (start, _), *_ = locate_newest_events(chunks)[thread]
         if flags is not None:
             os.pwrite(file, bytes([flags]), start + rankfile.FLAGS_OFFSET)
         if count is not None:

@@ -149,14 +149,14 @@ def test_what_touches_a_window_names_it() -> None:
 
 def test_what_is_asked_over_and_over_answers_at_once() -> None:
     def check(f: Function) -> None:
-        assert row(f).local
+        assert row(f).is_local
         assert {"flag", "outcount"} & {p.name for p in f.parameters if p.direction == "out"}
 
     each([f for f in STATED if row(f).polls], check)
 
 
 def test_only_what_returns_at_its_own_time_is_called_local() -> None:
-    waiting = {m.name for m in meaning.all_meanings().values() if m.form is Form.BLOCKING and not m.local}
+    waiting = {m.name for m in meaning.all_meanings().values() if m.form is Form.BLOCKING and not m.is_local}
     assert {"Send", "Recv", "Wait", "Barrier", "Comm_spawn", "Comm_accept", "Win_start", "Finalize"} <= waiting
     assert not {"Bsend", "Rsend", "Comm_rank", "Test", "Start", "Iprobe", "Win_post", "Type_commit"} & waiting
 

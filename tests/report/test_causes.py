@@ -11,12 +11,12 @@ from weft.base.event_id import EventId
 from weft.evidence import NO_EVIDENCE, Absent, Ended, Evidence, Parameter, Place, Race, Receive, Sampled
 from weft.findings import Finding, Site
 from weft.report.causes import (
-    follow_from_deadlocks,
-    follow_from_overruns,
-    follow_from_sizes,
+    attach_consequences_of_overruns,
     join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    remove_absences_of_deadlocks,
+    remove_truncations_without_sizes,
 )
 from weft.usage.buffer_overruns import Overrun
 from weft.usage.messages import Sizes
@@ -39,7 +39,7 @@ def ended(how: str, rank: int = 0) -> Finding:
 @pytest.mark.parametrize("kind", ["buffer-reuse", "invalid-argument"])
 def test_what_meets_a_buffer_that_is_too_long_follows_from_its_overrun(kind: str) -> None:
     meets = finding(kind, evidence=CHANGED if kind == "buffer-reuse" else None)
-    (one,) = follow_from_overruns([meets, finding("buffer-overrun", evidence=OVERRUN)])
+    (one,) = attach_consequences_of_overruns([meets, finding("buffer-overrun", evidence=OVERRUN)])
     assert one.kind == "buffer-overrun" and one.consequences == (f"{meets.message} [{kind}]",)
 
 
@@ -54,7 +54,7 @@ def test_what_meets_a_buffer_that_is_too_long_follows_from_its_overrun(kind: str
     ids=["another line", "another rank", "another kind", "another parameter"],
 )
 def test_what_an_overrun_does_not_explain_stays_a_finding(other: Finding) -> None:
-    assert other in follow_from_overruns([other, finding("buffer-overrun", evidence=OVERRUN)])
+    assert other in attach_consequences_of_overruns([other, finding("buffer-overrun", evidence=OVERRUN)])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_message_whose_size_is_known_is_told_once() -> None:
     sized = finding("truncation", evidence=Sizes(sent=9, room=4, messages=1))
     unsized = replace(finding("truncation", 7), evidence=NO_EVIDENCE)
     of_another_rank = replace(finding("truncation", 7, rank=1), evidence=NO_EVIDENCE)
-    assert follow_from_sizes([unsized, sized, of_another_rank]) == [sized, of_another_rank]
+    assert remove_truncations_without_sizes([unsized, sized, of_another_rank]) == [sized, of_another_rank]
 
 
 def test_what_mpi4py_raises_for_a_message_that_is_too_long_stands_behind_it() -> None:
@@ -113,7 +113,7 @@ def test_members_that_a_deadlock_misses_are_no_finding_of_their_own() -> None:
     event = (EventId(0, 7),)
     hang = replace(finding("deadlock"), events=event)
     absent = replace(finding("collective-mismatch", evidence=Absent(absent=[1], communicator="world")), events=event)
-    assert follow_from_deadlocks([hang, absent]) == [hang]
+    assert remove_absences_of_deadlocks([hang, absent]) == [hang]
 
 
 @pytest.mark.parametrize("change", [{"events": (EventId(0, 8),)}, {"evidence": Parameter(parameter="root")}])
@@ -122,14 +122,14 @@ def test_another_mismatch_than_that_of_a_deadlock_stays(change: dict[str, Any]) 
     hang = replace(finding("deadlock"), events=event)
     absent = replace(finding("collective-mismatch", evidence=Absent(absent=[1], communicator="world")), events=event)
     mismatch = replace(absent, **change)
-    assert follow_from_deadlocks([hang, mismatch]) == [hang, mismatch]
+    assert remove_absences_of_deadlocks([hang, mismatch]) == [hang, mismatch]
 
 
 def test_a_possible_deadlock_leaves_the_mismatch() -> None:
     event = (EventId(0, 7),)
     hang = replace(finding("deadlock"), events=event, certainty="possible")
     absent = replace(finding("collective-mismatch", evidence=Absent(absent=[1], communicator="world")), events=event)
-    assert follow_from_deadlocks([hang, absent]) == [hang, absent]
+    assert remove_absences_of_deadlocks([hang, absent]) == [hang, absent]
 
 
 def test_overruns_of_equal_sizes_in_one_procedure_are_one_finding() -> None:

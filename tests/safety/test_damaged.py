@@ -30,7 +30,7 @@ from weft.native.headers.record import kernel
 from weft.replay import make_plans
 from weft.replay.planning import narrow_column, plan_thread_from_outcomes
 from weft.report import run_analyses, to_json
-from weft.report.failure import failure_lines
+from weft.report.failure import describe_failures
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
 from weft.tasks import schedule
@@ -181,12 +181,12 @@ def test_an_analysis_that_a_damaged_record_stops_is_left_out_and_nothing_is_to_b
         raise RunError("the record of rank 1 is cut off")
 
     trace = finished(messages(tmp_path / "run"))
-    assert failure_lines(trace.path, run_analyses(trace).failures) == []
+    assert describe_failures(trace.path, run_analyses(trace).failures) == []
     of = {one.name: one for one in ANALYSES}
     monkeypatch.setattr(of["messages"], "find", fail)
     monkeypatch.setattr(of["invalid arguments"], "find", fail)
     monkeypatch.setattr(of["requests"], "find", lambda _: 1 / 0)
-    own, damaged = failure_lines(trace.path, run_analyses(weft.open(tmp_path / "run")).failures)
+    own, damaged = describe_failures(trace.path, run_analyses(weft.open(tmp_path / "run")).failures)
     assert own.startswith("Weft's error, not the program's: the analysis of requests failed") and "send" in own
     assert damaged == (
         "the analyses of invalid arguments and messages are left out, as the record is damaged: "

@@ -14,7 +14,7 @@ from second_user import as_second_user, second_user
 from weft.base import cache
 from weft.base.json_files import write_whole
 from weft.safety import folders
-from weft.safety.folders import Held, append_own, cache_folder, find_weakness, is_kept, make_private
+from weft.safety.folders import OpenFolder, append_own, cache_folder, find_weakness, is_safely_cached, make_private
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -152,14 +152,14 @@ def test_a_file_of_the_cache_that_others_could_write_is_taken_away(
     made = cache_folder() / "shim/key/library.so"
     make_private(made.parent)
     made.touch()
-    assert is_kept(made)
+    assert is_safely_cached(made)
     made.parent.chmod(0o777)
-    assert not is_kept(made)
+    assert not is_safely_cached(made)
     assert not made.exists()
     make_private(made.parent)
     made.touch(0o666)
     made.chmod(0o666)
-    assert not is_kept(made)
+    assert not is_safely_cached(made)
 
 
 def test_which_recorder_a_library_has_is_not_taken_from_another_users_cache(
@@ -167,26 +167,26 @@ def test_which_recorder_a_library_has_is_not_taken_from_another_users_cache(
 ) -> None:
     (shared / "weft").mkdir(mode=0o755)
     monkeypatch.setattr(cache, "cache_folder", lambda: shared / "weft")
-    cache.keep("recorder", ["libmpi.so"], [], {"folder": str(shared)})
+    cache.store_facts("recorder", ["libmpi.so"], [], {"folder": str(shared)})
     monkeypatch.undo()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("WEFT_CACHE", str(shared))
-    assert cache.recall("recorder", ["libmpi.so"], []) == {"folder": str(shared)}, "what is ours is taken"
+    assert cache.recall_facts("recorder", ["libmpi.so"], []) == {"folder": str(shared)}, "what is ours is taken"
     folders._choose_cache.cache_clear()
     user = second_user()
     os.chown(shared / "weft", user, user)
-    assert cache.recall("recorder", ["libmpi.so"], []) is None
+    assert cache.recall_facts("recorder", ["libmpi.so"], []) is None
 
 
 def test_a_cache_of_ours_that_can_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on compute nodes: the recorder was built where the home can be written."""
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "home"))
-    cache.keep("recorder", ["libmpi.so"], [], {"known": "yes"})
+    cache.store_facts("recorder", ["libmpi.so"], [], {"known": "yes"})
     folders._choose_cache.cache_clear()
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, how: "home" not in str(path) and access(path, how))
     assert cache_folder().name == f"weft-cache-{os.geteuid()}"
-    assert cache.recall("recorder", ["libmpi.so"], []) == {"known": "yes"}
+    assert cache.recall_facts("recorder", ["libmpi.so"], []) == {"known": "yes"}
 
 
 @pytest.mark.parametrize("what", ["link", "hard link", "file", "fifo"])
@@ -230,7 +230,7 @@ def test_a_link_in_a_held_folder_is_replaced_and_not_followed(tmp_path: Path) ->
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "held").mkdir()
     (tmp_path / "held/run.json").symlink_to(tmp_path / "precious")
-    Held(tmp_path / "held").write_whole("run.json", b"{}")
+    OpenFolder(tmp_path / "held").write_whole("run.json", b"{}")
     assert (tmp_path / "precious").read_text() == "precious"
     assert (tmp_path / "held/run.json").read_text() == "{}"
 
@@ -239,6 +239,6 @@ def test_a_link_of_another_user_is_not_held_and_ours_is(shared: Path) -> None:
     (shared / "run").mkdir()
     as_second_user(lambda: (shared / "theirs").symlink_to("run"))
     (shared / "ours").symlink_to("run")
-    assert Held(shared / "ours").owner == os.geteuid()
+    assert OpenFolder(shared / "ours").owner == os.geteuid()
     with pytest.raises(OSError):
-        Held(shared / "theirs")
+        OpenFolder(shared / "theirs")

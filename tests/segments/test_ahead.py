@@ -21,7 +21,15 @@ from weft.order import order_events
 from weft.races import find
 from weft.report import AnalysisContext, Report
 from weft.report.proof import add_proofs
-from weft.segments import Cuts, Looking, SegmentWalk, keep_whole, last_sends, receives_from_any_source, scan_rank
+from weft.segments import (
+    Cuts,
+    Looking,
+    SegmentWalk,
+    last_sends,
+    make_cuts_of_whole_run,
+    receives_from_any_source,
+    scan_rank,
+)
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 
@@ -61,7 +69,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> 
 
 
 def walk_of(trace: Trace, least: int = LEAST) -> SegmentWalk:
-    of = keep_whole(trace, [scan_rank(rank) for rank in trace.ranks])
+    of = make_cuts_of_whole_run(trace, [scan_rank(rank) for rank in trace.ranks])
     return SegmentWalk(of, of.at[0], least, looking(trace, of))
 
 
@@ -258,7 +266,7 @@ def far_race(path: Path) -> Trace:
 
 def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(tmp_path: Path) -> None:
     trace = far_race(tmp_path / "run")
-    of = keep_whole(trace, [scan_rank(rank) for rank in trace.ranks])
+    of = make_cuts_of_whole_run(trace, [scan_rank(rank) for rank in trace.ranks])
     receive = 0, 1
     for ends, told in (([6, 3, 4, 2, 2], False), (of.at[-1].tolist(), True)):
         window = of.between(of.at[0], np.array(ends))

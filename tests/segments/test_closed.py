@@ -23,7 +23,7 @@ from weft.report import AnalysisContext
 from weft.report.parallel import SingleWorker
 from weft.report.segments import analyse_in_segments
 from weft.report.tables import make_tables, make_tables_of_context
-from weft.segments import Cuts, SegmentWalk, find_cuts, has_wide_gaps, keep_whole, scan_rank
+from weft.segments import Cuts, SegmentWalk, find_cuts, has_wide_gaps, make_cuts_of_whole_run, scan_rank
 from weft.segments.greatest_cut import CutDescent, match_without_carried, receives_that_may_be_pending
 from weft.trace import Trace
 from weft.trace.builder import Builder, Comm, RankBuilder
@@ -255,7 +255,7 @@ def program(rng: random.Random, path: Path, steps: int = 60) -> Trace:
 
 
 def walked(trace: Trace, least: int = 8) -> tuple[Cuts, SegmentWalk]:
-    of = keep_whole(trace, [scan_rank(rank) for rank in trace.ranks])
+    of = make_cuts_of_whole_run(trace, [scan_rank(rank) for rank in trace.ranks])
     return of, SegmentWalk(of, of.at[0], least)
 
 

@@ -224,7 +224,7 @@ def test_what_is_told_does_not_depend_on_the_parts_of_a_segment(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     parts: list[bool] = []
-    old = _SegmentedReport._analyse_in_cells
+    old = _SegmentedReport._analyse_in_cells_if_clean
 
     def seen(self: _SegmentedReport, span: tuple[int, int], *, end: bool = False) -> object:
         found = old(self, span, end=end)
@@ -232,7 +232,7 @@ def test_what_is_told_does_not_depend_on_the_parts_of_a_segment(
             parts.append(found is not None)
         return found
 
-    monkeypatch.setattr(_SegmentedReport, "_analyse_in_cells", seen)
+    monkeypatch.setattr(_SegmentedReport, "_analyse_in_cells_if_clean", seen)
     told = 0
     for seed in seeds:
         trace = mostly_right(random.Random(seed), tmp_path / str(seed), (0, 0.003, 0.02, 0.1)[seed % 4])

@@ -58,7 +58,7 @@ def test_what_is_kept_is_read_back_after_the_file_has_gone(tmp_path: Path) -> No
     assert excerpt is not None and (excerpt.first, excerpt.lines) == (4, tuple(TEXT.split("\n")[3:6]))
     assert ["".join(text for _, text in line) for line in found.coloured(excerpt)] == list(excerpt.lines)
     assert ("k", "def") in found.coloured(excerpt)[0]
-    assert found.called(str(source), 5) == ("comm.recv",)
+    assert found.called_names(str(source), 5) == ("comm.recv",)
     assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)"
     assert [change.what for change in found.changes()] == ["gone"]
 
@@ -67,7 +67,7 @@ def test_a_run_without_sources_is_read_as_before(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
     found = of(trace)
     assert not found.kept and found.statement(str(source), 5) is None and found.note() is None
-    assert found.called(str(source), 5) == ("comm.recv",)
+    assert found.called_names(str(source), 5) == ("comm.recv",)
     panel = found.panel(str(source), 5)
     assert panel is not None and not panel["kept"] and panel["lines"][4] == "    x = comm.recv("
     assert found.panel("step.py", 5) is None
@@ -77,7 +77,9 @@ def test_places_that_others_name_are_kept_too(tmp_path: Path) -> None:
     trace, _ = recorded(tmp_path)
     other = tmp_path / "other.py"
     other.write_text("raise KeyError(1)\n")
-    keep_sources(trace, more=[(str(other), 1, "work"), ("<string>", 1, "x"), (str(tmp_path / "none.py"), 3, "y")])
+    keep_sources(
+        trace, further_frames=[(str(other), 1, "work"), ("<string>", 1, "x"), (str(tmp_path / "none.py"), 3, "y")]
+    )
     other.unlink()
     statement = of(trace).statement(str(other), 1)
     assert statement is not None and statement.text == "raise KeyError(1)"
@@ -112,7 +114,7 @@ def test_a_pipe_under_the_name_of_a_source_does_not_hang(tmp_path: Path) -> None
     source.unlink()
     os.mkfifo(source)
     assert keep_sources(trace) == []
-    assert of(trace).called(str(source), 5) is None
+    assert of(trace).called_names(str(source), 5) is None
 
 
 def test_all_sources_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +125,7 @@ def test_all_sources_together_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         file = tmp_path / f"more{n}.py"
         file.write_bytes(os.urandom(400).hex().encode())
         more.append((str(file), 1, ""))
-    keep_sources(trace, more=more)
+    keep_sources(trace, further_frames=more)
     assert (trace.path / "sources.bin").stat().st_size <= 2000
     assert of(trace).excerpt(str(source), 5) is not None, "the files with calls come first"
     assert {len(entry.get("spans", ())) for entry in index(trace)["files"]} == {0, 1}
@@ -158,7 +160,7 @@ def test_a_file_that_was_edited_while_the_program_ran_may_not_be_what_ran(tmp_pa
     assert "edited while the program ran" in (of(trace).note() or "")
     source.write_text(TEXT.replace("recv", "bcast"))
     keep_sources(trace)
-    assert of(trace).called(str(source), 5) is None
+    assert of(trace).called_names(str(source), 5) is None
     assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)", "a word that the record alone gives"
 
 
@@ -219,7 +221,7 @@ def test_an_index_that_cannot_be_read_is_no_source_and_a_problem(tmp_path: Path,
     (trace.path / "sources.json").write_text(text)
     again = Trace.open(trace.path)
     assert of(again).statement(str(source), 5) is None
-    assert of(again).called(str(source), 5) is None, "what lies there today may not be what ran"
+    assert of(again).called_names(str(source), 5) is None, "what lies there today may not be what ran"
 
 
 def test_a_text_that_leads_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_many_files_are_not_held_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     more = [(str(tmp_path / f"m{n}.py"), 1, "") for n in range(9)]
     for file, _, _ in more:
         Path(file).write_text("comm.send(1)\n" * 40)
-    keep_sources(trace, more=more)
+    keep_sources(trace, further_frames=more)
     found = of(trace)
     for _ in range(2):
         assert all(found.statement(file, 1) is not None for file, _, _ in more)

@@ -125,14 +125,14 @@ def test_variables_of_fortran_count_from_their_own_bounds(tmp_path: Path, option
     found = by_name(module.locals(place_of(tmp_path, "take_")))
     assert (found["x"].shape.size, found["x"].shape.element) == (120, 8)
     assert found["z"].shape.leaves[0].sort == "c"
-    shared = [symbol for symbol in module.symbols() if symbol.name == "shared_"]
+    shared = [symbol for symbol in module.data_symbols() if symbol.name == "shared_"]
     assert [symbol.size for symbol in shared] == [8], "a common block is one object"
 
 
 def test_a_static_variable_that_shares_its_place_has_no_certain_type(tmp_path: Path) -> None:
     module = compiled(tmp_path, FORTRAN, "f90", "-w", "-g", "-O0", "-fallow-argument-mismatch")
     call = place_of(tmp_path, "take_")
-    wanted = {symbol.at: {call + 1} for symbol in module.symbols()}
+    wanted = {symbol.at: {call + 1} for symbol in module.data_symbols()}
     rows = _Answers(module, {}).look_up(_Wanted(set(), wanted, {}))["statics"]
     types = {size: kind for _, _, size, _, kind in rows}
     assert types[72] == -1, "whole and part are one place"

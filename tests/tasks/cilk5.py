@@ -23,7 +23,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 
 from weft.tasks import session
-from weft.tasks.cilk5.build import NATIVE, Procedures, build_program, find_cilk, insert_records
+from weft.tasks.cilk5.build import NATIVE, Procedures, add_task_records, build_program, find_cilk
 
 PROGRAMS = Path(__file__).parent / "programs"
 COUNTED = PROGRAMS / "cilk5/counted.c"
@@ -129,7 +129,7 @@ def elided(parts: list[Path], folder: Path) -> Path:
         run(["gcc", "-E", "-xc", "-include", cilk.headers / "cilk.h", f"-I{NATIVE / 'first'}", f"-I{cilk.headers}",
              f"-I{own}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", part, "-o", expanded])  # fmt: skip
         run([cilk.compiler, expanded, "-o", target])
-        insert_records(target.read_text("latin-1"), known)
+        add_task_records(target.read_text("latin-1"), known)
         run([cilk.compiler, "-elide", expanded, "-o", target])
         text = target.read_text("latin-1").replace("_cilk_ws->context->Cilk_RO_params->active_size", "1")
         target.write_text(ALONE + text, "latin-1")

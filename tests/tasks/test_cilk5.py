@@ -84,7 +84,7 @@ def test_the_header_in_front_tells_who_has_a_frame(stand: Path) -> None:
 def test_a_record_is_put_into_each_frame() -> None:
     """And what cilk2c says of its procedures is known afterwards."""
     known = build.Procedures()
-    made = build.insert_records(FIB, known)
+    made = build.add_task_records(FIB, known)
     assert made.count("CilkStackFrame header;struct weft_cilk_task weft;struct{int n;}scope0;") == 1
     assert made.replace("struct weft_cilk_task weft;", "") == FIB
     assert known.opened == {"fib": 28}
@@ -95,7 +95,7 @@ def test_a_record_is_put_into_each_frame() -> None:
 
 def test_the_head_of_a_procedure_ends_with_its_parameters() -> None:
     known = build.Procedures()
-    build.insert_records(
+    build.add_task_records(
         FIB.replace(
             "int fib     (CilkWorkerState*const _cilk_ws,int n)",
             "int\nfib (CilkWorkerState*const _cilk_ws,int n,\n  int m)",
@@ -108,14 +108,14 @@ def test_the_head_of_a_procedure_ends_with_its_parameters() -> None:
 def test_a_source_without_procedures_stays_as_it_is() -> None:
     """A library in C, in a file of Cilk."""
     known = build.Procedures()
-    assert build.insert_records("int rand(void) { return 4; }", known) == "int rand(void) { return 4; }"
+    assert build.add_task_records("int rand(void) { return 4; }", known) == "int rand(void) { return 4; }"
     assert not known.scopes
 
 
 def looked(text: str, *here: str, entry: int = 1, function: str = "_cilk_fib_slow") -> str:
     """What gdb is asked for, for an expression in a clone that has these variables of C."""
     known = build.Procedures()
-    build.insert_records(FIB, known)
+    build.add_task_records(FIB, known)
     return variables.evaluate_in_procedure(
         text, variables.Cilk5Frame(function, here, entry), known, lambda words: f"<{words}>"
     )

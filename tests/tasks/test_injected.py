@@ -112,6 +112,7 @@ def given(pid: int, script: Path) -> MainThreadCall:
 
 @x86_64
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc here")
+@pytest.mark.needs("ptrace")
 def test_a_thread_that_is_stopped_anywhere_keeps_its_registers_and_its_red_zone(tmp_path: Path) -> None:
     source, library, program, script = (tmp_path / name for name in ("hold.c", "hold.so", "holder.py", "script.py"))
     source.write_text(HOLDS)
@@ -145,6 +146,7 @@ asyncio.run(main())
 @pytest.mark.cases(1)
 @x86_64
 @pytest.mark.parametrize("how", ["sleep", "select", "lock"])
+@pytest.mark.needs("ptrace")
 def test_a_system_call_that_was_interrupted_goes_on_to_its_own_end(tmp_path: Path, how: str) -> None:
     program, script = tmp_path / "waits.py", tmp_path / "script.py"
     program.write_text(WAITS)
@@ -157,6 +159,7 @@ def test_a_system_call_that_was_interrupted_goes_on_to_its_own_end(tmp_path: Pat
 
 
 @x86_64
+@pytest.mark.needs("ptrace")
 def test_a_program_goes_on_though_weft_is_killed_at_the_worst_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +207,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @x86_64
 @pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.needs("ptrace")
 def test_a_hung_program_is_told_of_where_gdb_can_call_nothing(
     tmp_path: Path, python: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,6 +218,7 @@ def test_a_hung_program_is_told_of_where_gdb_can_call_nothing(
 
 
 @x86_64
+@pytest.mark.needs("ptrace")
 def test_a_hung_program_is_told_of_where_there_is_no_gdb(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +251,7 @@ def test_where_nothing_goes_gdbs_own_words_are_told_at_once(
         assert process.poll() is None
 
 
+@pytest.mark.needs("ptrace")
 def test_gdbs_call_is_the_last_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("calls by gdb")
     monkeypatch.setattr(attached.RemoteExecution, "request_script", no_way)
@@ -280,6 +286,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.needs("ptrace")
 def test_a_program_that_is_just_importing_asyncio_is_asked_again(tmp_path: Path) -> None:
     program = tmp_path / "imports.py"
     program.write_text(IMPORTS)
@@ -294,3 +301,25 @@ def test_a_program_that_has_ended_meanwhile_is_told_in_a_sentence(tmp_path: Path
         process.wait()
     with pytest.raises(UsageError, match=f"process {process.pid} has ended"):
         MainThreadCall(process.pid).request_script(tmp_path / "script.py")
+
+
+ENDED = """
+import ctypes, sys
+ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).getchar)
+print("begun", flush=True)
+"""
+"""Waits after its interpreter has ended, as the libraries of an MPI may do."""
+
+
+@x86_64
+def test_an_interpreter_that_has_ended_is_not_entered(tmp_path: Path) -> None:
+    program = tmp_path / "ended.py"
+    program.write_text(ENDED)
+    words = [sys.executable, str(program)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        time.sleep(1)
+        with pytest.raises(UsageError, match="its Python is starting or ending"), session([], pid=process.pid):
+            pass
+        process.communicate("\n", timeout=30)
+    assert process.returncode == 0  # entered, it would crash

@@ -14,7 +14,7 @@ from tests.tasks.opencilk import HANDS, compiled, library, stolen
 from weft.errors import UsageError
 from weft.tasks import session
 from weft.tasks.opencilk import code, layout
-from weft.tasks.runtime import check_program
+from weft.tasks.runtime import require_followable_program
 
 HERE = os.environ.get("OPENCILK_ROOT")
 needs_opencilk = pytest.mark.skipif(
@@ -39,7 +39,7 @@ LISTING = """\
 def test_the_code_says_where_frames_are_resumed_and_what_helpers_are() -> None:
     """An address within the function itself; the runtime's own functions, linked statically, are none of the
     program's."""
-    assert code.read(LISTING) == [
+    assert code.parse_functions(LISTING) == [
         code.CompiledFunction("fib", 0x3D60, 0x429A, ((0x429A, 0x3F18),), False),
         code.CompiledFunction("fib_spawn_helper", 0x42D0, 0x4677, (), True),
         code.CompiledFunction("__cilkrts_leave_frame_helper", 0x4700, 0x4777, (), False),
@@ -49,7 +49,7 @@ def test_the_code_says_where_frames_are_resumed_and_what_helpers_are() -> None:
 def test_a_resumption_has_the_line_of_the_program_not_the_runtimes() -> None:
     told = ["0x3f18", "__cilk_sync_nothrow", "/rt/x/../cilk2c_inlined.c:196", "fib", "/home/fib.c:58:5"]
     chains = dict(code._parse_inline_chains(told))
-    made = code.ProgramCode(code.read(LISTING), 0x3D60, chains)
+    made = code.ProgramCode(code.parse_functions(LISTING), 0x3D60, chains)
     made.loaded(0x3D60 + 0x1000)
     found = made.resumption_at(0x529A)
     assert found is not None
@@ -63,7 +63,7 @@ def test_a_program_for_cilk_plus_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "prog"
     program.write_bytes(b"\x7fELF libcilkrts.so.5\0")
     with pytest.raises(UsageError, match=r"Cilk Plus.*--as-openmp"):
-        check_program(program)
+        require_followable_program(program)
 
 
 def at(answer: dict[str, Any]) -> tuple[str, int | None, str, int]:

@@ -22,7 +22,7 @@ from weft.cli.main import main
 from weft.errors import DebuggerError, UsageError
 from weft.tasks import rendezvous
 from weft.tasks.python import AgentConversation
-from weft.tasks.rendezvous import Rendezvous, user_of
+from weft.tasks.rendezvous import Rendezvous, find_process_user
 
 OTHER = 64123
 """A user that nobody is."""
@@ -189,6 +189,7 @@ def test_what_is_no_answer_of_the_agent_is_told(said: bytes, monkeypatch: pytest
 
 
 @root
+@pytest.mark.needs("ptrace")
 def test_root_is_told_why_another_users_program_hangs(python: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Weft's files must be readable for that user: they are executed in that user's process."""
     if subprocess.run([python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False).returncode:
@@ -210,9 +211,10 @@ def test_nothing_stays_where_the_agent_does_not_come(tmp_path: Path, monkeypatch
         assert place.accept(0.01) is None
         assert list(tmp_path.iterdir()) == [place.script.parent]
     assert not list(tmp_path.iterdir())
-    assert user_of(os.getpid()) == (os.geteuid(), os.getegid())
+    assert find_process_user(os.getpid()) == (os.geteuid(), os.getegid())
 
 
+@pytest.mark.needs("ptrace")
 def test_nothing_stays_behind_the_agent_though_weft_is_killed(tmp_path: Path) -> None:
     program = tmp_path / "runs.py"
     program.write_text(RUNS)

@@ -14,7 +14,7 @@ import pytest
 from tests_support import pythons
 from weft.errors import UsageError
 from weft.tasks import session
-from weft.tasks.commandline import PythonCommand, python_command
+from weft.tasks.commandline import PythonCommand, parse_python_command
 
 PROGRAM = """import asyncio, sys
 
@@ -114,16 +114,18 @@ def test_a_python_without_a_lock_is_refused_with_one_line(folder: Path) -> None:
 
 def test_a_command_line_is_read_as_python_reads_it(folder: Path) -> None:
     python = str(shutil.which("python3"))
-    assert python_command(["python3", "-uXdev", "-W", "error", "prog.py", "-m"]) == PythonCommand(
+    assert parse_python_command(["python3", "-uXdev", "-W", "error", "prog.py", "-m"]) == PythonCommand(
         python, ("-u", "-Xdev", "-Werror"), "file", "prog.py", ("-m",))  # fmt: skip
-    assert python_command(["python3", "-bm", "pack", "-c"]) == PythonCommand(python, ("-b",), "-m", "pack", ("-c",))
-    assert python_command(["/bin/sh", "prog.py"]) is None
+    assert parse_python_command(["python3", "-bm", "pack", "-c"]) == PythonCommand(
+        python, ("-b",), "-m", "pack", ("-c",)
+    )
+    assert parse_python_command(["/bin/sh", "prog.py"]) is None
 
 
 @pytest.mark.parametrize("words", [[], ["-u"], ["-m"], ["-"], ["nosuch.py"]])
 def test_a_command_line_that_runs_nothing_is_refused(folder: Path, words: list[str]) -> None:
     with pytest.raises(UsageError, match=r"program|of what|no such file"):
-        python_command(["python3", *words])
+        parse_python_command(["python3", *words])
 
 
 def test_a_signal_that_ends_a_program_is_named(tmp_path: Path) -> None:

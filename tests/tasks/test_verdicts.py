@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.tasks.test_asyncio import PYTHONS
 
+from machine import need
 from weft.cli.main import main
 from weft.tasks import session
 
@@ -126,6 +127,7 @@ def test_what_holds_a_program_up_is_told_when_it_is_interrupted(what: str, pytho
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", [*HANGS, *DELAYS])
+@pytest.mark.needs("ptrace")
 def test_a_program_that_runs_already_is_told_alike(what: str, python: str, capsys: pytest.CaptureFixture[str]) -> None:
     expected = {**HANGS, **DELAYS}[what]
     if what in LOGGED:  # an error that asyncio logged before Weft came is known to nobody
@@ -255,6 +257,7 @@ def test_a_program_after_a_public_report_is_explained_in_the_first_line(
         assert is_hung == (what in HUNG) or what == "blocked_executor", stop  # some versions wait for a limited time
         first = s.console.told(stop)[0]
         assert all(part in first for part in REPORTS[what]), first
+    need("ptrace")
     with running(python, what, REPORTED) as pid:
         assert main(["tasks", "--pid", str(pid), "--once"]) == is_hung
         first = capsys.readouterr().out.splitlines()[0]

@@ -28,7 +28,7 @@ def test_a_golden_run_reads_as_on_its_day(version: str) -> None:
 
 
 def test_accesses_of_memory_that_mpi_had_are_read_whole() -> None:
-    [row] = Trace.open(GOLDEN / "1.0").ranks[1].touches
+    [row] = Trace.open(GOLDEN / "1.0").ranks[1].accesses_to_pending_buffers
     assert (row["low"], row["count"], row["size"], row["stride"], row["event"]) == (0x1000, 10, 8, 16, 2)
     assert (row["kind"], row["thread"]) == (layout.TouchKind.WRITE, 1)
 

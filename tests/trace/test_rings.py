@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from weft.errors import RunError
-from weft.launch.rankfile import Chunk, find_newest_slots, order_ring_chunks
+from weft.launch.rankfile import Chunk, locate_newest_events, order_ring_chunks
 from weft.native.headers.record import kernel
 from weft.trace import Trace, layout
 from weft.trace.builder.record import RecordFile
@@ -223,7 +223,7 @@ def test_the_watcher_finds_the_newest_call_of_a_ring() -> None:
         return Chunk(StreamKind.EVENTS, 0, 4, number << layout.NUMBER_SHIFT | at, used)
 
     chunks = order_ring_chunks([entry(1, 4096, 112), entry(NUMBERS - 1, 20480, 292 * 56), entry(0, 36864, 292 * 56)])
-    assert find_newest_slots(chunks) == {0: [(4096 + 56, 56)]}
+    assert locate_newest_events(chunks) == {0: [(4096 + 56, 56)]}
 
 
 def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp_path: Path) -> None:

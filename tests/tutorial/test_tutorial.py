@@ -46,7 +46,7 @@ def test_every_command_of_the_tutorial_prints_what_it_says(tmp_path: Path, mpich
         (tmp_path / name).write_text(text)
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PACE": "0.02"}
     commands = typed_commands(page)
-    assert len(commands) == 9 and len(shown_files(page)) == 1
+    assert len(commands) == 12 and len(shown_files(page)) == 2
     run = "search-17"
     for one in commands:
         words = one.command.replace("seq 50", f"seq {RUNS}").replace("search-17", run)

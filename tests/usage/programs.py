@@ -859,7 +859,7 @@ def proven(trace: Trace, finding: Finding) -> bool:
     """Whether the record bears a finding out, of the kinds whose evidence is a proof."""
     if finding.kind not in ("rma-race", "buffer-reuse") or finding.certainty == "undecided":
         return True
-    return proof.holds(trace, finding.evidence, order_events(trace, match_operations(trace)))
+    return proof.is_evidence_confirmed(trace, finding.evidence, order_events(trace, match_operations(trace)))
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ def unproven(trace: Trace, findings: Sequence[Finding], order: Order) -> list[st
     return [
         f.message
         for f in of_memory
-        if not proof.holds(trace, f.evidence, order)
-        or any(proof.holds(trace, evidence, order) for evidence in _spoilt(f.evidence))
+        if not proof.is_evidence_confirmed(trace, f.evidence, order)
+        or any(proof.is_evidence_confirmed(trace, evidence, order) for evidence in _spoilt(f.evidence))
     ]
 
 

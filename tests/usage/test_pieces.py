@@ -176,13 +176,13 @@ def test_what_is_clean_piece_by_piece_has_no_findings(tmp_path: Path) -> None:
 @pytest.mark.cases(1)
 def test_a_rank_without_faults_is_clean_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    old = long_ranks.Requests.clean
+    old = long_ranks.Requests.is_clean
 
     def counted(self: long_ranks.Requests) -> bool:
         seen.append(len(self.rank))
         return old(self)
 
-    monkeypatch.setattr(long_ranks.Requests, "clean", counted)
+    monkeypatch.setattr(long_ranks.Requests, "is_clean", counted)
     b = Builder(ranks=2, path=tmp_path / "run")
     out, into = b.ranks[0].send_init(1, buffer=0x100), b.ranks[0].recv_init(1, buffer=0x200)
     for _ in range(200):

@@ -52,7 +52,7 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> RunView:
 
 
 def test_boxes_have_the_times_of_the_record(halo: RunView) -> None:
-    end = halo.scale("time").end
+    end = halo.axis_by_name("time").end
     found = unpacked(halo.pack_window("time", "0|1|2|3|4|5", (0, end), 4000))
     assert found["boxed"] == [0, 1, 2, 3, 4, 5]
     assert len(found["start"]) == halo.trace.event_count
@@ -63,7 +63,7 @@ def test_boxes_have_the_times_of_the_record(halo: RunView) -> None:
 
 
 def test_a_crowded_lane_has_columns_and_no_boxes(halo: RunView) -> None:
-    found = unpacked(halo.pack_window("time", "0|1-5", (0, halo.scale("time").end), 60))
+    found = unpacked(halo.pack_window("time", "0|1-5", (0, halo.axis_by_name("time").end), 60))
     assert found["boxed"] == []
     assert found["events"] == [len(halo.trace.ranks[0]), sum(len(r) for r in halo.trace.ranks[1:])]
 
@@ -71,7 +71,7 @@ def test_a_crowded_lane_has_columns_and_no_boxes(halo: RunView) -> None:
 def test_every_message_of_a_small_window_is_drawn_from_send_to_completion(halo: RunView) -> None:
     links = halo.links
     assert links is not None
-    found = halo.links_between("time", 0, halo.scale("time").end)
+    found = halo.links_between("time", 0, halo.axis_by_name("time").end)
     match = links.match
     assert len(match.sends) <= MAX_MESSAGES
     assert len(found["messages"]) == len(match.sends)
@@ -85,7 +85,7 @@ def test_every_message_of_a_small_window_is_drawn_from_send_to_completion(halo: 
 
 def test_of_many_messages_the_worst_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
     big = picture(runs.halo(tmp_path / "run", 12, 40))
-    found = big.links_between("time", 0, big.scale("time").end)
+    found = big.links_between("time", 0, big.axis_by_name("time").end)
     assert big.links is not None
     total = len(big.links.match.sends)
     assert 0 < len(found["messages"]) < total
@@ -97,7 +97,7 @@ def test_of_many_messages_the_worst_are_drawn_and_the_others_counted(tmp_path: P
 
 
 def test_a_message_that_nobody_takes_ends_in_the_air(hung: RunView) -> None:
-    found = hung.links_between("time", 0, hung.scale("time").end)
+    found = hung.links_between("time", 0, hung.axis_by_name("time").end)
     lost = [m for m in found["messages"] if "to" not in m]
     assert {(m["kind"], m["tag"], m["event"][0], m["peer"]) for m in lost} == {
         ("unmatched-send", 7, 1, 2),
@@ -107,7 +107,7 @@ def test_a_message_that_nobody_takes_ends_in_the_air(hung: RunView) -> None:
 
 def test_among_many_messages_those_that_nobody_takes_are_drawn_all_the_same(tmp_path: Path) -> None:
     crowd = picture(runs.deadlock(tmp_path / "run", 96))
-    found = crowd.links_between("time", 0, crowd.scale("time").end)
+    found = crowd.links_between("time", 0, crowd.axis_by_name("time").end)
     assert found["hidden"] > MAX_MESSAGES
     assert sorted(m["kind"] for m in found["messages"] if "to" not in m) == ["unmatched-receive", "unmatched-send"]
 
@@ -140,7 +140,7 @@ def test_a_race_shows_the_message_taken_and_those_that_could_have_been(tmp_path:
 
 
 def test_a_collective_is_one_band_over_its_members(halo: RunView) -> None:
-    found = halo.links_between("time", 0, halo.scale("time").end)
+    found = halo.links_between("time", 0, halo.axis_by_name("time").end)
     bands = [band for band in found["bands"] if band["name"] == "MPI_Allreduce"]
     assert len(bands) == len(list(halo.trace.select("fn:Allreduce rank:0")))
     for band in bands:
@@ -169,13 +169,13 @@ def test_stepping_through_the_hits_visits_each_once_in_time(halo: RunView) -> No
             if found["event"] is None:
                 break
             seen.append(tuple(found["event"]))
-            row, place, _ = halo.event_position(halo.scale("time"), seen[-1])
+            row, place, _ = halo.event_position(halo.axis_by_name("time"), seen[-1])
         assert seen == [(r, e) for _, r, e in (reversed(wanted) if back else wanted)]
 
 
 def test_idle_time_is_folded_and_nothing_else(tmp_path: Path) -> None:
     idle = picture(runs.idle(tmp_path / "run"))
-    scale = idle.scale("folded")
+    scale = idle.axis_by_name("folded")
     assert len(scale.folds) == 1
     fold = scale.folds[0]
     assert fold.end - fold.start > 400_000_000
@@ -183,11 +183,11 @@ def test_idle_time_is_folded_and_nothing_else(tmp_path: Path) -> None:
     edges = sorted(t for r in idle.trace.ranks for e in r for t in (e.enter_ns, e.exit_ns or 0))
     assert not [t for t in edges if fold.start < t < fold.end]
     assert np.allclose(scale.times_at(scale.positions(np.array(edges))), edges, atol=2)
-    assert idle.scale("time").folds == ()
+    assert idle.axis_by_name("time").folds == ()
 
 
 def test_a_busy_run_is_not_folded(halo: RunView) -> None:
-    assert halo.scale("folded").end == pytest.approx(halo.scale("time").end, rel=0.5)
+    assert halo.axis_by_name("folded").end == pytest.approx(halo.axis_by_name("time").end, rel=0.5)
 
 
 def test_the_past_and_future_of_a_call_are_those_of_the_order(halo: RunView) -> None:
@@ -253,7 +253,7 @@ def test_an_empty_run_is_a_picture_of_nothing(tmp_path: Path) -> None:
     made = picture(b.write())
     found = unpacked(made.pack_window("time", "0|1|2", (0, 1000), 10))
     assert found["events"] == [0, 0, 0]
-    assert made.scale("logical").end >= 0
+    assert made.axis_by_name("logical").end >= 0
     assert made.list_findings("time")["ready"]
 
 

@@ -41,7 +41,7 @@ class TestTables:
 
     @pytest.mark.parametrize("part", [(0.55, 0.7), (0.2, 0.9), (0.61, 0.6101), (-0.5, 0.5)])
     def test_times_are_those_of_a_scan(self, halo: RunView, part: tuple[float, float]) -> None:
-        end = halo.scale("time").measured
+        end = halo.axis_by_name("time").measured
         start, stop = int(part[0] * end), int(part[1] * end)
         found = halo.tables("time", (start, stop))
         wanted: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class TestTables:
         assert "5 ranks" in found["waiting"]["base"]["text"]
 
     def test_the_parts_of_the_run_add_up_to_the_whole(self, halo: RunView) -> None:
-        end = int(halo.scale("time").measured)
+        end = int(halo.axis_by_name("time").measured)
         whole = halo.tables("time", (0, end))
         cuts = [0, end // 3, end // 2, end // 2 + 17, end - 5, end + 1]
         parts = [halo.tables("time", (a, b)) for a, b in pairwise(cuts)]
@@ -75,7 +75,7 @@ class TestTables:
             assert total == whole["matrix"][name]
 
     def test_causes_add_up_to_the_time_in_mpi(self, halo: RunView) -> None:
-        end = halo.scale("time").measured
+        end = halo.axis_by_name("time").measured
         for span in ((0, end), (end * 0.5, end * 0.8)):
             found = halo.tables("time", span)["waiting"]
             assert sum(cause["ns"] for cause in found["causes"]) == found["in_mpi_ns"]
@@ -83,18 +83,18 @@ class TestTables:
     def test_only_messages_sent_in_the_stretch_are_counted(self, halo: RunView) -> None:
         sends = sorted(e.enter_ns for e in halo.trace.select("fn:Isend"))
         middle = (sends[len(sends) // 2] + sends[len(sends) // 2 + 1]) // 2
-        found = halo.tables("time", (middle, halo.scale("time").measured))["matrix"]["messages"]
+        found = halo.tables("time", (middle, halo.axis_by_name("time").measured))["matrix"]["messages"]
         assert sum(map(sum, found)) == sum(t >= middle for t in sends)
 
     def test_logical_time_means_the_calls_that_are_shown(self, halo: RunView) -> None:
-        end = halo.scale("logical").measured
+        end = halo.axis_by_name("logical").measured
         whole, half = halo.tables("logical", (0, end)), halo.tables("logical", (0, end / 2))
         assert whole["whole"]
         calls = [sum(row["calls"] for row in found["times"]["rank"]) for found in (half, whole)]
         assert 0 < calls[0] < calls[1] == halo.trace.event_count
 
     def test_a_stretch_behind_the_run_is_empty(self, halo: RunView) -> None:
-        end = halo.scale("time").measured
+        end = halo.axis_by_name("time").measured
         found = halo.tables("time", (end * 1.2, end * 1.3))
         assert found["waiting"]["in_mpi_ns"] == 0
         assert not found["culprits"]
@@ -137,7 +137,7 @@ class TestMessage:
 
     def test_messages_without_an_end_say_so(self, tmp_path: Path) -> None:
         made = picture(runs.deadlock(tmp_path / "run"))
-        found = made.links_between("time", 0, made.scale("time").end)["messages"]
+        found = made.links_between("time", 0, made.axis_by_name("time").end)["messages"]
         for kind, side, word in (("unmatched-send", "send", "No receive"), ("unmatched-receive", "receive", "Nobody")):
             lost = [m for m in found if m.get("kind") == kind]
             assert lost
@@ -163,7 +163,7 @@ class TestMessage:
 
 
 def test_a_filter_tells_which_messages_and_collectives_fit(halo: RunView) -> None:
-    end = halo.scale("time").end
+    end = halo.axis_by_name("time").end
     found = halo.links_between("time", 0, end, "rank:1")
     assert {m["fits"] for m in found["messages"]} == {True, False}
     for message in found["messages"]:
@@ -176,7 +176,7 @@ def test_a_filter_tells_which_messages_and_collectives_fit(halo: RunView) -> Non
 def test_of_too_many_messages_those_that_fit_are_drawn(halo: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
     links = halo.links
     assert links is not None
-    scale = halo.scale("time")
+    scale = halo.axis_by_name("time")
     hits = halo.find_hits("fn:Isend rank:2")
     found = links.links_in_window(scale, 0, scale.end, many=30, hits=hits)
     wanted = {e.id for e in halo.trace.select("fn:Isend rank:2")}
@@ -193,7 +193,7 @@ class TestEnds:
         for axis in ("time", "folded", "logical"):
             (end,) = made.axis_facts(axis)["ends"]
             assert (end["rank"], end["row"], end["time"]) == (1, 1, last.exit_ns)
-            assert end["at"] == made.event_position(made.scale(axis), last.id)[2]
+            assert end["at"] == made.event_position(made.axis_by_name(axis), last.id)[2]
         assert "outside MPI" in end["label"]
 
     def test_an_abort_has_its_own_kind(self, tmp_path: Path) -> None:

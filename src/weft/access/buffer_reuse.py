@@ -53,7 +53,7 @@ def find_buffer_reuse(trace: Trace) -> list[Finding]:
     gatherings = None
     found: list[Finding] = []
     for rank in trace.own:
-        if not len(rank.touches) or not len(rank):
+        if not len(rank.accesses_to_pending_buffers) or not len(rank):
             continue
         placed = PlacedRows(rank)
         touches, holds = placed.touches(), placed.holds()

@@ -17,7 +17,7 @@ from typing import Final
 from weft.base.version import VERSION
 from weft.errors import UsageError, WeftError
 from weft.native.library import library_headers, wrapped_functions
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 _FLAGS: Final = (
     "-std=gnu11",
@@ -46,7 +46,7 @@ def build_hook_object() -> Path:
     contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"
-    if not is_kept(target):
+    if not is_safely_cached(target):
         _compile_hooks(contents, target)
     return target
 
@@ -63,7 +63,7 @@ def inlining_options() -> list[str]:
     text = f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
     folder = cache_folder() / "access" / hashlib.sha256(text.encode()).hexdigest()[:16]
     script = folder / "as"
-    if not is_kept(script):
+    if not is_safely_cached(script):
         try:
             make_private(folder)
             work = folder / f"made-{os.getpid()}"

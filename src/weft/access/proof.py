@@ -54,7 +54,7 @@ def _has_access_and_buffer(rank: Rank, before: int, met: MetPending) -> bool:
 
 def _is_between_by_clock(rank: Rank, start: int, end: int, ticks: int) -> bool:
     """Return whether an access of another thread is, by the clock, between the calls of start and completion."""
-    several = len(rank.threads) > 1 or bool((rank.touches["thread"] == 0).any())
+    several = len(rank.threads) > 1 or bool((rank.accesses_to_pending_buffers["thread"] == 0).any())
     enter = rank.events["enter"]
     return several and int(enter[start]) < ticks < int(enter[end])
 

@@ -158,7 +158,7 @@ class PlacedRows:
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
-        raw = rank.touches
+        raw = rank.accesses_to_pending_buffers
         self.raw = raw[(raw["low"] != 0) & (raw["count"] < 1 << 62)]
         self.slot = self.raw["thread"].astype(np.int64) - 1
         self.before = self._next_events()

@@ -42,7 +42,7 @@ def collect_window_accesses(trace: Trace, gatherings: CollectiveCalls) -> dict[K
     """Return the accesses of all ranks to the memory of all windows."""
     found: dict[Key, list[WindowAccesses]] = defaultdict(list)
     for rank in trace.ranks:
-        if len(rank.touches) and len(rank):
+        if len(rank.accesses_to_pending_buffers) and len(rank):
             for key, one in _RankWindows(rank, gatherings).find():
                 found[key].append(one)
     return found

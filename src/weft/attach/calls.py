@@ -86,7 +86,7 @@ def find_mpi_function(frame: Frame) -> str | None:
 
 
 def split_stack(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
-    """Split a stack into the program's frames, outermost first, the MPI function that they called, and the frames
+    """Return the program's frames, outermost first, the MPI function that they called (None if none), and the frames
     inside MPI.
 
     `frames` begin with the innermost. Of mpi4py's frames only the method stays; frames that start programs are dropped.
@@ -98,27 +98,31 @@ def split_stack(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
     return own, name, inside
 
 
-def find_unnamed_mpi(outer: Sequence[Frame]) -> int:
-    """Return where MPI's library begins, of which no function is known by name; their number where it is not there."""
-    return next((i for i, frame in enumerate(outer) if is_mpi(frame) and not is_mpi4py(frame)), len(outer))
+def find_unnamed_mpi(frames: Sequence[Frame]) -> int:
+    """Return the index of the first frame in MPI's library, none of whose functions is known by name; the number of
+    frames if there is none. `frames`: outermost first.
+    """
+    return next((i for i, frame in enumerate(frames) if is_mpi(frame) and not is_mpi4py(frame)), len(frames))
 
 
-def split_at_mpi(outer: Sequence[Frame], at: int) -> tuple[Stack, Stack]:
-    """Split frames, outermost first, at index `at`, where MPI begins; drop the frames that start the program."""
-    begin = next((i for i, frame in enumerate(outer) if frame.python), 0)  # the interpreter's own frames lie beneath
-    own = [frame for frame in outer[begin:at] if not is_beneath(frame)]
+def split_at_mpi(frames: Sequence[Frame], mpi_index: int) -> tuple[Stack, Stack]:
+    """Return the program's frames and those inside MPI, which begin at an index of `frames` (outermost first); frames
+    that start the program are dropped.
+    """
+    begin = next((i for i, frame in enumerate(frames) if frame.python), 0)  # the interpreter's own frames lie beneath
+    own = [frame for frame in frames[begin:mpi_index] if not is_start_or_unknown(frame)]
     own = own[: 1 + next((i for i, frame in enumerate(own) if waits_in_suite(frame)), len(own))]
     if len(own) > 1 and own[0].site.function == "main" and (own[1].site.function or "") in ("MAIN__", "main"):
         own = own[1:]  # gfortran's own, before the program
     if len(own) > 1 and own[0].site.function == "main" and FORTRAN_FILE.search(own[1].site.file or ""):
         own = own[1:]
     cut = len(own)
-    while at < len(outer) and cut and not own[cut - 1].python and is_mpi(own[cut - 1]):
+    while mpi_index < len(frames) and cut and not own[cut - 1].python and is_mpi(own[cut - 1]):
         cut -= 1
-    return tuple(own[:cut]), (*own[cut:], *outer[at:])
+    return tuple(own[:cut]), (*own[cut:], *frames[mpi_index:])
 
 
-def is_beneath(frame: Frame) -> bool:
+def is_start_or_unknown(frame: Frame) -> bool:
     """Return whether a frame only starts a program or a thread, or nothing is known about it."""
     if STARTS.fullmatch(frame.site.function or ""):
         return True
@@ -126,7 +130,7 @@ def is_beneath(frame: Frame) -> bool:
 
 
 def is_mpi(frame: Frame) -> bool:
-    """Return whether a frame is of MPI's libraries, or of mpi4py."""
+    """Return whether a frame belongs to MPI's libraries or to mpi4py."""
     return bool(MPI_LIBRARY.search(frame.site.module or "")) or is_mpi4py(frame)
 
 
@@ -135,19 +139,21 @@ def is_mpi4py(frame: Frame) -> bool:
     return bool(MPI4PY.search(frame.site.module or ""))
 
 
-def is_idle(stack: Stack, call: str | None) -> bool:
-    """Return whether a thread is a library's own: no call of MPI by its name, and no line of the program."""
-    return call in (None, UNNAMED) and not any(frame.python or is_source(frame.site) for frame in stack)
+def is_library_thread(stack: Stack, mpi_function: str | None) -> bool:
+    """Return whether a thread belongs to a library: it is in no MPI function with a name, and at no line of the
+    program.
+    """
+    return mpi_function in (None, UNNAMED) and not any(frame.python or is_source(frame.site) for frame in stack)
 
 
-def is_watching(stack: Stack) -> bool:
-    """Return whether a thread is Weft's own, which watches over a program or its tests."""
+def is_weft_thread(stack: Stack) -> bool:
+    """Return whether a thread is one of Weft's own, which watch over a program or its tests."""
     return any(frame.python and OWN_THREADS.search(frame.site.file or "") for frame in stack)
 
 
 def waits_in_suite(frame: Frame) -> bool:
-    """Return whether a rank waits in this frame for the others of a test suite: what it polls meanwhile is of no
-    interest.
+    """Return whether a frame is that in which a rank waits for the others of a test suite; the calls by which it polls
+    are of no interest.
     """
     function = frame.site.function or ""
     return frame.python and function.endswith("wait_for_all_ranks") and bool(MEETING.search(frame.site.file or ""))
@@ -161,13 +167,15 @@ def is_source(site: CallSite) -> bool:
 # The arguments
 
 
-def find_argument_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
-    """Return name and source text of the arguments that say whom an MPI call waits for."""
-    function = functions_by_name().get(name)
+def find_argument_texts(mpi_function: str, site: CallSite) -> list[tuple[str, str]]:
+    """Return (parameter, source text) for the arguments of an MPI call that say for whom it waits; empty if the
+    statement is not understood.
+    """
+    function = functions_by_name().get(mpi_function)
     lines = read_statement(site)
     if function is None or not lines:
         return []
-    for spelled in (name, "P" + name, name.lower(), name.upper()):
+    for spelled in (mpi_function, "P" + mpi_function, mpi_function.lower(), mpi_function.upper()):
         texts = find_call_arguments(lines, spelled)
         if texts is not None and len(texts) in (len(function.parameters), len(function.parameters) + 1):  # ierror
             pairs = zip(function.parameters, texts, strict=False)
@@ -175,17 +183,17 @@ def find_argument_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
     return []
 
 
-def is_plain(text: str) -> bool:
-    """Return whether an expression may be evaluated in a program: nothing is changed or called by it."""
-    return bool(PLAIN.fullmatch(text)) and not CALLS.search(text)
+def is_safe_to_evaluate(expression: str) -> bool:
+    """Return whether a debugger may evaluate an expression in the program: it assigns nothing and calls nothing."""
+    return bool(PLAIN.fullmatch(expression)) and not CALLS.search(expression)
 
 
-def describe_python_call(name: str, frame: Frame, method: str) -> Call:
-    """Describe a call of an mpi4py method by its source line and the values of variables."""
+def describe_python_call(mpi_function: str, frame: Frame, method: str) -> Call:
+    """Return a call of an mpi4py method with its arguments, from its source line and the values of variables."""
     lines = read_statement(frame.site)
     call = find_call_node(lines, method)
     if call is None:
-        return Call(name, method)
+        return Call(mpi_function, method)
     values = dict(frame.values)
     positions = OBJECTS.get(method) or NAMED.get(method.lower(), ())
     pairs = [*zip(positions, call.args, strict=False), *((word.arg or "", word.value) for word in call.keywords)]
@@ -195,20 +203,22 @@ def describe_python_call(name: str, frame: Frame, method: str) -> Call:
         if key in ("source", "dest", "root", "tag", "sendtag", "recvtag")
     ]
     whom = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    return Call(name, method, tuple(told), is_world(whom, frame.site))
+    return Call(mpi_function, method, tuple(told), is_world(whom, frame.site))
 
 
-def is_edited(frame: Frame, began: float) -> bool:
-    """Return whether a frame's source was changed after its process began, so that its lines are not those that run."""
+def is_edited(frame: Frame, begin_time: float) -> bool:
+    """Return whether a frame's source file was changed after its process began (seconds since 1970), so that its lines
+    are not those that run.
+    """
     try:
-        return Path(frame.site.file or "").stat().st_mtime > began
+        return Path(frame.site.file or "").stat().st_mtime > begin_time
     except OSError:
         return False
 
 
-def find_call_node(lines: Sequence[str], method: str) -> ast.Call | None:
-    """Return the syntax node of the only call of a method in a statement, None otherwise."""
-    text = textwrap.dedent("\n".join(lines))
+def find_call_node(statement_lines: Sequence[str], method: str) -> ast.Call | None:
+    """Return the syntax node of the only call of a method in a statement; None if there is no such call, or several."""
+    text = textwrap.dedent("\n".join(statement_lines))
     for ending in ("", " pass", "\n pass"):
         try:
             tree = ast.parse(text + ending)
@@ -223,9 +233,7 @@ def find_call_node(lines: Sequence[str], method: str) -> ast.Call | None:
 
 
 def evaluate_as_text(node: ast.expr, values: dict[str, str]) -> str | None:
-    """Return the value of an expression of numbers and variables that are numbers, as text; None if it is
-    another one.
-    """
+    """Return the value of an expression of whole numbers and variables as text; None for any other expression."""
     try:
         return str(evaluate(node, values))
     except (KeyError, ValueError, ZeroDivisionError):
@@ -245,19 +253,25 @@ def evaluate(node: ast.expr, values: dict[str, str]) -> int:
     raise ValueError
 
 
-def is_world(text: str, site: CallSite) -> bool:
-    """Return whether a communicator's text is MPI_COMM_WORLD, or a name that the file gives no other value."""
-    if re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD(%MPI_VAL)?", text, re.I):
+def is_world(communicator: str, site: CallSite) -> bool:
+    """Return whether a communicator, as the source has it, is MPI_COMM_WORLD, or a variable to which the file assigns
+    only that.
+    """
+    if re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD(%MPI_VAL)?", communicator, re.I):
         return True
-    file = files.read(site.file or "") if re.fullmatch(r"\w+", text) else None
+    file = files.read(site.file or "") if re.fullmatch(r"\w+", communicator) else None
     if file is None:
         return False
-    gets = re.findall(rf"\b{re.escape(text)}\s*=(?!=)\s*([\w.]+)|&\s*{re.escape(text)}\b", "\n".join(file.lines))
+    gets = re.findall(
+        rf"\b{re.escape(communicator)}\s*=(?!=)\s*([\w.]+)|&\s*{re.escape(communicator)}\b", "\n".join(file.lines)
+    )
     return bool(gets) and all(re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD", one, re.I) for one in gets)
 
 
 def read_statement(site: CallSite) -> list[str]:
-    """Return the statement at a line; nothing if its file is not here, or was changed after the program was built."""
+    """Return the lines of the statement at a call site; empty if its file is not here, or was changed after the program
+    was built.
+    """
     path = site.file or ""
     file = files.read(path) if path else None
     if file is None or is_newer(path, site.module):
@@ -267,9 +281,9 @@ def read_statement(site: CallSite) -> list[str]:
 
 
 @cache
-def is_newer(path: str, module: str | None) -> bool:
-    """Return whether a source is newer than what was built of it."""
+def is_newer(source_path: str, module: str | None) -> bool:
+    """Return whether a source file is newer than the module (program or library) that was built of it."""
     try:
-        return module is not None and Path(path).stat().st_mtime > Path(module).stat().st_mtime
+        return module is not None and Path(source_path).stat().st_mtime > Path(module).stat().st_mtime
     except OSError:
         return False

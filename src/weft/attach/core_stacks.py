@@ -18,7 +18,7 @@ from weft.attach.cores import Core
 from weft.attach.model import Frame, Job, RankStacks
 from weft.attach.native import Native
 from weft.attach.rank_stacks import read_call_arguments, select_threads
-from weft.attach.reader import Reader, readers
+from weft.attach.reader import Reader, started_readers
 from weft.attach.sentences import MOST, innermost_line
 from weft.base.processes import PYTHON
 from weft.base.words import rank_words
@@ -37,25 +37,25 @@ Lines = list[tuple[Frame, bool]]
 """Python's frames, innermost first, and of each whether the interpreter began a frame of its own with it."""
 
 
-def look_at_cores(paths: Sequence[Path], program: str = "") -> Job:
-    """Return the stacks in core files as one job. `program`: the executable, if it is not where it ran."""
-    read = [cores.read_core(path) for path in paths]
+def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
+    """Return the stacks in core files as one job. `program`: the path of the executable, if it is not where it ran."""
+    read = [cores.read_core(path) for path in core_paths]
     found = number_cores(read)
     calls.preload_table()
-    with readers(range(len(found))) as gdbs, ThreadPoolExecutor(len(gdbs)) as pool:
+    with started_readers(range(len(found))) as gdbs, ThreadPoolExecutor(len(gdbs)) as pool:
         free: queue.SimpleQueue[Reader] = queue.SimpleQueue()
         for gdb in gdbs:
             free.put(gdb)
 
-        def seen(core: Core) -> tuple[RankStacks, str]:
-            """Read the stacks of one core, and note why there are no lines of Python."""
+        def read_one(core: Core) -> tuple[RankStacks, str]:
+            """Return the stacks of one core file, and why it gives no lines of Python (empty if it does)."""
             gdb = free.get()
             try:
-                return _read_rank(core, os.path.realpath(program) if program else core.program, gdb)
+                return _read_core_stacks(core, os.path.realpath(program) if program else core.program, gdb)
             finally:
                 free.put(gdb)
 
-        told = sorted(pool.map(seen, found), key=lambda each: each[0].rank)
+        told = sorted(pool.map(read_one, found), key=lambda each: each[0].rank)
     size = max(len(found), *(core.size for core in found))
     more = [f"rank {one.rank}: {why}" for one, why in told if why]
     if any(core.rank is None for core in read):
@@ -65,7 +65,7 @@ def look_at_cores(paths: Sequence[Path], program: str = "") -> Job:
 
 
 def number_cores(found: Sequence[Core]) -> list[Core]:
-    """Return one core for each rank, numbered in order if one does not say its rank.
+    """Return the core files with a rank each: their own, or numbers in order if one does not say its rank.
 
     Raises UsageError if files belong to several jobs, or several to one rank.
     """
@@ -81,8 +81,10 @@ def number_cores(found: Sequence[Core]) -> list[Core]:
     return list(found)
 
 
-def _read_rank(core: Core, program: str, gdb: Reader) -> tuple[RankStacks, str]:
-    """Read the stacks of one rank; return them, and why there are no lines of Python."""
+def _read_core_stacks(core: Core, program: str, gdb: Reader) -> tuple[RankStacks, str]:
+    """Return the stacks of one core file, and why it gives no lines of Python (empty if it does). `program`: its
+    executable.
+    """
     one = RankStacks(core.rank or 0, core.pid, "", program)
     one.problem = explain_unfit(core, program)
     if one.problem:
@@ -108,7 +110,7 @@ def _read_rank(core: Core, program: str, gdb: Reader) -> tuple[RankStacks, str]:
 
 
 def explain_unfit(core: Core, program: str) -> str:
-    """Return why a core cannot be read with a program, empty if it can."""
+    """Return why a core file cannot be read with a program; empty if it can."""
     if not program.startswith("/"):
         return f"{core.path} does not say which program left it: name it by --program"
     if not (program + str(core.path.resolve())).isprintable():  # gdb takes what follows a line feed for a command
@@ -125,7 +127,7 @@ def explain_unfit(core: Core, program: str) -> str:
 
 
 def read_python_frames(core: Core) -> tuple[dict[int, Lines], str]:
-    """Return Python's frames by thread, and why there are none."""
+    """Return the frames of Python in a core file by thread, and why there are none (empty if there are)."""
     command = [python.find_py_spy(), "dump", "--core", str(core.path), "--json", "--locals"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -139,13 +141,15 @@ def read_python_frames(core: Core) -> tuple[dict[int, Lines], str]:
 
 def _lines(told: Sequence[dict[str, Any]]) -> Lines:
     return [
-        (frame, bool(one.get("is_shim_entry"))) for one in told for frame in python.parse_frames([one], starts=True)
+        (frame, bool(one.get("is_shim_entry")))
+        for one in told
+        for frame in python.parse_frames([one], keep_start_frames=True)
     ]
 
 
 def merge_frames(native: Sequence[Frame], lines: Lines) -> list[Frame]:
-    """Merge native and Python frames into one stack: Python's lines replace the interpreter's functions that evaluate
-    them.
+    """Return native and Python frames as one stack, innermost first: Python's lines replace the interpreter's functions
+    that evaluate them.
     """
     found: list[Frame] = []
     left = list(lines)
@@ -158,11 +162,13 @@ def merge_frames(native: Sequence[Frame], lines: Lines) -> list[Frame]:
                     break
         elif not PYTHON.search(frame.site.module or ""):
             found.append(demangle_cython(frame))
-    return [frame for frame in (*found, *(line for line, _ in left)) if not python.is_start(frame)]
+    return [frame for frame in (*found, *(line for line, _ in left)) if not python.is_start_frame(frame)]
 
 
 def demangle_cython(frame: Frame) -> Frame:
-    """Return a frame of a Cython function under the function's own name."""
+    """Return a frame of a function that Cython made, under the function's name in the source; other frames as they
+    are.
+    """
     mangled = CYTHON.fullmatch(frame.site.function or "")
     if mangled is None:
         return frame
@@ -173,23 +179,25 @@ def demangle_cython(frame: Frame) -> Frame:
     return Frame(CallSite(frame.site.file, frame.site.line, own, frame.site.module), values=frame.values)
 
 
-def describe_endings(found: Sequence[Core], seen: Mapping[int, RankStacks]) -> Iterator[str]:
-    """Yield sentences on the signals that ended ranks and where, and on files that are cut short."""
+def describe_endings(core_files: Sequence[Core], stacks_by_rank: Mapping[int, RankStacks]) -> Iterator[str]:
+    """Yield sentences on the signals that ended ranks, where, and on core files that are cut short."""
     ends: dict[str, list[int]] = {}
-    for core in found:
+    for core in core_files:
         if core.signal:
-            ends.setdefault(f"{core.signal}{describe_place(core, seen[core.rank or 0])}", []).append(core.rank or 0)
+            ends.setdefault(f"{core.signal}{describe_signal_origin(core, stacks_by_rank[core.rank or 0])}", []).append(
+                core.rank or 0
+            )
     for end, ranks in list(ends.items())[:MOST]:
         yield f"{rank_words(sorted(ranks))} ended by {end}"
     if len(ends) > MOST:
         yield f"others ended at {len(ends) - MOST} more places: see the tree"
-    if cut := sorted(core.rank or 0 for core in found if core.cut):
+    if cut := sorted(core.rank or 0 for core in core_files if core.cut):
         yield f"{rank_words(cut)}: the core file is cut short (ulimit -c, a full disk), so that frames may be missing"
 
 
-def describe_place(core: Core, one: RankStacks) -> str:
-    """Return where the thread was that caused the signal."""
+def describe_signal_origin(core: Core, rank_stacks: RankStacks) -> str:
+    """Return the line of the thread that caused the signal, such as ` at a.c:9`, or that another process sent it."""
     if core.sent:
         return " from another process"
-    thread = next((thread for thread in one.threads if thread.id == core.thread and thread.stack), None)
+    thread = next((thread for thread in rank_stacks.threads if thread.id == core.thread and thread.stack), None)
     return f" at {innermost_line(thread).text}" if thread is not None else ""

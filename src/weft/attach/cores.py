@@ -76,7 +76,7 @@ class _Memory:
     segments: list[_Segment]
 
     def read(self, address: int, length: int) -> bytes:
-        """Return from an address on; less, or nothing, where it is not in the file."""
+        """Return bytes from an address on; less than `length`, or nothing, if they are not in the file."""
         for one in self.segments:
             if one.address <= address < one.address + one.length:
                 self.file.seek(one.at + address - one.address)
@@ -90,19 +90,19 @@ class _Memory:
 
 
 def read_core(path: Path) -> Core:
-    """Read what a core file says about its process. Raises UsageError if it is no core file."""
+    """Return what a core file says about its process. UsageError if it is no core file."""
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file")
     try:
         with path.open("rb") as file:
-            return _read(path, file)
+            return _read_open_core(path, file)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except (struct.error, ValueError, KeyError, OverflowError, StopIteration) as error:
         raise UsageError(f"{path}: a damaged core file, or not one of Linux") from error
 
 
-def _read(path: Path, file: IO[bytes]) -> Core:
+def _read_open_core(path: Path, file: IO[bytes]) -> Core:
     """Return what an open core file says of its process. UsageError if it is no core file."""
     head = file.read(64)
     for magic, name in PACKED.items():
@@ -110,31 +110,33 @@ def _read(path: Path, file: IO[bytes]) -> Core:
             raise UsageError(f"{path} is packed by {name}: unpack it first (of systemd: coredumpctl dump PID -o FILE)")
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", head, 16)[0] != ET_CORE:
         raise UsageError(f"{path} is not a core file of a 64-bit program")
-    segments = list(_segments(file, head))
+    segments = list(_read_segments(file, head))
     told: dict[int, bytes] = {}
-    for kind, held in _notes(file, next(one for one in segments if one.kind == PT_NOTE)):
+    for kind, held in _read_notes(file, next(one for one in segments if one.kind == PT_NOTE)):
         if kind in KINDS:
             told.setdefault(kind, held)  # of the thread that the signal came to
     memory = _Memory(file, [one for one in segments if one.kind == PT_LOAD])
-    vector = _vector(told.get(NT_AUXV, b""))
-    files = list(_files(told.get(NT_FILE, b"")))
+    vector = _parse_auxiliary_vector(told.get(NT_AUXV, b""))
+    files = list(_parse_mapped_files(told.get(NT_FILE, b"")))
     (pid,) = struct.unpack_from("<i", told[NT_PRPSINFO], PID_OF_PROCESS)
     (number,) = struct.unpack_from("<H", told[NT_PRSTATUS], SIGNAL_OF_STATUS)
     (thread,) = struct.unpack_from("<i", told[NT_PRSTATUS], THREAD_OF_STATUS)
     signal_note = told.get(NT_SIGINFO, b"").ljust(16, b"\xff")
     (code,) = struct.unpack_from("<i", signal_note, CODE_OF_SIGNAL)
-    said = job_step.step_from_variables(_environment(memory, vector.get(AT_EXECFN, 0)))
+    said = job_step.step_from_variables(_read_environment(memory, vector.get(AT_EXECFN, 0)))
     return Core(
         path, pid, thread, next((name for begin, last, name in files if begin <= vector.get(AT_PHDR, 0) < last), ""),
-        _signal(number), code == SI_USER, any(PYTHON.search(name) for _, _, name in files),
+        _signal_name(number), code == SI_USER, any(PYTHON.search(name) for _, _, name in files),
         said.rank if said else None, said.size if said else 0, said.name if said else "",
         "\n".join(f"{begin:x}-{last:x} ---p 0 0 0 {name}" for begin, last, name in files),
-        _build(memory, vector), any(one.at + one.length > file.seek(0, 2) for one in memory.segments),
+        _find_program_build_id(memory, vector), any(one.at + one.length > file.seek(0, 2) for one in memory.segments),
     )  # fmt: skip
 
 
-def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
-    """Yield the segments of a core file. ValueError if its table is not found."""
+def _read_segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
+    """Yield the segments of a core file (its program headers). ValueError if their table is not found. `head`: the
+    file's first 64 bytes.
+    """
     (table,) = struct.unpack_from("<Q", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
     if size != SEGMENT:
@@ -149,14 +151,14 @@ def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
         yield _Segment(kind, offset, address, length)
 
 
-def _notes(file: IO[bytes], segment: _Segment) -> Iterator[tuple[int, bytes]]:
-    """Kind and content of each note."""
+def _read_notes(file: IO[bytes], segment: _Segment) -> Iterator[tuple[int, bytes]]:
+    """Return (kind, content) for each note of a core file."""
     file.seek(segment.at)
     return parse_notes(file.read(min(segment.length, MOST_NOTES)))
 
 
-def _files(note: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield where each file was mapped: the first address, the one behind the last, and its path."""
+def _parse_mapped_files(note: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield (first address, address after the last, path) for each file that the process had mapped."""
     if len(note) < 16:
         return
     count = min(struct.unpack_from("<Q", note)[0], len(note) // 24)
@@ -165,16 +167,18 @@ def _files(note: bytes) -> Iterator[tuple[int, int, str]]:
         yield begin, last, name.decode(errors="surrogateescape")
 
 
-def _vector(note: bytes) -> dict[int, int]:
-    """Return what the system tells a program of itself."""
+def _parse_auxiliary_vector(note: bytes) -> dict[int, int]:
+    """Return the values that the system passed to the program at its start, by their kinds (AT_…)."""
     return dict(struct.iter_unpack("<QQ", note[: len(note) // 16 * 16]))
 
 
-def _environment(memory: _Memory, behind: int) -> dict[str, str]:
-    """Return the variables that the process was begun with: they lie before the name of its program, `behind` them."""
+def _read_environment(memory: _Memory, end_address: int) -> dict[str, str]:
+    """Return the environment variables with which the process began; they end at `end_address`, where the program's
+    name begins.
+    """
     found: dict[str, str] = {}
-    begin = max(memory.begin(behind), behind - MOST_STRINGS)
-    for text in reversed(memory.read(begin, behind - begin).split(b"\0")[:-1]):
+    begin = max(memory.begin(end_address), end_address - MOST_STRINGS)
+    for text in reversed(memory.read(begin, end_address - begin).split(b"\0")[:-1]):
         name, equal, value = text.partition(b"=")
         if not equal or not name.isascii():
             break
@@ -182,8 +186,8 @@ def _environment(memory: _Memory, behind: int) -> dict[str, str]:
     return found
 
 
-def _build(memory: _Memory, vector: dict[int, int]) -> str:
-    """Return the build id of the program, by its headers in memory."""
+def _find_program_build_id(memory: _Memory, vector: dict[int, int]) -> str:
+    """Return the build id of the program from its headers in memory; empty if it is not in the file."""
     table, size, count = (vector.get(key, 0) for key in (AT_PHDR, AT_PHENT, AT_PHNUM))
     if size != SEGMENT:
         return ""
@@ -194,8 +198,8 @@ def _build(memory: _Memory, vector: dict[int, int]) -> str:
     return next(filter(None, found), "")
 
 
-def _signal(number: int) -> str:
-    """Return the name of a signal, empty for none."""
+def _signal_name(number: int) -> str:
+    """Return the name of a signal by its number; empty for 0."""
     try:
         return signal.Signals(number).name
     except ValueError:

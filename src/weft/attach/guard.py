@@ -19,10 +19,10 @@ PAUSE: Final = 0.02
 
 @contextmanager
 def ensure_resumed(pids: Sequence[int]) -> Iterator[None]:
-    """Look at running processes in a `with` block: whatever ends it, none of them stays stopped.
+    """Let all of the processes run after a `with` block, whatever ends the block, even if Weft is killed.
 
-    A process of its own waits for the end of the block, also if Weft is killed. A process that a debugger has stopped
-    resumes by itself once the debugger is gone, except one that was just being stopped.
+    A process of its own waits for the end of the block. A process that a debugger has stopped resumes by itself once
+    the debugger is gone, except one that was just being stopped.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -40,20 +40,24 @@ def ensure_resumed(pids: Sequence[int]) -> Iterator[None]:
 
 
 def open_handle(pid: int) -> int | None:
-    """Return a handle that cannot come to mean another process."""
+    """Return a handle (pidfd) of a process, which never comes to mean another process; None if the process has
+    ended.
+    """
     try:
         return os.pidfd_open(pid)
     except OSError:
         return None
 
 
-def _run_guard(reader: int, processes: list[tuple[int, int]]) -> None:
-    """Wait in the guard process for the end, then resume the processes; does not return."""
+def _run_guard(pipe: int, processes: list[tuple[int, int]]) -> None:
+    """Wait for the end of Weft's `with` block, then resume the processes (pid, handle). Runs in the guard process and
+    does not return.
+    """
     with suppress(BaseException):
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        done = os.read(reader, 1) == DONE
+        done = os.read(pipe, 1) == DONE
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(nothing, stream)
@@ -66,7 +70,7 @@ def _run_guard(reader: int, processes: list[tuple[int, int]]) -> None:
 
 
 def _wait_for_debuggers(processes: list[tuple[int, int]]) -> None:
-    """Wait until no debugger is attached: gdb and py-spy detach by themselves once nobody speaks to them.
+    """Wait until no debugger is attached to the processes: gdb and py-spy detach by themselves once Weft is gone.
 
     A gdb of Weft's that does not is killed: it may wait for a file of the program's that is a pipe.
     """

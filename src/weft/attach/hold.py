@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from weft.attach import guard
-from weft.base.processes import refusal
+from weft.base.processes import why_not_examinable
 from weft.debug.ptrace import Standing
 
 
 @contextmanager
 def stopped(pids: Sequence[int]) -> Iterator[Standing]:
-    """Stop those of the processes that may be looked into, for a `with` block; they go on afterwards, whatever
-    ends it.
+    """Stop those of the processes that may be looked into during a `with` block, and yield them; they go on afterwards,
+    whatever ends the block.
     """
-    refused = {pid: why for pid in pids if (why := refusal(pid))}
+    refused = {pid: why for pid in pids if (why := why_not_examinable(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])
     with guard.ensure_resumed(held.pids):
         try:

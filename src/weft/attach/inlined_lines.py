@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from weft.base.processes import maps_of
+from weft.base.processes import read_memory_map
 from weft.debuginfo.addr2line import lines_of
 from weft.debuginfo.elf import read_build_id
 
@@ -15,11 +15,11 @@ Told = dict[str, Any]
 ET_DYN: Final = 3
 
 
-def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended: Mapping[int, str]) -> None:
-    """Correct in place the lines of frames, innermost first, that do not belong to the file of their function.
+def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended_maps: Mapping[int, str]) -> None:
+    """Correct in place the lines of frames that gdb takes from a function inlined before them.
 
-    `ended`: the memory maps of processes that have ended. A line that cannot be looked up is removed: none is better
-    than one of another file.
+    `stacks`: frames, innermost first, by process. `ended_maps`: the memory maps of processes that have ended. A line
+    that cannot be looked up is removed: none is better than one of another file.
     """
     strange: dict[str, list[tuple[int, Told]]] = {}
     for pid, frames in stacks.items():
@@ -27,7 +27,10 @@ def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended: Mapping[i
             if frame["address"]:
                 strange.setdefault(frame["module"], []).append((pid, frame))
     for module, of in strange.items():
-        offsets = [frame["address"] - find_load_address(ended.get(pid) or maps_of(pid), module) for pid, frame in of]
+        offsets = [
+            frame["address"] - find_load_address(ended_maps.get(pid) or read_memory_map(pid), module)
+            for pid, frame in of
+        ]
         try:
             found = lines_of(module, read_build_id(Path(module)), sorted(set(offsets)), [])
         except (OSError, ValueError):

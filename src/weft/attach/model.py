@@ -23,10 +23,10 @@ class Frame:
                 "python": self.python, "values": dict(self.values)}  # fmt: skip
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Frame:
-        """Back from what `as_dict` gave."""
-        site = CallSite(told["file"], told["line"], told["function"], told["module"])
-        return cls(site, told["python"], tuple(told["values"].items()))
+    def from_dict(cls, values: dict[str, Any]) -> Frame:
+        """Return the frame that `as_dict` wrote."""
+        site = CallSite(values["file"], values["line"], values["function"], values["module"])
+        return cls(site, values["python"], tuple(values["values"].items()))
 
 
 Stack = tuple[Frame, ...]
@@ -48,7 +48,7 @@ class Argument:
 
     @property
     def number(self) -> int | None:
-        """Return its value, where that is a number."""
+        """Return the argument's value if it is a whole number; None otherwise."""
         value = self.text if self.value is None else self.value
         return int(value) if value.removeprefix("-").isdigit() else None
 
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def text(self) -> str:
-        """`MPI_Recv(source=partner: 3, tag=7)`."""
+        """Return the call as people read it: `MPI_Recv(source=partner: 3, tag=7)`."""
         inside = f" in {self.name}" if self.called else ""
         return f"{self.called or self.name}({', '.join(map(str, self.arguments))}){inside}"
 
@@ -74,12 +74,12 @@ class Call:
         return next((argument for argument in self.arguments if argument.name in names), None)
 
     @classmethod
-    def of(cls, told: dict[str, Any] | None) -> Call | None:
-        """Return the call that `asdict` wrote, None for None."""
-        if told is None:
+    def from_dict(cls, values: dict[str, Any] | None) -> Call | None:
+        """Return the call that `dataclasses.asdict` wrote; None for None."""
+        if values is None:
             return None
-        arguments = tuple(Argument(**one) for one in told["arguments"])
-        return cls(told["name"], told["called"], arguments, told["world"])
+        arguments = tuple(Argument(**one) for one in values["arguments"])
+        return cls(values["name"], values["called"], arguments, values["world"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class Thread:
                 "inside": [frame.as_dict() for frame in self.inside]}  # fmt: skip
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Thread:
-        """Back from what `as_dict` gave."""
-        stacks = [tuple(Frame.of(frame) for frame in told[key]) for key in ("stack", "inside")]
-        return cls(told["id"], stacks[0], Call.of(told["call"]), stacks[1])
+    def from_dict(cls, values: dict[str, Any]) -> Thread:
+        """Return the thread that `as_dict` wrote."""
+        stacks = [tuple(Frame.from_dict(frame) for frame in values[key]) for key in ("stack", "inside")]
+        return cls(values["id"], stacks[0], Call.from_dict(values["call"]), stacks[1])
 
 
 @dataclass(slots=True)
@@ -127,11 +127,18 @@ class RankStacks:
                 "later": [thread.as_dict() for thread in self.later]}  # fmt: skip
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> RankStacks:
+    def from_dict(cls, values: dict[str, Any]) -> RankStacks:
         """Return the stacks that `as_dict` wrote."""
-        threads, later = ([Thread.of(one) for one in told[key]] for key in ("threads", "later"))
+        threads, later = ([Thread.from_dict(one) for one in values[key]] for key in ("threads", "later"))
         return cls(
-            told["rank"], told["pid"], told["host"], told["program"], threads, later, told["problem"], told["replaced"]
+            values["rank"],
+            values["pid"],
+            values["host"],
+            values["program"],
+            threads,
+            later,
+            values["problem"],
+            values["replaced"],
         )
 
 
@@ -148,5 +155,5 @@ class Job:
 
     @property
     def missing(self) -> list[int]:
-        """Return ranks of which no process was found."""
+        """Return the ranks of which no process was found."""
         return sorted(set(range(self.size)) - {one.rank for one in self.ranks})

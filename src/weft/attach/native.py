@@ -27,7 +27,7 @@ class Native:
         self._readers = list(readers)
 
     def hold(self, before: Callable[[int], object]) -> None:
-        """Stop the processes with gdb; those that cannot be stopped are listed in `problems`.
+        """Stop the processes with gdb; those that cannot be stopped are listed in `problems` with the reason.
 
         `before`: called with each pid before gdb attaches to it.
         """
@@ -39,49 +39,52 @@ class Native:
                 reader.ask("attach", pid)
             for reader in turn:
                 if why := reader.answer():
-                    self._fail(reader, left[reader][0], why)
+                    self._note_problem(reader, left[reader][0], why)
                 del left[reader][0]
 
-    def _fail(self, reader: Reader, pid: int, why: str) -> None:
+    def _note_problem(self, reader: Reader, pid: int, why: str) -> None:
+        """Note why a process cannot be stopped, and leave it out from now on."""
         self.problems[pid] = why
         reader.pids.remove(pid)
         self.pids.remove(pid)
 
     def stacks(self) -> dict[int, dict[int, list[Frame]]]:
         """Return the frames of all threads, innermost first, by process and thread."""
-        answers = self._all("stacks", dict.fromkeys(self._readers, ())).values()
+        answers = self._ask_all("stacks", dict.fromkeys(self._readers, ())).values()
         told = {int(pid): threads for answer in answers for pid, threads in answer.items()}
         frames = {pid: [frame for one in threads for frame in one["frames"]] for pid, threads in told.items()}
         inlined_lines.correct_inlined_lines(frames, self._maps)
         return {pid: {one["id"]: [parse_frame(frame) for frame in one["frames"]] for one in threads}
                 for pid, threads in told.items()}  # fmt: skip
 
-    def values(self, wanted: Sequence[tuple[Place, Sequence[str]]]) -> list[list[str | None]]:
-        """Return the numbers that expressions mean in frames; None for an expression that is no number, or cannot be
+    def evaluate_numbers(self, requests: Sequence[tuple[Place, Sequence[str]]]) -> list[list[str | None]]:
+        """Return the numbers that expressions have in frames, as texts; None for one that is no number, or cannot be
         read.
+
+        `requests`: pairs of a frame's position and its expressions; the answers have the same shape.
         """
-        of = {reader: [number for number, (place, _) in enumerate(wanted) if place[0] in reader.pids]
+        of = {reader: [number for number, (place, _) in enumerate(requests) if place[0] in reader.pids]
               for reader in self._readers}  # fmt: skip
-        told = self._all("values", {
-            reader: ([[*wanted[number][0], list(wanted[number][1])] for number in numbers],)
+        told = self._ask_all("values", {
+            reader: ([[*requests[number][0], list(requests[number][1])] for number in numbers],)
             for reader, numbers in of.items()
         })  # fmt: skip
         found = {number: values for reader in told for number, values in zip(of[reader], told[reader], strict=True)}
-        return [found[number] for number in range(len(wanted))]
+        return [found[number] for number in range(len(requests))]
 
     def let_go(self) -> None:
         """Let them run, as if gdb had never been there."""
-        self._all("detach", dict.fromkeys(self._readers, ()))
+        self._ask_all("detach", dict.fromkeys(self._readers, ()))
 
     def give_up(self) -> None:
-        """Ask none of them any more: one has gone, and what the others say may be the answer to an earlier question."""
+        """Ask no gdb any more: one has gone, and the next answer of another one may belong to an earlier question."""
         self._readers, self.pids = [], []
 
-    def _all(self, do: str, given: dict[Reader, tuple[Any, ...]]) -> dict[Reader, Any]:
-        """Send a request to each gdb, and return their answers; all work at the same time."""
-        for reader, arguments in given.items():
-            reader.ask(do, *arguments)
-        return {reader: reader.answer() for reader in given}
+    def _ask_all(self, request: str, arguments_by_reader: dict[Reader, tuple[Any, ...]]) -> dict[Reader, Any]:
+        """Send a request to each gdb, and return their answers by gdb; all gdbs work at the same time."""
+        for reader, arguments in arguments_by_reader.items():
+            reader.ask(request, *arguments)
+        return {reader: reader.answer() for reader in arguments_by_reader}
 
 
 def parse_frame(told: dict[str, Any]) -> Frame:

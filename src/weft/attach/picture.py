@@ -10,7 +10,7 @@ from weft.attach import sentences, tree
 from weft.attach.model import Job
 from weft.attach.tree import Node
 from weft.base.words import plural, rank_set
-from weft.picture.classes import class_of
+from weft.picture.classes import class_number_of
 from weft.picture.svg_base import Picture, escape_text, svg_head
 
 SMALL, LARGE = 6.2, 8.4
@@ -36,12 +36,12 @@ class Box:
 
     @property
     def ranks(self) -> set[int]:
-        """Return who is here."""
+        """Return the ranks that are in these frames."""
         return self.nodes[0].ranks
 
     @property
     def lines(self) -> list[str]:
-        """Return its text."""
+        """Return the lines of text in the box, one for each frame."""
         return [shorten(node.told) for node in self.nodes]
 
     @property
@@ -60,13 +60,18 @@ class Box:
         return rank_set(self.ranks)
 
 
-def draw_tree(job: Job, *, every: bool = False) -> Picture:
-    """Draw the stacks of a job, with its sentences above. `every`: with the frames inside MPI."""
+def draw_tree(job: Job, *, with_mpi_frames: bool = False) -> Picture:
+    """Return a picture of the stacks of a job, with its sentences above. `with_mpi_frames`: also the frames inside
+    MPI.
+    """
     said = [sentences.headline(job), *sentences.describe_job(job)]
     if len(said) > TOLD:
         said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach tells all of them as text"]
     top = 2 * MARGIN + LINE * len(said)
-    boxes = [make_box(node) for node in sort_by_size(tree.merge_stacks(job.ranks, every=every).beneath.values())]
+    boxes = [
+        make_box(node)
+        for node in sort_by_size(tree.merge_stacks(job.ranks, with_mpi_frames=with_mpi_frames).beneath.values())
+    ]
     place_boxes(boxes, MARGIN, top)
     drawn = list(iterate_boxes(boxes))
     odd = {rank for group in sentences.group_ranks(job.ranks) if group.odd for rank in group.ranks}
@@ -77,12 +82,14 @@ def draw_tree(job: Job, *, every: bool = False) -> Picture:
         kind = ' class="title"' if number == 0 else ""
         parts.append(f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 4}"{kind}>{escape_text(line)}</text>')
     for one in drawn:
-        parts += [_lines_to(one), _box(one, trouble=one.ranks <= odd)]
+        parts += [_draw_branches(one), _draw_box(one, is_odd=one.ranks <= odd)]
     return Picture("".join([*parts, "</svg>"]))
 
 
 def make_box(node: Node) -> Box:
-    """Make a box of a node and all that follow it without a fork."""
+    """Return a box of a node and of all nodes that follow it without a fork, with the boxes of the branches behind
+    it.
+    """
     box = Box([node])
     while len(beneath := sort_by_size(box.nodes[-1].beneath.values())) == 1 and beneath[0].ranks == node.ranks:
         box.nodes.append(beneath[0])
@@ -91,12 +98,14 @@ def make_box(node: Node) -> Box:
 
 
 def sort_by_size(nodes: Iterable[Node]) -> list[Node]:
-    """Return the largest first."""
+    """Return nodes sorted by their number of ranks, the largest first."""
     return sorted(nodes, key=lambda node: (-len(node.ranks), min(node.ranks)))
 
 
 def place_boxes(boxes: Sequence[Box], x: float, y: float) -> float:
-    """Give boxes in one column, and all beneath them, their positions; return where the next may begin."""
+    """Set the positions of boxes in one column, and of all boxes to their right; return the y at which the next one may
+    begin.
+    """
     for box in boxes:
         box.x, box.y = x, y
         end = place_boxes(box.beneath, x + box.width + GAP, y)
@@ -105,14 +114,14 @@ def place_boxes(boxes: Sequence[Box], x: float, y: float) -> float:
 
 
 def iterate_boxes(boxes: Sequence[Box]) -> Iterator[Box]:
-    """These, and all beneath them."""
+    """Yield some boxes and all boxes to their right, each before its branches."""
     for box in boxes:
         yield box
         yield from iterate_boxes(box.beneath)
 
 
-def _lines_to(box: Box) -> str:
-    """Draw the lines from a box to those beneath it."""
+def _draw_branches(box: Box) -> str:
+    """Return the SVG of the lines from a box to those to its right."""
     x, y = box.x + box.width, box.y + LINE + 12
     middle, ends = x + GAP / 2, [(one.x, one.y + LINE + 12) for one in box.beneath]
     return "".join(
@@ -121,10 +130,12 @@ def _lines_to(box: Box) -> str:
     )
 
 
-def _box(box: Box, *, trouble: bool) -> str:
-    """Return the SVG of a box, with its text and a tip that names all ranks and frames."""
-    kind = "trouble" if trouble else "line"
-    colour = ' class="alarm"' if trouble else ' class="faint"'
+def _draw_box(box: Box, *, is_odd: bool) -> str:
+    """Return the SVG of a box, with its text and a tip that names all ranks and frames. `is_odd`: it is drawn in the
+    colour of alarms.
+    """
+    kind = "trouble" if is_odd else "line"
+    colour = ' class="alarm"' if is_odd else ' class="faint"'
     tip = "\n".join([f"{plural(len(box.ranks), 'rank')}: {rank_set(box.ranks)}", *(node.told for node in box.nodes)])
     parts = [
         f"<g><title>{escape_text(tip)}</title>"
@@ -135,7 +146,7 @@ def _box(box: Box, *, trouble: bool) -> str:
     for number, (node, line) in enumerate(zip(box.nodes, box.lines, strict=True)):
         y = box.y + LINE * (number + 2)
         if node.call:
-            kind = f"c{class_of(node.function)}"
+            kind = f"c{class_number_of(node.function)}"
             parts.append(f'<rect class="{kind}" x="{box.x:.1f}" y="{y - 11:.1f}" width="4" height="14"/>')
         parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{escape_text(line)}</text>')
     return "".join([*parts, "</g>"])

@@ -16,7 +16,9 @@ HERE = 0
 
 
 def raise_priority(pid: int = HERE) -> bool:
-    """Give a process, but not its children, real-time priority; return whether the system permits it."""
+    """Give a process, but not its children, real-time priority, and return whether this changed it. It does not if the
+    system forbids it, or the process has such a priority.
+    """
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
             return False  # it does already, or somebody has chosen for it

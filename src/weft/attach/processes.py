@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from weft.base.lifetime import start_time
-from weft.base.processes import PYTHON, maps_of
+from weft.base.processes import PYTHON, read_memory_map
 from weft.base.words import plural
 from weft.errors import UsageError
 from weft.launch import job_step
@@ -37,14 +37,14 @@ class RankProcess:
 
 
 def read_start_time(pid: int) -> float:
-    """Return when a process began, in seconds since 1970, up to a second too late; 0 where there is none."""
+    """Return when a process began, in seconds since 1970, up to a second too late; 0 if it does not exist."""
     ticks = start_time(pid)
     since_boot = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK") + 1 if ticks else 0.0
 
 
 def read_parents() -> dict[int, int]:
-    """Return the parent of each process on this host."""
+    """Return the pid of the parent of each process on this host."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -63,7 +63,7 @@ def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
     tree = read_parents()
     found: list[RankProcess] = []
     for pid in pids:
-        maps = maps_of(pid)
+        maps = read_memory_map(pid)
         beneath = choose_rank_processes(
             process for child in find_descendants(pid, tree) if (process := read_rank(child, tree)) is not None
         )
@@ -82,12 +82,12 @@ def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
     return number_ranks(list({process.pid: process for process in found}.values()))
 
 
-def find_jobs_of(pids: Sequence[int]) -> list[RankProcess]:
-    """Return the ranks that a user means by pids, with all others of their jobs on this host."""
+def find_ranks_of_same_jobs(pids: Sequence[int]) -> list[RankProcess]:
+    """Return the ranks that a user means by pids, together with all other ranks of their jobs on this host."""
     try:
         meant = find_named_ranks(pids)
     except UsageError:  # a watchdog is also in programs without MPI
-        meant = [make_process(pid) for pid in pids if maps_of(pid)]
+        meant = [make_process(pid) for pid in pids if read_memory_map(pid)]
     of = {process.job for process in meant if process.job}
     others = [process for name, ranks in find_jobs().items() if name in of for process in ranks]
     return number_ranks(
@@ -95,13 +95,13 @@ def find_jobs_of(pids: Sequence[int]) -> list[RankProcess]:
     )
 
 
-def find_slurm_ranks(job: str, step_name: str, node: str) -> list[RankProcess]:
-    """Return the ranks of a Slurm job on this node."""
+def find_slurm_ranks(job_number: str, step_name: str, node: str) -> list[RankProcess]:
+    """Return the ranks of a Slurm job on this node; of its newest step, or of the step with a name."""
     tree = read_parents()
     found = []
     for pid in tree:
         environment = job_step.read_environment(pid)
-        if environment.get("SLURM_JOB_ID") != job or node not in ("", environment.get("SLURMD_NODENAME", node)):
+        if environment.get("SLURM_JOB_ID") != job_number or node not in ("", environment.get("SLURMD_NODENAME", node)):
             continue
         if step_name in ("", environment.get("SLURM_STEP_ID")) and (process := read_rank(pid, tree)) is not None:
             found.append(process)
@@ -111,7 +111,7 @@ def find_slurm_ranks(job: str, step_name: str, node: str) -> list[RankProcess]:
 
 
 def find_jobs() -> dict[str, list[RankProcess]]:
-    """Return the ranks of all jobs on this host that may be looked into, by the job's name."""
+    """Return the ranks of all MPI jobs on this host whose processes may be looked into, by the job's name."""
     tree = read_parents()
     found: dict[str, list[RankProcess]] = {}
     for pid in tree:
@@ -136,20 +136,22 @@ def find_only_job() -> list[RankProcess]:
     raise UsageError("\n".join(["several MPI jobs run on this host: which one?", *lines]))
 
 
-def find_launcher(pid: int, tree: dict[int, int]) -> int:
-    """Return the outermost parent process of a rank that only starts programs."""
+def find_launcher(pid: int, parents: dict[int, int]) -> int:
+    """Return the pid of the outermost launcher (`mpiexec` and its like) above a rank; the rank's own if there is none.
+    `parents`: the parent of each process.
+    """
     at, found = pid, pid
-    while (at := tree.get(at, 0)) > 1:
+    while (at := parents.get(at, 0)) > 1:
         name = Path(read_program(at)).name
         if re.match(r"mpi(exec|run)|orterun|prterun|prte|srun|hydra|.*proxy", name):
             found = at
     return found
 
 
-def find_descendants(pid: int, tree: dict[int, int]) -> list[int]:
-    """Return all descendants of a process; `tree`: the parent of each process."""
+def find_descendants(pid: int, parents: dict[int, int]) -> list[int]:
+    """Return the pids of all descendants of a process. `parents`: the parent of each process."""
     children: dict[int, list[int]] = {}
-    for child, parent in tree.items():
+    for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
     found, left = [], [pid]
     while left:
@@ -160,32 +162,34 @@ def find_descendants(pid: int, tree: dict[int, int]) -> list[int]:
 
 
 def find_processes_below(pids: Sequence[int]) -> list[int]:
-    """Return all processes beneath some, or they where none is."""
+    """Return the pids of all descendants of some processes; those themselves if they have none."""
     tree = read_parents()
     return [child for pid in pids for child in find_descendants(pid, tree)] or list(pids)
 
 
-def read_rank(pid: int, tree: dict[int, int]) -> RankProcess | None:
-    """Return what a launcher has said to a process; None where it said nothing."""
-    found = job_step.find_step(job_step.read_environment(pid), tree.get(pid, 0))
+def read_rank(pid: int, parents: dict[int, int]) -> RankProcess | None:
+    """Return the rank that a process is, by the environment variables of its launcher; None if they name no rank.
+    `parents`: the parent of each process.
+    """
+    found = job_step.find_step(job_step.read_environment(pid), parents.get(pid, 0))
     return None if found is None else replace(make_process(pid), rank=found.rank, size=found.size, job=found.name)
 
 
 def make_process(pid: int) -> RankProcess:
-    """Return a process of which no launcher has said anything."""
+    """Return a process whose rank no launcher has set."""
     return RankProcess(pid, None, 0, "", read_program(pid))
 
 
 def read_maps_or_nothing(pid: int) -> str:
     """Return the memory map of a process, empty if it has ended or may not be looked at."""
     try:
-        return maps_of(pid)
+        return read_memory_map(pid)
     except UsageError:
         return ""
 
 
 def read_program(pid: int) -> str:
-    """Return what a process runs."""
+    """Return the path of the program that a process runs, as its command line has it; empty if it has ended."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
     except OSError:
@@ -193,7 +197,7 @@ def read_program(pid: int) -> str:
 
 
 def is_replaced(pid: int) -> bool:
-    """Return whether the file that a process runs is another one since, or gone."""
+    """Return whether the file of the program that a process runs was replaced or removed since."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name.endswith(" (deleted)")
     except OSError:

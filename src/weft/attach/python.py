@@ -17,7 +17,7 @@ from typing import IO, Any
 from weft.attach import priority
 from weft.attach.calls import find_mpi_function
 from weft.attach.model import Frame
-from weft.attach.unmoved_threads import StackBytes, has_stayed, read_stack_bytes
+from weft.attach.unmoved_threads import StackBytes, is_still_in_call, read_stack_bytes
 from weft.base.processes import explain_forbidden
 from weft.debug.ptrace import PAUSE, Standing
 from weft.errors import UsageError
@@ -32,9 +32,7 @@ REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
 
 
 def find_py_spy() -> str:
-    """Return the path of py-spy: beside the Python that runs Weft, or on the PATH. Raises UsageError if there
-    is none.
-    """
+    """Return the path of py-spy: beside the Python that runs Weft, or on the PATH. UsageError if there is none."""
     beside = Path(sys.executable).parent / "py-spy"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
     if found is None:
@@ -57,17 +55,17 @@ class Pythons:
         """Of those that stayed where they were while they were unwound."""
 
     def stacks(self) -> dict[int, Frames]:
-        """Return the frames of all threads by process. A process that has not moved since the last time is not unwound
+        """Return the frames of all threads, by process. A process that has not moved since the last call is not unwound
         again.
         """
         with priority.raised_priority():
-            found = self._unmoved()
-            found |= self._unwound([pid for pid in self.pids if pid not in found])
+            found = self._reuse_unmoved_stacks()
+            found |= self._unwind([pid for pid in self.pids if pid not in found])
         self._seen = found
         return found
 
-    def _unwound(self, pids: Sequence[int]) -> dict[int, Frames]:
-        """Return the frames of all threads of some processes, each of which runs only while py-spy reads it."""
+    def _unwind(self, pids: Sequence[int]) -> dict[int, Frames]:
+        """Return the frames of all threads of some processes; each process runs only while py-spy reads it."""
         before: dict[int, StackBytes] = {}
 
         def begin(pid: int) -> Dump:
@@ -79,29 +77,36 @@ class Pythons:
         for pid, told in run_dumps(begin, pids):
             self._held.hold([pid])
             if isinstance(told, str):
-                self._problems[pid] = told
+                self._problems[pid] = told.removeprefix(f"process {pid} cannot be looked into: ")
                 continue
             found[pid] = told
-            if have_stayed(told, before[pid], now := read_stack_bytes(pid)):
+            if are_still_in_calls(told, before[pid], now := read_stack_bytes(pid)):
                 self._kept[pid] = now
         return found
 
-    def _unmoved(self) -> dict[int, Frames]:
-        """Return the last frames of processes whose native functions have not returned, with the same lines and
-        numbers.
+    def _reuse_unmoved_stacks(self) -> dict[int, Frames]:
+        """Return the frames of the last call for those processes whose threads have not left their native functions,
+        nor changed lines or numbers of Python.
         """
-        frozen = [pid for pid, kept in self._kept.items() if have_stayed(self._seen[pid], kept, read_stack_bytes(pid))]
+        frozen = [
+            pid for pid, kept in self._kept.items() if are_still_in_calls(self._seen[pid], kept, read_stack_bytes(pid))
+        ]
         told = run_dumps(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
         return {pid: self._seen[pid] for pid, lines in told if lines == select_python_frames(self._seen[pid])}
 
 
-def have_stayed(seen: Frames, before: StackBytes, now: StackBytes) -> bool:
-    """Return whether all threads are still in the native functions that they were in when they were seen."""
-    return all(has_stayed(thread, find_caller_modules(frames), before, now) for thread, frames in seen.items())
+def are_still_in_calls(frames_by_thread: Frames, before: StackBytes, now: StackBytes) -> bool:
+    """Return whether all threads are still in the native functions in which they were seen, without a return since
+    `before`.
+    """
+    return all(
+        is_still_in_call(thread, find_caller_modules(frames), before, now)
+        for thread, frames in frames_by_thread.items()
+    )
 
 
 def find_caller_modules(frames: Sequence[Frame]) -> set[str]:
-    """Return the modules by which Python came to an MPI function, or to other native code that a thread is in.
+    """Return the paths of the modules by which Python called an MPI function, or other native code that a thread is in.
 
     A function of libc without a name does not count: it called `main`, which py-spy takes for the innermost function if
     it does not know the interpreter's own (Python 3.14 of Debian).
@@ -112,14 +117,16 @@ def find_caller_modules(frames: Sequence[Frame]) -> set[str]:
     return {site.module or "" for site in sites if site.function or not LIBC.search(site.module or "")}
 
 
-def select_python_frames(seen: Frames) -> Frames:
-    """Return the frames of Python."""
-    return {thread: [frame for frame in frames if frame.python] for thread, frames in seen.items()}
+def select_python_frames(frames_by_thread: Frames) -> Frames:
+    """Return only the frames of Python of each thread."""
+    return {thread: [frame for frame in frames if frame.python] for thread, frames in frames_by_thread.items()}
 
 
-def run_dumps(begin: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
-    """Yield what py-spy reads of each process, or why it does not, as text; as many run at a time as there are
-    cores.
+def run_dumps(start: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
+    """Yield (pid, frames by thread) for each process that py-spy reads, or (pid, text) with the reason if it cannot; as
+    many run at a time as there are cores.
+
+    `start`: starts py-spy for a process.
     """
     running: list[Dump] = []
     left = list(reversed(pids))
@@ -127,7 +134,7 @@ def run_dumps(begin: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tup
     try:
         while left or running:
             while left and len(running) < cores:
-                running.append(begin(left.pop()))
+                running.append(start(left.pop()))
             ended = [(dump, answer) for dump in running if (answer := dump.answer()) is not None]
             for dump, answer in ended:
                 running.remove(dump)
@@ -145,20 +152,21 @@ class Dump:
         self.pid = pid
         self._command = [spy, "dump", "--pid", str(pid), "--json", "--locals"]
         self._said = ""
-        self._begin(*how)
+        self._start(*how)
 
-    def _begin(self, *how: str) -> None:
-        """Start py-spy with some options, and its time limit."""
-        self._again = bool(how)  # `--native` is not to be had on every kind of processor
+    def _start(self, *options: str) -> None:
+        """Start py-spy with some options, such as `--native`, and its time limit."""
+        self._again = bool(options)  # `--native` is not to be had on every kind of processor
         self._limit = time.monotonic() + SECONDS
         self._into = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - read when it has ended
         self._process = subprocess.Popen(
-            [*self._command, *how], stdin=subprocess.DEVNULL, stdout=self._into[0], stderr=self._into[1]
-        )
+            [*self._command, *options], stdin=subprocess.DEVNULL, stdout=self._into[0], stderr=self._into[1],
+            env=os.environ | {"RUST_BACKTRACE": "0"},
+        )  # fmt: skip
         priority.raise_priority(self._process.pid)
 
     def answer(self) -> Frames | str | None:
-        """Return the frames of the process's threads, or what went wrong as text; None while py-spy runs."""
+        """Return the frames of the process's threads, or as text what went wrong; None while py-spy runs."""
         status = self._process.poll()
         if status is None:
             if time.monotonic() < self._limit:
@@ -169,11 +177,11 @@ class Dump:
         if status == 0:
             return {int(one["os_thread_id"] or 0): parse_frames(one["frames"]) for one in json.loads(said)}
         error = complaint.decode(errors="replace").strip()
-        if "ermission denied" in error:
+        if "ermission denied" in error or "not permitted" in error:
             return explain_forbidden(self.pid)
         self._said = self._said or error
         if self._again:
-            self._begin()
+            self._start()
             return None
         return self._said.splitlines()[-1].strip() if self._said else f"py-spy ended with status {status}"
 
@@ -184,34 +192,36 @@ class Dump:
 
 
 def read_and_close(file: IO[bytes]) -> bytes:
-    """Return what was written to a file, which is closed by this."""
+    """Return the content of a file, and close it."""
     with file:
         file.seek(0)
         return file.read()
 
 
-def is_start(frame: Frame) -> bool:
-    """Return whether a frame of Python is of what only starts a program."""
+def is_start_frame(frame: Frame) -> bool:
+    """Return whether a frame of Python belongs to code that only starts a program, such as `python -m`."""
     return frame.python and STARTS.search(frame.site.file or "") is not None
 
 
-def parse_frames(told: Sequence[dict[str, Any]], *, starts: bool = False) -> list[Frame]:
-    """Parse the frames of a thread from py-spy; `starts`: keep those that start programs. A native frame has a
-    module.
+def parse_frames(frame_dicts: Sequence[dict[str, Any]], *, keep_start_frames: bool = False) -> list[Frame]:
+    """Return the frames of a thread from py-spy's dictionaries; a native frame has a module. `keep_start_frames`: also
+    those that only start a program.
     """
     found = []
-    for frame in told:
+    for frame in frame_dicts:
         name = str(frame["name"])
         python = frame["module"] is None and not name.startswith("0x")  # an address is of code that nobody knows
         file = frame["filename"] if python or frame["line"] else None
         site = CallSite(file, int(frame["line"]), None if name.startswith("0x") else name, frame["module"])
         values = [(str(one["name"]), str(one["repr"])) for one in frame["locals"] or () if is_number(one["repr"])]
         found.append(Frame(site, python, tuple(values)))
-    return found if starts else [frame for frame in found if not is_start(frame)]
+    return found if keep_start_frames else [frame for frame in found if not is_start_frame(frame)]
 
 
 def is_number(text: str | None) -> bool:
-    """Return whether a variable's text is a number: other values would not show whether a rank has moved on."""
+    """Return whether a variable's text is a number or a truth value; other values do not show whether a rank has moved
+    on.
+    """
     try:
         float(text or "")
     except ValueError:

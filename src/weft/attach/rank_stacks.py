@@ -24,7 +24,7 @@ def look_at_ranks(
     processes: Sequence[RankProcess], interval: float, held: Standing, gdbs: Sequence[Reader],
     pause: Callable[[float], object] = time.sleep,
 ) -> list[RankStacks]:  # fmt: skip
-    """Return what each rank does, and what it does `interval` seconds later; 0 for one look only.
+    """Return the stacks of each rank now, and those `interval` seconds later; 0 for one look only.
 
     `held`: the ranks, which are stopped, at the end as well; `gdbs` read those that are native.
     """
@@ -59,7 +59,7 @@ def look_at_ranks(
 def _read_all_threads(
     pythons: Pythons, native: Native, held: Standing, problems: dict[int, str]
 ) -> dict[int, list[Thread]]:
-    """Return the threads of all ranks."""
+    """Return the threads of all ranks, by pid; note in `problems` why a rank could not be read."""
     found = {pid: select_threads(pid, stacks, {}) for pid, stacks in pythons.stacks().items()}
     try:
         native.hold(held.release)
@@ -73,36 +73,48 @@ def _read_all_threads(
 
 
 def select_threads(
-    pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, int], Call], when: float | None = None
+    pid: int,
+    stacks: dict[int, list[Frame]],
+    native_calls: dict[tuple[int, int], Call],
+    unchanged_since: float | None = None,
 ) -> list[Thread]:
-    """Return the threads of a rank without those of libraries; the first is the main thread.
+    """Return the threads of a rank without those of libraries and of Weft; the first is the main thread.
 
-    `when`: the time since which its sources must not have changed, in seconds since 1970; by default its start.
+    `native_calls`: the MPI calls of native threads, by process and thread. `unchanged_since`: the time since which the
+    sources must not have changed, in seconds since 1970; by default the start of the process.
     """
     found = []
     for number, frames in sorted(stacks.items(), key=lambda item: (item[0] != pid, item[0])):
         own, name, inside = calls.split_stack(frames)
-        if number != pid and (calls.is_idle(own, name) or calls.is_watching(own)):
+        if number != pid and (calls.is_library_thread(own, name) or calls.is_weft_thread(own)):
             continue
-        call = told.get((pid, number))
+        call = native_calls.get((pid, number))
         if name and call is None:
-            call = describe_call(name, own, inside, read_start_time(pid) if when is None else when)
+            call = describe_call(
+                name, own, inside, read_start_time(pid) if unchanged_since is None else unchanged_since
+            )
         found.append(Thread(number, own, call, inside))
     return found
 
 
-def describe_call(name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...], when: float) -> Call:
-    """Return the call of an MPI function, with mpi4py's method and its arguments if it is a method."""
-    method = next((frame.site.function for frame in inside if calls.is_mpi4py(frame)), None)
-    if method is None or not own or not own[-1].python:
-        return Call(name)
-    if calls.is_edited(own[-1], when):
-        return Call(name, method)
-    return calls.describe_python_call(name, own[-1], method)
+def describe_call(
+    mpi_function: str, program_frames: tuple[Frame, ...], mpi_frames: tuple[Frame, ...], unchanged_since: float
+) -> Call:
+    """Return the call of an MPI function; if it is a method of mpi4py, with the method and its arguments.
+    `unchanged_since`: as for `select_threads`.
+    """
+    method = next((frame.site.function for frame in mpi_frames if calls.is_mpi4py(frame)), None)
+    if method is None or not program_frames or not program_frames[-1].python:
+        return Call(mpi_function)
+    if calls.is_edited(program_frames[-1], unchanged_since):
+        return Call(mpi_function, method)
+    return calls.describe_python_call(mpi_function, program_frames[-1], method)
 
 
 def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Call]:
-    """Return the MPI calls of native threads, with the arguments as the program's lines have them and their values."""
+    """Return the MPI calls of native threads by (process, thread), with the arguments as the program's lines have them
+    and their values.
+    """
     wanted: list[tuple[Place, list[str]]] = []
     known: list[tuple[tuple[int, int], str, list[tuple[str, str]], Frame]] = []
     lines: dict[tuple[str, CallSite], list[tuple[str, str]]] = {}
@@ -115,16 +127,18 @@ def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Ca
             texts = lines[at] = lines[at] if at in lines else calls.find_argument_texts(*at)
             level = next(level for level, frame in enumerate(frames) if frame is own[-1])
             known.append(((pid, number), name, texts, own[-1]))
-            wanted.append(((pid, number, level), [text for _, text in texts if calls.is_plain(text)]))
-    values = gdb.values(wanted)
+            wanted.append(((pid, number, level), [text for _, text in texts if calls.is_safe_to_evaluate(text)]))
+    values = gdb.evaluate_numbers(wanted)
     return {
         of: make_call(name, texts, dict(zip(asked, answers, strict=True)), frame)
         for (of, name, texts, frame), (_, asked), answers in zip(known, wanted, values, strict=True)
     }
 
 
-def make_call(name: str, texts: list[tuple[str, str]], values: dict[str, str | None], frame: Frame) -> Call:
-    """Return a native call with its arguments; of a communicator only the name."""
-    told = tuple(Argument(key, text, None if key == "comm" else values.get(text)) for key, text in texts)
+def make_call(
+    mpi_function: str, argument_texts: list[tuple[str, str]], values: dict[str, str | None], frame: Frame
+) -> Call:
+    """Return a native MPI call with its arguments and their values; of a communicator, only the name in the source."""
+    told = tuple(Argument(key, text, None if key == "comm" else values.get(text)) for key, text in argument_texts)
     whom = next((argument.text for argument in told if argument.name == "comm"), "")
-    return Call(name, "", told, calls.is_world(whom, frame.site))
+    return Call(mpi_function, "", told, calls.is_world(whom, frame.site))

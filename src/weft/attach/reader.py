@@ -45,9 +45,9 @@ def is_reader(process: int) -> bool:
 
 
 @contextmanager
-def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
-    """Start the gdbs for native processes, one per core if there are many; they detach at the end of the `with`
-    block.
+def started_readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
+    """Start gdbs for native processes, one per core if there are many, and yield them; they detach at the end of the
+    `with` block.
     """
     if pids and find_gdb() is None:
         raise UsageError(f"gdb reads the stacks of C, C++ and Fortran: {REMEDY}")

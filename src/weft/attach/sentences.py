@@ -41,34 +41,39 @@ class Group:
 
 
 def innermost_line(thread: Thread) -> CallSite:
-    """Return the innermost line of the program in a thread."""
+    """Return the innermost line of the program in a thread's stack; UNKNOWN if it has none."""
     sites = [frame.site for frame in reversed(thread.stack)]
     return innermost_user_site(sites) or next((site for site in sites if site.known), sites[0] if sites else UNKNOWN)
 
 
-def main_call(one: RankStacks) -> Call | None:
-    """Return the MPI call of a rank's main thread; if it is in none, of the only other thread that is in one."""
-    found = [thread.call for thread in one.threads if thread.call]
-    return one.threads[0].call or (found[0] if len(found) == 1 else None) if one.threads else None
+def find_main_call(rank_stacks: RankStacks) -> Call | None:
+    """Return the MPI call of a rank's main thread. If it is in none, return that of the only other thread that is in
+    one; else None.
+    """
+    found = [thread.call for thread in rank_stacks.threads if thread.call]
+    return rank_stacks.threads[0].call or (found[0] if len(found) == 1 else None) if rank_stacks.threads else None
 
 
-def main_thread(one: RankStacks) -> Thread:
-    """Return the thread that `call_of` means, else the main one."""
-    return next((thread for thread in one.threads if thread.call and thread.call is main_call(one)), one.threads[0])
+def select_main_thread(rank_stacks: RankStacks) -> Thread:
+    """Return the thread of a rank that is in the call of `find_main_call`, or else the main thread."""
+    return next(
+        (thread for thread in rank_stacks.threads if thread.call and thread.call is find_main_call(rank_stacks)),
+        rank_stacks.threads[0],
+    )
 
 
 def group_ranks(ranks: Sequence[RankStacks]) -> list[Group]:
-    """Group the ranks by where they are, the largest group first."""
+    """Return groups of ranks that are in the same MPI function at the same line, the largest group first."""
     found: dict[tuple[str, str], list[RankStacks]] = {}
     for one in ranks:
         if one.threads:
-            call, at = main_call(one), innermost_line(main_thread(one))
+            call, at = find_main_call(one), innermost_line(select_main_thread(one))
             found.setdefault((call.called or call.name if call else "", f"{at.file} {at.text}"), []).append(one)
     ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[1][0].rank))
     largest = len(ordered[0][1]) if ordered else 0
     most = 2 * largest > sum(len(members) for _, members in ordered)
     return [
-        Group(name, innermost_line(main_thread(members[0])), tuple(members), most and len(members) < largest)
+        Group(name, innermost_line(select_main_thread(members[0])), tuple(members), most and len(members) < largest)
         for (name, _), members in ordered
     ]
 
@@ -90,19 +95,19 @@ def describe_job(job: Job) -> list[str]:
 
 
 def describe_group(group: Group) -> str:
-    """Describe a group: `rank 17 is in MPI_Recv from 18 (tag 7) at a.c:31`."""
+    """Return in words where a group is: `rank 17 is in MPI_Recv from 18 (tag 7) at a.c:31`."""
     many, at = len(group.members) > 1, group.place
     who = f"{plural(len(group.members), 'rank')} ({rank_words(group.ranks).split(' ', 1)[1]}) are" if many else (
         f"rank {group.ranks[0]} is"
     )  # fmt: skip
-    calls = [call for one in group.members if (call := main_call(one))]
+    calls = [call for one in group.members if (call := find_main_call(one))]
     where = f"in {group.name}{_describe_common_peer(calls)}" if group.name else "outside of MPI"
     others = ", not with the others" if group.odd else ""
     return f"{who} {where} at {at.text}{others}" if at is not UNKNOWN else f"{who} {where}{others}"
 
 
 def _describe_common_peer(calls: Sequence[Call]) -> str:
-    """Return ` from 18 (tag 7)` if all calls name the same peer, else nothing."""
+    """Return ` from 18 (tag 7)` if all calls name the same peer; empty otherwise."""
     told = {_describe_peer(call) for call in calls}
     return told.pop() if len(told) == 1 else ""
 
@@ -112,29 +117,29 @@ def _describe_peer(call: Call) -> str:
     words, more = [], []
     for name, word in PEERS.items():
         argument = call.argument(name)
-        if argument is not None and is_read(argument):
+        if argument is not None and is_value_known(argument):
             words.append(f" {word} {argument.value or argument.text}")
         elif argument is not None:
             more.append(f"{name}={argument.text}")
     tag = call.argument("tag")
     if tag is not None:
-        more.append(f"tag {tag.value or tag.text}" if is_read(tag) else f"tag={tag.text}")
+        more.append(f"tag {tag.value or tag.text}" if is_value_known(tag) else f"tag={tag.text}")
     return "".join(words) + (f" ({', '.join(more)})" if more else "")
 
 
-def is_read(argument: Argument) -> bool:
-    """Return whether an argument is known: a number, or a constant of MPI's."""
+def is_value_known(argument: Argument) -> bool:
+    """Return whether the value of an argument is known: a number, or a constant of MPI."""
     return argument.number is not None or argument.text.upper().startswith(("MPI_", "MPI."))
 
 
 def describe_waits(job: Job) -> Iterator[str]:
-    """Yield whom a rank's call names, and where that rank is."""
+    """Yield a sentence for each rank whose MPI call names another rank: which one, and where that rank is."""
     by_rank = {one.rank: one for one in job.ranks if one.threads}
     for group in group_ranks(job.ranks):
         if len(group.members) > SINGLE:
             continue
         for one in group.members:
-            call = main_call(one)
+            call = find_main_call(one)
             named = [argument for name in SOURCES if call and call.world and (argument := call.argument(name))]
             numbers = dict.fromkeys(argument.number for argument in named)  # a Sendrecv may name one rank twice
             for number in numbers:
@@ -143,16 +148,16 @@ def describe_waits(job: Job) -> Iterator[str]:
                     yield f"rank {one.rank} names rank {other.rank}, which is {_describe_location(other)}"
 
 
-def _describe_location(one: RankStacks) -> str:
-    """Return where a rank is: in which call, at which line."""
-    call, at = main_call(one), innermost_line(main_thread(one))
+def _describe_location(rank_stacks: RankStacks) -> str:
+    """Return in words where a rank is: in which call, at which line."""
+    call, at = find_main_call(rank_stacks), innermost_line(select_main_thread(rank_stacks))
     return (
         f"in {call.called or call.name}{_describe_peer(call)} at {at.text}" if call else f"outside of MPI at {at.text}"
     )
 
 
 def describe_moves(job: Job) -> Iterator[str]:
-    """Yield which ranks were elsewhere, or had other values, at the second look."""
+    """Yield sentences on the ranks that were elsewhere, or had other values of variables, at the second look."""
     looked = [one for one in job.ranks if one.threads and one.later]
     if not looked or not job.interval:
         return
@@ -170,9 +175,9 @@ def describe_moves(job: Job) -> Iterator[str]:
         yield f"{rank_words(still)} {'is' if len(still) == 1 else 'are'} at the same place {later}"
 
 
-def describe_change(one: RankStacks) -> str:
-    """Return what is different at the second look; empty if no difference is visible."""
-    before, after = one.threads[0], one.later[0]
+def describe_change(rank_stacks: RankStacks) -> str:
+    """Return what is different for a rank at the second look; empty if no difference is visible."""
+    before, after = rank_stacks.threads[0], rank_stacks.later[0]
     if [frame.site for frame in before.stack] != [frame.site for frame in after.stack]:
         here, there = innermost_line(before), innermost_line(after)
         return f"{here.text}, then {there.text}" if here != there else f"within {here.text}"
@@ -189,7 +194,7 @@ def describe_change(one: RankStacks) -> str:
 
 
 def describe_faults(job: Job) -> Iterator[str]:
-    """Yield which ranks were not found, or could not be looked into."""
+    """Yield sentences on the ranks that were not found, or could not be looked into, with the reason."""
     if job.missing and job.ended:
         yield f"of {rank_words(job.missing)} of {job.size} there is no core file here"
     elif job.missing:
@@ -203,7 +208,7 @@ def describe_faults(job: Job) -> Iterator[str]:
 
 
 def describe_rebuilt(job: Job) -> Iterator[str]:
-    """Whose lines are not known, since the program was built again while the job ran."""
+    """Yield a sentence on the ranks whose lines are not known, as the program's file was replaced while they ran."""
     if ranks := [one.rank for one in job.ranks if one.replaced]:
         yield f"{rank_words(ranks)}: the program's file was replaced since they began, so that its lines are not known"
 

@@ -21,24 +21,28 @@ TRIES = 3
 """Looks are repeated where srun ends well without a word: it has been seen to lose what its tasks print."""
 
 
-def is_job(text: str) -> bool:
-    """Return whether a word names a job or a step of Slurm that runs: a plain number may be a process."""
-    found = NAME.fullmatch(text)
+def is_running_slurm_job(word: str) -> bool:
+    """Return whether a word such as `123` or `123.0` names a job or step of Slurm that runs. A plain number may also be
+    a process.
+    """
+    found = NAME.fullmatch(word)
     return found is not None and shutil.which("squeue") is not None and bool(count_nodes(found[1]))
 
 
 def count_nodes(job: str) -> int:
-    """Return how many nodes a job runs on; 0 where Slurm does not know it, or it does not run."""
-    said = _slurm(["squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%D"])
+    """Return on how many nodes a job runs; 0 if Slurm does not know the job, or it does not run."""
+    said = _first_line_of_command(["squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%D"])
     return int(said) if said.isdigit() else 0
 
 
 def find_job_number(job: str) -> str:
-    """Return the number that Slurm gives the processes of a job: an element of an array has one of its own."""
-    return _slurm(["squeue", "--noheader", f"--jobs={job}", "--format=%A"]) or job
+    """Return the number that Slurm passes to the processes of a job; an element of an array of jobs has one of its
+    own.
+    """
+    return _first_line_of_command(["squeue", "--noheader", f"--jobs={job}", "--format=%A"]) or job
 
 
-def _slurm(command: list[str]) -> str:
+def _first_line_of_command(command: list[str]) -> str:
     """Return the first line that a command of Slurm prints; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -47,12 +51,12 @@ def _slurm(command: list[str]) -> str:
     return done.stdout.strip().partition("\n")[0].strip() if done.returncode == 0 else ""
 
 
-def look_at_job(text: str, interval: float) -> Job:
-    """Look at the ranks of a job, by one process on each node that shares the job's resources.
+def look_at_job(job_or_step: str, interval: float) -> Job:
+    """Return what the ranks of a Slurm job do, as one process on each node sees them, which shares the job's resources.
 
     `interval`: seconds between two looks. Raises WeftError if srun gives no answer.
     """
-    found = NAME.fullmatch(text)
+    found = NAME.fullmatch(job_or_step)
     assert found is not None
     count = count_nodes(found[1])
     here = [sys.executable, "-P", "-m", "weft", "attach", "--here", "--format", "json"]
@@ -70,11 +74,11 @@ def look_at_job(text: str, interval: float) -> Job:
         if done.returncode or done.stderr.strip():
             break
     why = done.stderr.strip().splitlines()[-1:] or [f"srun ended with status {done.returncode} and gave no answer"]
-    raise WeftError(f"nothing was seen of job {text}: {why[0]}")
+    raise WeftError(f"nothing was seen of job {job_or_step}: {why[0]}")
 
 
 def _run_srun(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command by srun and return its output. WeftError if srun does not answer."""
+    """Run a command by srun and return the ended process. WeftError if srun does not answer in time."""
     try:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
@@ -84,9 +88,9 @@ def _run_srun(command: list[str], environment: dict[str, str]) -> subprocess.Com
         raise WeftError(f"srun --overlap does not answer: {error}") from error
 
 
-def parse_answers(text: str) -> Iterable[dict[str, Any]]:
+def parse_answers(output: str) -> Iterable[dict[str, Any]]:
     """Yield the JSON objects that the nodes have printed, one per line."""
-    for line in text.splitlines():
+    for line in output.splitlines():
         try:
             told = json.loads(line)
         except ValueError:
@@ -95,12 +99,12 @@ def parse_answers(text: str) -> Iterable[dict[str, Any]]:
             yield told
 
 
-def merge_answers(told: list[dict[str, Any]], count: int, interval: float) -> Job:
-    """Merge what was seen on each node into one job; `count`: the number of nodes."""
-    ranks = {seen.rank: seen for one in told for rank in one["ranks"] if (seen := RankStacks.of(rank))}
-    silent = count - len(told)
-    notes = [f"{silent} of {count} nodes did not answer"] if silent > 0 else []
-    size = max(one["size"] for one in told)
+def merge_answers(answers: list[dict[str, Any]], node_count: int, interval: float) -> Job:
+    """Return one job with the ranks of all nodes' answers. UsageError if no rank was found."""
+    ranks = {seen.rank: seen for one in answers for rank in one["ranks"] if (seen := RankStacks.from_dict(rank))}
+    silent = node_count - len(answers)
+    notes = [f"{silent} of {node_count} nodes did not answer"] if silent > 0 else []
+    size = max(one["size"] for one in answers)
     if not ranks:
         raise UsageError("no MPI rank of this job was found on its nodes")
     return Job(size, interval, [ranks[rank] for rank in sorted(ranks)], notes)

@@ -30,9 +30,11 @@ CALL = re.compile(r"^(?:call|bl)\b.*<(\w+)(?:@plt|@got\.plt)?>$")
 REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
 
 
-def weft_serve(asked: int, answering: int) -> None:
-    """Answer requests, line by line, until the pipe is closed; then detach from all processes."""
-    with os.fdopen(asked) as lines, os.fdopen(answering, "w") as answers:
+def weft_serve(request_pipe: int, answer_pipe: int) -> None:
+    """Answer requests from one pipe on another one, line by line, until the first is closed; then detach from all
+    processes and exit.
+    """
+    with os.fdopen(request_pipe) as lines, os.fdopen(answer_pipe, "w") as answers:
         try:
             for line in lines:
                 do, *given = json.loads(line)
@@ -43,12 +45,14 @@ def weft_serve(asked: int, answering: int) -> None:
                 answers.write(json.dumps(told) + "\n")
                 answers.flush()
         finally:
-            detach()
+            detach_from_all()
             os._exit(0)  # gdb has nothing more to do, and its end takes time
 
 
-def attach(pid: int) -> str:
-    """Stop a process; return why it cannot be stopped, empty if it is. Symbols are read later, once all are stopped."""
+def attach_to_process(pid: int) -> str:
+    """Stop a process, and return why it cannot be stopped; empty if it is. Symbols are read later, once all are
+    stopped.
+    """
     free = [inferior for inferior in gdb.inferiors() if not inferior.pid]
     if not free:
         gdb.execute("add-inferior", to_string=True)
@@ -61,19 +65,19 @@ def attach(pid: int) -> str:
     return ""
 
 
-def core(program: str, *names: str) -> str:
-    """Load a core file in place of the one before; return why it cannot be loaded, empty if it is.
+def load_core(program: str, *core_names: str) -> str:
+    """Load a core file in place of the one before, and return why it cannot be loaded; empty if it is.
 
-    `program` is a word of gdb's language, `names` what gdb may take the core file by (weft.gdb.mi.core_names).
+    `program` is a word of gdb's language, `core_names` what gdb may take the core file by (weft.gdb.mi.core_names).
     """
     problem = ""
     try:
-        if re.search(r"[\x00-\x1f\x7f]", program + names[-1]):  # gdb takes each line for a command
-            return f"a name with a control character is not handed to gdb: {program!r}, {names[-1]!r}"
+        if re.search(r"[\x00-\x1f\x7f]", program + core_names[-1]):  # gdb takes each line for a command
+            return f"a name with a control character is not handed to gdb: {program!r}, {core_names[-1]!r}"
         gdb.execute(f"file {program}", to_string=True)
     except gdb.error as error:
         return str(error)
-    for name in names:
+    for name in core_names:
         try:
             gdb.execute(f"core-file {name}", to_string=True)
         except gdb.error as error:
@@ -83,8 +87,8 @@ def core(program: str, *names: str) -> str:
     return problem
 
 
-def detach() -> None:
-    """Let all go."""
+def detach_from_all() -> None:
+    """Let all processes continue without gdb."""
     for inferior in gdb.inferiors():
         if inferior.pid:
             try:
@@ -93,31 +97,33 @@ def detach() -> None:
                 continue
 
 
-def stacks() -> dict[str, list[dict[str, Any]]]:
-    """Return the stacks of all threads, by process: frames from the innermost."""
+def read_stacks() -> dict[str, list[dict[str, Any]]]:
+    """Return the stacks of all threads, by process: a list of threads, each with its id and its frames, innermost
+    first.
+    """
     told = {}
     for inferior in gdb.inferiors():
         if inferior.pid:
             gdb.execute(f"inferior {inferior.num}", to_string=True)
             gdb.execute("sharedlibrary", to_string=True)
             threads = sorted(inferior.threads(), key=lambda thread: thread.num)
-            told[str(inferior.pid)] = [{"id": thread.ptid[1], "frames": stack(thread)} for thread in threads]
+            told[str(inferior.pid)] = [{"id": thread.ptid[1], "frames": thread_frames(thread)} for thread in threads]
     return told
 
 
-def stack(thread: Any) -> list[dict[str, Any]]:
+def thread_frames(thread: Any) -> list[dict[str, Any]]:
     """Return the frames of one thread, innermost first."""
     found: list[dict[str, Any]] = []
     try:
         thread.switch()
         frame, own = gdb.newest_frame(), 0
         while frame is not None and len(found) < DEEPEST:
-            told = frame_at(frame)
+            told = describe_frame(frame)
             own += told["file"] is not None
             if told["file"] is not None and own <= VALUED:
-                told["values"] = numbers(frame)
+                told["values"] = number_variables(frame)
             if found and found[-1]["function"] is None and found[-1]["module"] != told["module"]:
-                found[-1]["function"] = called(frame)
+                found[-1]["function"] = find_called_function(frame)
             found.append(told)
             frame = frame.older()
     except gdb.error:  # memory that cannot be read: what is beneath stays unknown
@@ -125,8 +131,9 @@ def stack(thread: Any) -> list[dict[str, Any]]:
     return found
 
 
-def frame_at(frame: Any) -> dict[str, Any]:
-    """Describe a frame. `address`: that of its call, if gdb's line belongs to another file than its function.
+def describe_frame(frame: Any) -> dict[str, Any]:
+    """Return a frame as a dictionary. `address`: that of its call if gdb's line belongs to another file than its
+    function, else 0.
 
     Of the lines that the compiler gives one address gdb may know only that of a function inlined there.
     """
@@ -140,8 +147,8 @@ def frame_at(frame: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def called(frame: Any) -> str | None:
-    """Return the function that a frame calls, by the instruction before its return address; None if it names none.
+def find_called_function(frame: Any) -> str | None:
+    """Return the function that a frame calls, by the instruction before its return address; None if that names none.
 
     An MPI function that only jumps to one of its library's own has no frame, and the latter no name.
     """
@@ -156,8 +163,8 @@ def called(frame: Any) -> str | None:
     return None
 
 
-def numbers(frame: Any) -> dict[str, str]:
-    """Return the variables of a frame that are numbers."""
+def number_variables(frame: Any) -> dict[str, str]:
+    """Return names and values of the variables of a frame that are numbers, MOST_VALUES at most."""
     found: dict[str, str] = {}
     for name, value, _ in variables(frame):
         if len(found) >= MOST_VALUES:
@@ -170,22 +177,22 @@ def numbers(frame: Any) -> dict[str, str]:
     return found
 
 
-def values(wanted: list[tuple[int, int, int, list[str]]]) -> list[list[str | None]]:
-    """Return the values of expressions in frames; `wanted`: process, thread, level from the innermost frame,
-    and texts.
+def evaluate_all(requests: list[tuple[int, int, int, list[str]]]) -> list[list[str | None]]:
+    """Return the values of expressions in frames. `requests`: process, thread, level from the innermost frame, and
+    expressions.
     """
     told: list[list[str | None]] = []
-    for pid, lwp, level, texts in wanted:
+    for pid, lwp, level, texts in requests:
         try:
-            select(pid, lwp, level)
-            told.append([value_of(text) for text in texts])
+            select_frame(pid, lwp, level)
+            told.append([evaluate_number(text) for text in texts])
         except (gdb.error, StopIteration):
             told.append([None] * len(texts))
     return told
 
 
-def select(pid: int, lwp: int, level: int) -> None:
-    """Choose a frame."""
+def select_frame(pid: int, lwp: int, level: int) -> None:
+    """Let gdb select a frame, by its process, thread and level from the innermost frame."""
     threads = (thread for inferior in gdb.inferiors() if inferior.pid == pid for thread in inferior.threads())
     next(thread for thread in threads if thread.ptid[1] == lwp).switch()
     frame = gdb.newest_frame()
@@ -194,10 +201,10 @@ def select(pid: int, lwp: int, level: int) -> None:
     frame.select()
 
 
-def value_of(text: str) -> str | None:
-    """Return the number that an expression means in the selected frame, None if it is no number."""
+def evaluate_number(expression: str) -> str | None:
+    """Return the whole number that an expression has in the selected frame, as text; None if it has none."""
     try:
-        value = gdb.parse_and_eval(text)
+        value = gdb.parse_and_eval(expression)
         if value.type.code in REFERENCES:  # an argument in Fortran
             value = value.referenced_value()
         if value.type.strip_typedefs().code in NUMBERS and not value.is_optimized_out:
@@ -208,5 +215,6 @@ def value_of(text: str) -> str | None:
 
 
 DEEDS: dict[str, Callable[..., Any]] = {
-    "attach": attach, "core": core, "detach": detach, "stacks": stacks, "values": values,
+    "attach": attach_to_process, "core": load_core, "detach": detach_from_all, "stacks": read_stacks,
+    "values": evaluate_all,
 }  # fmt: skip

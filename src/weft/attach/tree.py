@@ -25,7 +25,7 @@ class Node:
 
     @property
     def told(self) -> str:
-        """Return its text; of a call the arguments, too, where all ranks have the same."""
+        """Return the node's text; of an MPI call with the arguments, if all ranks have the same."""
         return next(iter(self.calls)) if len(self.calls) == 1 else self.text + ("(...)" if self.call else "")
 
     @property
@@ -39,38 +39,40 @@ class Node:
                 "beneath": [node.as_dict() for node in self.beneath.values()]}  # fmt: skip
 
 
-def merge_stacks(ranks: Sequence[RankStacks], *, every: bool = False) -> Node:
-    """Return the tree of the first look. `every`: with the frames inside MPI."""
+def merge_stacks(ranks: Sequence[RankStacks], *, with_mpi_frames: bool = False) -> Node:
+    """Return the root of the tree that the stacks of the first look make together. `with_mpi_frames`: also the frames
+    inside MPI.
+    """
     root = Node()
     for one in ranks:
         for thread in one.threads:
-            _add(root, one.rank, thread, every)
+            _add_thread(root, one.rank, thread, with_mpi_frames)
     return root
 
 
-def _add(root: Node, rank: int, thread: Thread, every: bool) -> None:
-    """Add the stack of a thread of a rank to the tree. `every`: with the frames inside MPI."""
+def _add_thread(root: Node, rank: int, thread: Thread, with_mpi_frames: bool) -> None:
+    """Add the stack of a rank's thread to the tree. `with_mpi_frames`: also the frames inside MPI."""
     at = root
     at.ranks.add(rank)
     for frame in thread.stack:
-        at = _beneath(at, frame_text(frame), rank)
-    if every:
+        at = _add_child(at, frame_text(frame), rank)
+    if with_mpi_frames:
         for frame in thread.inside:
-            at = _beneath(at, frame_text(frame), rank)
+            at = _add_child(at, frame_text(frame), rank)
     elif thread.call is not None:
-        at = _beneath(at, call_key(thread.call), rank)
+        at = _add_child(at, call_key(thread.call), rank)
         at.call = True
         at.calls.add(thread.call.text)
 
 
-def _beneath(node: Node, text: str, rank: int) -> Node:
+def _add_child(node: Node, text: str, rank: int) -> Node:
     found = node.beneath.setdefault(text, Node(text))
     found.ranks.add(rank)
     return found
 
 
 def frame_text(frame: Frame) -> str:
-    """Format a frame: `exchange at hang.c:6`."""
+    """Return a frame as text: `exchange at hang.c:6`."""
     site, function = frame.site, frame.site.function or "?"
     if site.function and site.module and not site.known:
         return f"{function} in {Path(site.module).name}"
@@ -83,12 +85,14 @@ def call_key(call: Call) -> str:
 
 
 def render_tree(root: Node) -> list[str]:
-    """Return the tree as text: what many go through stands once, and each fork says who goes where."""
-    return list(_lines(root, 0, None))
+    """Return the tree as lines of text: frames that many ranks share are written once, and each fork names the ranks of
+    its branches.
+    """
+    return list(_render_node(root, 0, None))
 
 
-def _lines(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
-    """Yield the lines of a node and of all beneath it."""
+def _render_node(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
+    """Yield the lines of a node and of all beneath it. `above`: the ranks of the node before, None at a fork."""
     if node.ranks != above:
         yield f"{'  ' * depth}[{rank_set(node.ranks)}]"
         depth += 1
@@ -97,4 +101,4 @@ def _lines(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
     forks = len(node.beneath) > 1
     for below in sorted(node.beneath.values(), key=lambda node: (-len(node.ranks), min(node.ranks))):
         # A fork of one rank's own threads has the ranks of what is above it, and is one all the same.
-        yield from _lines(below, depth, None if forks else node.ranks)
+        yield from _render_node(below, depth, None if forks else node.ranks)

@@ -47,7 +47,7 @@ class StackBytes:
 
 
 def read_stack_bytes(pid: int) -> StackBytes:
-    """Read the stacks of all threads of a stopped process, except those that cannot be read."""
+    """Return the stacks of all threads of a stopped process, except those that cannot be read."""
     areas, code = [], []
     for line in read_maps_or_nothing(pid).splitlines():
         row = line.split(maxsplit=5)
@@ -70,16 +70,16 @@ def read_stack_bytes(pid: int) -> StackBytes:
     return StackBytes(code, found)
 
 
-def has_stayed(thread: int, callers: Collection[str], before: StackBytes, now: StackBytes) -> bool:
-    """Return whether the function that a thread called from one of the modules `callers` has not returned in
-    between.
+def is_still_in_call(thread_id: int, caller_modules: Collection[str], before: StackBytes, now: StackBytes) -> bool:
+    """Return whether a thread is still in the function that one of the modules `caller_modules` called, without a
+    return since `before`.
     """
-    old, new = before.of.get(thread), now.of.get(thread)
+    old, new = before.of.get(thread_id), now.of.get(thread_id)
     if old is None or new is None or old.end != new.end:
         return False
     count = min(old.words.size, new.words.size)
     code = find_pointers(new.words, [(first, last) for first, last, _ in now.code])
-    calls = find_pointers(new.words, [(first, last) for first, last, file in now.code if file in callers])
+    calls = find_pointers(new.words, [(first, last) for first, last, file in now.code if file in caller_modules])
     if not calls.size:
         return False
     changed = np.flatnonzero(old.words[-count:] != new.words[-count:]) + new.words.size - count
@@ -91,10 +91,12 @@ def has_stayed(thread: int, callers: Collection[str], before: StackBytes, now: S
     return bool(inner >= new.words.size - count and (not changed.size or changed[-1] < inner))
 
 
-def find_pointers(words: NDArray[np.uint64], areas: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
-    """Return which words are addresses in some areas, which are in order."""
-    if not areas:
+def find_pointers(words: NDArray[np.uint64], address_ranges: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
+    """Return the indices of the words that are addresses in some ranges (first address, address after the last), which
+    are sorted.
+    """
+    if not address_ranges:
         return np.zeros(0, np.intp)
-    first, last = np.array(areas, np.uint64).T
+    first, last = np.array(address_ranges, np.uint64).T
     of = np.searchsorted(first, words, "right") - 1
     return np.flatnonzero((of >= 0) & (words < last[of]))

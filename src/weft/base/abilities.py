@@ -50,7 +50,7 @@ class Ability:
 
 @contextmanager
 def waiting_process() -> Iterator[int]:
-    """Run a process that waits until the end of the `with` block; its pid is the value."""
+    """Run a process that does nothing until the end of the `with` block, and yield its pid."""
     with subprocess.Popen(
         ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
@@ -157,9 +157,11 @@ def _try_gdb() -> tuple[str, str, int]:
     return where, done.stdout, pid
 
 
-def _find_complaint(told: str) -> str:
+def _find_complaint(gdb_output: str) -> str:
     """Return the line of gdb's output that says what went wrong."""
-    lines = [line for line in told.splitlines() if line and not line.startswith(("weft:", "[", "warning:", "Using "))]
+    lines = [
+        line for line in gdb_output.splitlines() if line and not line.startswith(("weft:", "[", "warning:", "Using "))
+    ]
     faults = [line for line in lines if re.search(r"cannot|couldn|not permitted|error|no symbol|unable", line, re.I)]
     return next(iter(faults or lines[-1:]), "it says nothing").rstrip(".")
 

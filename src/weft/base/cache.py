@@ -34,8 +34,8 @@ def digest_files(paths: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
-def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
-    """Return the facts kept under a key; None if there are none, or a file that they depend on has changed since."""
+def recall_facts(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
+    """Return the facts stored under a key; None if there are none, or a file that they depend on has changed since."""
     depends = list(depends)
     for cache in cache_folders():
         try:
@@ -47,10 +47,11 @@ def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any]
     return None
 
 
-def keep(kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()) -> None:
-    """Keep facts under a key. `depends`, `more`: the files that they depend on; `more` are those that only the facts
-    name.
-    """
+def store_facts(
+    kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()
+) -> None:
+    """Store facts under a key. They hold as long as the files `depends` and `more` do not change; `more` are those
+    that only the facts name."""
     note, others = _note(cache_folder(), kind, key), list(more)
     with suppress(OSError):
         content: dict[str, object] = {"key": key, "more": [str(path) for path in others], "facts": facts}

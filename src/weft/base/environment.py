@@ -137,7 +137,7 @@ INTERNAL: Final = {
 """Those that Weft sets for its own processes, after the prefix: nobody else is to set or read them."""
 
 
-def page() -> Iterator[str]:
+def render_environment_page() -> Iterator[str]:
     """Yield the lines of docs/environment.md."""
     yield from ("# Environment variables", "", "What you may set for Weft, for one command or for all.", "")
     yield from _table(USERS)
@@ -159,4 +159,4 @@ def _table(variables: Iterable[Variable]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(*page(), sep="\n")
+    print(*render_environment_page(), sep="\n")

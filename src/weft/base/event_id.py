@@ -38,7 +38,7 @@ class Forced(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Forced | None:
-        """RANK:EVENT=SOURCE or RANK:EVENT=#REQUEST; None for another text."""
+        """Return the forced outcome in a text, RANK:EVENT=SOURCE or RANK:EVENT=#REQUEST; None for another text."""
         place, _, outcome = text.partition("=")
         event = EventId.parse(place)
         if event is None or not re.fullmatch(r"#?\d{1,18}", outcome, re.ASCII):

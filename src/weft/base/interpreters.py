@@ -13,8 +13,11 @@ def is_free_threaded(version: str) -> bool:
     return _UNLOCKED in version
 
 
-def refusal(whose: str, version: str, lacking: str) -> str:
-    """Return the message that something is not possible with a build without a lock, and what to use."""
+def explain_free_threaded(whose: str, version: str, consequence: str) -> str:
+    """Return the message that Weft does not work with a Python without a lock (free-threaded), and what to use.
+    `whose`: the interpreter; `consequence`: what does not work."""
     number = version.split(" ", 1)[0]
     minor = ".".join(number.split(".")[:2])
-    return f"{whose} is the free-threaded build of Python {number}, {lacking}: use the ordinary build, python{minor}"
+    return (
+        f"{whose} is the free-threaded build of Python {number}, {consequence}: use the ordinary build, python{minor}"
+    )

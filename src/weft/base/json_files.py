@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import OtherVersion, RunError
-from weft.safety.folders import Held, Unfit, read_regular
+from weft.safety.folders import OpenFolder, Unfit, read_regular
 
 MAX_JSON: Final = 64 << 20
 
@@ -62,4 +62,4 @@ def read_json(
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file completely or not at all: beside its place, then renamed. The umask decides who may read it."""
-    Held(path.parent.resolve()).write_whole(path.name, data)
+    OpenFolder(path.parent.resolve()).write_whole(path.name, data)

@@ -23,7 +23,8 @@ def dataclass(*, frozen: bool = ..., slots: bool = ..., eq: bool = ...) -> Calla
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
 def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True) -> object:
-    """As dataclasses.dataclass, whose other functions take these classes too."""
+    """Make a class a dataclass as dataclasses.dataclass does, but compile its methods at their first use only. The
+    functions of dataclasses take it, too."""
 
     def made(cls: Any) -> Any:
         """Return the class with the methods of a dataclass, which are made when they are used first."""

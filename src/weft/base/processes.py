@@ -21,7 +21,7 @@ BUSY = 0.02
 """Seconds of the processor that gdb does not use while it only waits."""
 
 
-def maps_of(pid: int, asked: str = "") -> str:
+def read_memory_map(pid: int, asked: str = "") -> str:
     """Return the memory map of a process. Raises UsageError if there is no such process, or it may not be looked at."""
     asked = asked or str(pid)
     try:
@@ -33,8 +33,8 @@ def maps_of(pid: int, asked: str = "") -> str:
 
 
 def is_python(pid: int, asked: str = "") -> bool:
-    """Whether a process is a Python; errors are those of `maps_of`."""
-    return bool(PYTHON.search(maps_of(pid, asked)))
+    """Whether a process is a Python; errors are those of `read_memory_map`."""
+    return bool(PYTHON.search(read_memory_map(pid, asked)))
 
 
 def explain_forbidden(pid: int) -> str:
@@ -57,7 +57,7 @@ def read_status(pid: int) -> tuple[str, int]:
     return told.get("State", "")[:1], int(told.get("TracerPid", "0"))
 
 
-def refusal(pid: int) -> str:
+def why_not_examinable(pid: int) -> str:
     """Return why a process should not be looked into, empty if it may."""
     state, tracer = read_status(pid)
     if not state or state in "ZX":
@@ -67,11 +67,11 @@ def refusal(pid: int) -> str:
     return "it is stopped (kill -CONT lets it go on)" if state in "Tt" else ""
 
 
-def poll_until_idle(process: int, patience: float) -> Iterator[bool]:
+def poll_until_idle(pid: int, patience: float) -> Iterator[bool]:
     """Yield True until a gdb has done nothing for `patience` seconds, then False."""
-    until, spent = time.monotonic() + patience, _cpu_seconds(process)
+    until, spent = time.monotonic() + patience, _cpu_seconds(pid)
     while True:
-        if time.monotonic() >= until and (now := _cpu_seconds(process)) > spent + BUSY:
+        if time.monotonic() >= until and (now := _cpu_seconds(pid)) > spent + BUSY:
             until, spent = time.monotonic() + patience, now
         yield time.monotonic() < until
 
@@ -87,9 +87,9 @@ def wait_or_kill_idle(process: subprocess.Popen[bytes], patience: float) -> None
     process.wait()
 
 
-def _cpu_seconds(process: int) -> float:
+def _cpu_seconds(pid: int) -> float:
     """Return the processor time that a process has used, in seconds."""
     with suppress(OSError, IndexError, ValueError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return 0.0

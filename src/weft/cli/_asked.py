@@ -13,16 +13,18 @@ from weft.errors import UsageError
 
 
 def add_trust_option(parser: argparse.ArgumentParser) -> None:
-    """Declare --trust, and what stands for it where a command starts a replay."""
+    """Declare --trust, by which a user agrees beforehand that a run's program is executed."""
     parser.add_argument(
         "--trust", action="store_true", help="run the program that RUN names although you did not record RUN here"
     )
 
 
 def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earlier_consent: str | None = None) -> str:
-    """Return a hash of what may be executed for a run. UsageError if the user does not agree.
+    """Ask the user, if there is doubt, whether a run's program may be executed; return the hash of what may be
+    executed.
 
-    `before`: the hash from a command that has asked already; it is valid for what was shown then, and nothing else.
+    UsageError if the user does not agree. `trust`: agree without a question. `earlier_consent`: the hash from a
+    command that has asked already; it is valid for what was shown then, and nothing else.
     """
     from weft.safety.runs import describe_execution, explain_doubt, hash_execution
 

@@ -21,7 +21,7 @@ LIMIT = 86_400
 
 
 def bisect_difference(
-    made: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]
+    comparison: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]
 ) -> list[str]:
     """Return the lines of the comparison with more detail if hashes differ first; [] if the elements are known already.
 
@@ -32,12 +32,12 @@ def bisect_difference(
     from weft.compare.values.report import render_values
     from weft.values.trace import ValueTrace
 
-    first = made.found[0][0] if made.found else None
+    first = comparison.found[0][0] if comparison.found else None
     if first is None or first.sort != "hash":
         return []
     with temporary_folder("bisect") as name:
         folder = Path(name)
-        (folder / "probes.toml").write_text(make_configuration(first))
+        (folder / "probes.toml").write_text(make_probe_configuration(first))
         traces = []
         for number, (run, word) in enumerate(runs):
             say(f"replaying {run} with the elements of probe {first.after.place.name}")
@@ -46,21 +46,22 @@ def bisect_difference(
         return list(render_values(compare_values(traces[0], traces[1], settings)))
 
 
-def make_configuration(first: ValueDifference) -> str:
+def make_probe_configuration(first_difference: ValueDifference) -> str:
     """Return a configuration that records the elements of one probe, in the iteration in which it differs first."""
-    kept, where = first.after, ""
+    kept, where = first_difference.after, ""
     around = list(kept.process.scopes_around(int(kept.process.rows["parent"][kept.row])))
     if around:
         where = f'iterations = "{around[-1][1]}:{around[-1][1]}"\n'
     return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'
 
 
-def replay_with_probes(run: Path, probes: Path, out: Path, agreed: str) -> None:
-    """Replay a run with a configuration of probes. WeftError if the replay leaves no values."""
+def replay_with_probes(run: Path, probes: Path, out: Path, consent: str) -> None:
+    """Replay a run into `out` with the configuration `probes`; `consent`: the hash of what may be executed. WeftError
+    if the replay leaves no values."""
     if not (run / "ranks").is_dir():
         raise WeftError(f"{run} has no calls of MPI and is not replayed: record it again with its probes at level full")
     command = own_python(
-        "-m", "weft.cli.main", "replay", str(run), "--probes", str(probes), "--out", str(out), "--agreed", agreed
+        "-m", "weft.cli.main", "replay", str(run), "--probes", str(probes), "--out", str(out), "--agreed", consent
     )
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", timeout=LIMIT, check=False, stdin=subprocess.DEVNULL

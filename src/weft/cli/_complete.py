@@ -61,6 +61,7 @@ def complete_runs(prefix: str, **_: object) -> list[str]:
 
 
 def _list_folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, without hidden ones; none if it cannot be read."""
     try:
         return [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     except OSError:
@@ -85,6 +86,7 @@ def complete_ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) ->
 
 
 def _newest_run() -> Path | None:
+    """Return the run of this user in weft-runs that was written last, None if there is none."""
     from weft.safety.runs import is_own
 
     made = [path for path in _list_folders(BASE) if _is_run(path) and is_own(path)]
@@ -92,7 +94,7 @@ def _newest_run() -> Path | None:
 
 
 def complete_kinds(**_: object) -> list[str]:
-    """The kinds of findings."""
+    """Return the kinds of findings, for an argument that names one."""
     from weft.kinds import KINDS
 
     return list(KINDS)

@@ -21,7 +21,7 @@ _BY_SUFFIX: Final = {".json": "json", ".sarif": "sarif", ".html": "html", ".htm"
 FOUND_STATUS: Final = 1
 
 
-def add_files(parser: _options.OptionDeclarer) -> None:
+def add_output_files(parser: _options.OptionDeclarer) -> None:
     """Declare -o: the files that findings are written to."""
     parser.add_argument(
         "-o", "--output", type=Path, action="append", default=[], metavar="FILE",
@@ -34,11 +34,12 @@ def add_format(parser: _options.OptionDeclarer) -> None:
     parser.add_argument("--format", choices=FORMATS, help="format of the report (text, or that of FILE's suffix)")
 
 
-def add_selection(parser: _options.OptionDeclarer, usual: str = "error") -> None:
-    """Declare which findings count. `usual`: at which severity the command fails without --fail-on."""
+def add_selection_options(parser: _options.OptionDeclarer, default_severity: str = "error") -> None:
+    """Declare the options that choose which findings count. `default_severity`: at which severity the command fails
+    without --fail-on."""
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="WHAT",
-        help=f"exit with 1 at: error, warning, note, never, or a kind (default: {usual}); repeatable",
+        help=f"exit with 1 at: error, warning, note, never, or a kind (default: {default_severity}); repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE",
@@ -51,15 +52,15 @@ def add_selection(parser: _options.OptionDeclarer, usual: str = "error") -> None
 
 
 def read_selection(
-    args: argparse.Namespace, usual: str = "error", only: Sequence[str] = (), skip: Sequence[str] = ()
+    args: argparse.Namespace, default_severity: str = "error", only: Sequence[str] = (), skip: Sequence[str] = ()
 ) -> SelectionOptions:
-    """Return what the options ask for. UsageError for a file or word that is wrong, before anything runs."""
+    """Return which findings count, as the options say. UsageError for a wrong file or word, before anything runs."""
     from weft.report.selection import SelectionOptions, read_baseline, read_suppression_rules, verify_fail_on
 
     verify_fail_on(args.fail_on)
     return SelectionOptions(
         tuple(only), tuple(skip), read_baseline(args.baseline), read_suppression_rules(args.suppress),
-        tuple(args.fail_on) or (usual,),
+        tuple(args.fail_on) or (default_severity,),
     )  # fmt: skip
 
 
@@ -82,8 +83,8 @@ def find_status(findings: Sequence[Finding], choice: SelectionOptions) -> int:
     return FOUND_STATUS if any(counts_as_failure(one, choice) for one in findings) else 0
 
 
-def formats(args: argparse.Namespace) -> list[tuple[str, Path | None]]:
-    """Return each format that is wanted, with its file; None for standard output."""
+def requested_formats(args: argparse.Namespace) -> list[tuple[str, Path | None]]:
+    """Return each (format, file) that the options ask for; file None for standard output."""
     form: str | None = getattr(args, "format", None)
     return [(form or _BY_SUFFIX.get(path.suffix.lower(), "text"), path) for path in args.output] or [
         (form or "text", None)
@@ -92,12 +93,13 @@ def formats(args: argparse.Namespace) -> list[tuple[str, Path | None]]:
 
 def is_stdout_machine_read(args: argparse.Namespace) -> bool:
     """Return whether a report in a format for programs goes to standard output."""
-    return any(path is None and form != "text" for form, path in formats(args))
+    return any(path is None and form != "text" for form, path in requested_formats(args))
 
 
-def write_all(args: argparse.Namespace, write: Callable[[str, TextIO], None]) -> None:
-    """Write what `write` writes in each format that is wanted. WeftError for a file that cannot be written."""
-    for form, path in formats(args):
+def write_each_format(args: argparse.Namespace, write: Callable[[str, TextIO], None]) -> None:
+    """Call `write(format, stream)` for each file that the options name, or for standard output. WeftError for a file
+    that cannot be written."""
+    for form, path in requested_formats(args):
         if path is None:
             write(form, sys.stdout)
             continue

@@ -40,11 +40,11 @@ def describe_lost_host(job: Job) -> list[str]:
     return lines
 
 
-def suggest_remedies(job: Job, place: str) -> list[str]:
+def suggest_remedies(job: Job, run_path: str) -> list[str]:
     """Return what can be done about hosts whose records did not arrive."""
     lost = job.run.facts.get("lost")
     if not lost:
         return []
     from weft.launch.local.lost_hosts import suggest_recovery
 
-    return list(suggest_recovery(lost, place))
+    return list(suggest_recovery(lost, run_path))

@@ -64,13 +64,14 @@ def record_in_step(
     shim = recorder.build_recorder(plan)
 
     def describe(run: RunDirectory) -> None:
+        """Write the options of this command and the facts of the recorder into a new run."""
         run.facts["sources"] = not args.no_sources
         run.facts["hashes"] = args.hash_messages
         if args.keep is not None:
             run.facts["keep"] = args.keep
         if args.local is None:
             recording.prepare_values(run.path, None)
-        recorder.describe_recorder(plan, shim, run)
+        recorder.write_recorder_facts(plan, shim, run)
         if args.local is None and not args.in_place:
             _slow.warn_if_slow(run.path)
 
@@ -127,11 +128,12 @@ def join_or_create_run(
     return met
 
 
-def exit_status(job: Job, joined: SharedRun, own: int) -> int:
-    """Return the exit status of a task that does not report."""
+def exit_status(job: Job, joined: SharedRun, own_status: int) -> int:
+    """Return the exit status of a task that does not report. If Weft ended the run, leave a process behind for the
+    launcher first."""
     if job.ended is not None and not joined.is_last_to_end:
         joined.detach_from_launcher()
         return 0
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
-    return own if job.interrupting_signal is None else 128 + job.interrupting_signal
+    return own_status if job.interrupting_signal is None else 128 + job.interrupting_signal

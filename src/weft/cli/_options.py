@@ -15,10 +15,10 @@ class OptionDeclarer(Protocol):
 
 
 def add_output(
-    parser: OptionDeclarer, said: str = "write to FILE, not to standard output", metavar: str = "FILE"
+    parser: OptionDeclarer, help_text: str = "write to FILE, not to standard output", metavar: str = "FILE"
 ) -> None:
     """Declare -o: the file that a command writes."""
-    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=said)
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=help_text)
 
 
 def add_out(parser: OptionDeclarer, said: str) -> None:
@@ -52,7 +52,7 @@ def add_script_timeout(parser: OptionDeclarer) -> None:
 
 
 def parse_positive(text: str) -> int:
-    """Read a number of ranks, or of other things of which there is at least one."""
+    """Return the number of 1 or more that is the value of an option. ArgumentTypeError for anything else."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return int(text)
@@ -71,12 +71,12 @@ def parse_seconds_or_0(text: str) -> float:
     return parse_non_negative(text, "a number of seconds")
 
 
-def parse_non_negative(text: str, what: str = "a number from 0 on") -> float:
-    """Read a finite number from 0 on. ArgumentTypeError for anything else, which says that it is not `what`."""
+def parse_non_negative(text: str, expected: str = "a number from 0 on") -> float:
+    """Read a finite number from 0 on. ArgumentTypeError for anything else, which says that it is not `expected`."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value

@@ -16,8 +16,8 @@ TASKS: Final[Mapping[str, tuple[str, ...]]] = {
 """Each command once, under the task that it is for."""
 
 
-def render(parser: argparse.ArgumentParser) -> str:
-    """Return the overview; `parser` knows all commands."""
+def render_overview(parser: argparse.ArgumentParser) -> str:
+    """Return the list of commands by what one does with them; `parser` knows all commands."""
     [commands] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     known = {one.dest: one.help or "" for one in commands._choices_actions}
     lines = ["usage: weft COMMAND ...        weft COMMAND --help lists a command's options", ""]

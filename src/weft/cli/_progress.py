@@ -38,10 +38,10 @@ class _DelayedBar:
         """Begin to count the time."""
         self._timer.start()
 
-    def advance(self, share: float, now: str = "") -> None:
-        """Set the share of the work that is done, and its step."""
+    def advance(self, share: float, step: str = "") -> None:
+        """Set the share of the work that is done (0 to 1, below 0 if unknown), and the name of the current step."""
         with self._lock:
-            self._share, self._now = share, now or self._now
+            self._share, self._now = share, step or self._now
             if self._shown is not None:
                 progress, task = self._shown
                 progress.update(task, **self._state())  # type: ignore[arg-type]
@@ -60,6 +60,7 @@ class _DelayedBar:
         return {"description": text, "total": None if self._share < 0 else 1.0, "completed": max(self._share, 0.0)}
 
     def _show(self) -> None:
+        """Draw the bar, unless the work has ended meanwhile."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -75,12 +76,13 @@ class _DelayedBar:
 
 
 @contextmanager
-def show_progress(what: str) -> Iterator[Advance]:
-    """Show how far some work is on a terminal, once it takes longer than AFTER_S."""
+def show_progress(work: str) -> Iterator[Advance]:
+    """Show on a terminal how far some work is, once it takes longer than AFTER_S; yield the function that sets the
+    share."""
     if not sys.stderr.isatty():
         yield _ignore_progress
         return
-    bar = _DelayedBar(what)
+    bar = _DelayedBar(work)
     bar.start()
     try:
         yield bar.advance

@@ -48,7 +48,7 @@ def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Name
         session.note_failure()
     report_values(finish_values(job, args.probes))
     if not ending.ranks:
-        lines, status = _describe_empty(trace, session, job, args)
+        lines, status = _describe_empty_replay(trace, session, job, args)
         job.run.discard()
     else:
         job.run.facts["replayed"] = replay_facts(session)
@@ -64,16 +64,14 @@ def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Name
 
 
 def replay_facts(session: Replay) -> dict[str, Any]:
-    """Return how a replay ended, for run.json:
-
-    `weft explore` cannot tell it from a status, which is the program's own.
-    """
+    """Return how a replay ended, for run.json. `weft explore` cannot see it from the exit status, which is the
+    program's own."""
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
     return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
 
 
-def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
-    """Describe a replay in which no rank was recorded."""
+def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
+    """Return the lines and the exit status for a replay in which no rank was recorded."""
     entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
         text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had {entered}"
@@ -84,7 +82,8 @@ def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Name
 
 
 def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
-    """Describe a replay with records: it stopped where asked, in a deadlock, apart from the record, or at its end."""
+    """Return the lines and the exit status for a replay with records: it stopped where asked, in a deadlock, apart
+    from the record, or at its end."""
     place = shown_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
@@ -109,7 +108,7 @@ def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Na
 
 
 def _describe_deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """Describe a replay that was stopped as it can never go on."""
+    """Return the lines for a replay that was stopped because its ranks can never go on."""
     proof = [finding.message for finding in find_certain_deadlocks(job.run.path)] or job.proof
     lines = list(describe_deadlock(trace, proof, forced=bool(args.force)))
     return [*lines, *_describe_changes(trace, job, args)] if args.force else lines
@@ -130,7 +129,7 @@ def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[
 
 
 def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
-    """Describe a replay that came to the end of its record."""
+    """Return the lines and the exit status for a replay that came to the end of its record."""
     status = job.process.shell_status
     short = session.unfinished_threads()
     blind = [rank for rank, _, _ in short if not session.controls[rank].pid]

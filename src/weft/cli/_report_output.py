@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 FAILED_STATUS = 4
 
 
-def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
+def write_report(context: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
     """Write the report to standard output or a file, and return the exit status."""
     if args.evidence:
         from weft.report.proof import add_proofs
 
-        report = add_proofs(ground, report)
+        report = add_proofs(context, report)
     choice = _findings_output.read_selection(args)
     report = replace(report, findings=_findings_output.apply_selection(report.findings, choice))
-    report = write_forms(ground, report, args)
-    wanted = {form for form, _ in _findings_output.formats(args)}
+    report = write_forms(context, report, args)
+    wanted = {form for form, _ in _findings_output.requested_formats(args)}
     if report.failures:
         if args.output or wanted != {"text"}:
-            say_failures(ground.trace, report)
+            say_failures(context.trace, report)
         return FAILED_STATUS
     from weft.report.gaps import is_incomplete
 
-    return FOUND_STATUS if is_incomplete(ground.trace) else _findings_output.find_status(report.findings, choice)
+    return FOUND_STATUS if is_incomplete(context.trace) else _findings_output.find_status(report.findings, choice)
 
 
-def write_forms(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> Report:
+def write_forms(context: AnalysisContext, report: Report, args: argparse.Namespace) -> Report:
     """Write the report in each form that is wanted; return it, with what failed meanwhile."""
-    made, report = _make_tables(ground, report, args, {form for form, _ in _findings_output.formats(args)})
-    _findings_output.write_all(args, lambda form, to: write_form(ground, report, made, args, form=form, to=to))
+    made, report = _make_tables(context, report, args, {form for form, _ in _findings_output.requested_formats(args)})
+    _findings_output.write_each_format(args, lambda form, to: write_form(context, report, made, args, form=form, to=to))
     return report
 
 
 def write_form(
-    ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, *, form: str, to: TextIO
+    context: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, *, form: str, to: TextIO
 ) -> None:
-    """Write the report in one of its forms."""
-    trace = ground.trace
+    """Write the report to a stream in one format: text, JSON, SARIF or HTML."""
+    trace = context.trace
     if form == "sarif":
         from weft.report.sarif import to_sarif
 
@@ -66,20 +66,21 @@ def write_form(
     else:
         from weft.report import text
 
-        text.print_report(trace, report, to, list(_table_lines(made, args)), ground)
+        text.print_report(trace, report, to, list(_table_lines(made, args)), context)
 
 
 def _make_tables(
-    ground: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
+    context: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
 ) -> tuple[Tables | None, Report]:
-    """Return the tables, if they are asked for, and the report, which names the failure if they cannot be made."""
+    """Return the tables of times and messages (None if not asked for), and the report, to which a failure to make them
+    is added."""
     if wanted <= {"sarif", "text"} and not ("text" in wanted and _wants_tables(args)):
         return None, report
     from weft.report.failure import Failure
     from weft.report.tables import make_tables_of_context
 
     try:
-        return make_tables_of_context(ground), report
+        return make_tables_of_context(context), report
     except Exception as error:
         failure = Failure.from_exception("times and messages", error)
         return None, report if report.failures else replace(report, failures=(failure,))
@@ -89,14 +90,14 @@ def _wants_tables(args: argparse.Namespace) -> bool:
     return bool(getattr(args, "times", False) or getattr(args, "matrix", False))
 
 
-def _table_lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
+def _table_lines(tables_of_run: Tables | None, args: argparse.Namespace) -> Iterator[str]:
     """Yield the lines of the tables that were asked for."""
-    if made is None or not _wants_tables(args):
+    if tables_of_run is None or not _wants_tables(args):
         return
     # Most reports have none.
     from weft.report import tables
 
     if args.times:
-        yield from tables.times_lines(made)
+        yield from tables.times_lines(tables_of_run)
     if args.matrix:
-        yield from tables.matrix_lines(made, shutil.get_terminal_size().columns)
+        yield from tables.matrix_lines(tables_of_run, shutil.get_terminal_size().columns)

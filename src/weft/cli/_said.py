@@ -30,11 +30,11 @@ def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
 
 
 def say_failures(trace: Trace, report: Report) -> None:
-    """Say which analyses of a run failed: what follows lacks what they look for."""
+    """Print which analyses of a run failed: the findings that follow lack theirs."""
     # Nearly every report is whole.
-    from weft.report.failure import failure_lines
+    from weft.report.failure import describe_failures
 
-    for text in failure_lines(trace.path, report.failures):
+    for text in describe_failures(trace.path, report.failures):
         say(text)
 
 

@@ -22,11 +22,12 @@ OTHER: Final = "choose another place with --out"
 
 
 def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
-    """Return where the run is recorded, if not in its own folder. Says why, or why not although that would help."""
+    """Return a faster folder in which to record the run first; None to record in its own. Print the reason, also if a
+    slow one cannot be avoided."""
     if args.local is not None or args.in_place:
         return None
     ground = staging.find_existing_folder(args.out)
-    took = staging.measure_folder(ground)
+    took = staging.measure_write_time(ground)
     if took is None or took < staging.SLOW:
         return None
     slow = describe_slowness(ground, took)
@@ -44,7 +45,7 @@ def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | No
 
 def warn_if_slow(run: Path) -> None:
     """Say that the run of a job step is on a slow file system, if it is: its tasks cannot agree on another."""
-    took = staging.measure_folder(run)
+    took = staging.measure_write_time(run)
     if took is not None and took >= staging.SLOW:
         say(f"note: {describe_slowness(run, took)}, and the program waits for it: {LOCAL}")
 
@@ -54,15 +55,15 @@ def describe_slowness(folder: Path, took: float) -> str:
     return f"{folder} is on a slow file system ({took * 1e3:.1f} ms for 64 KiB)"
 
 
-def move_to_place(there: StagedRun | None, run: RunDirectory) -> bool:
+def move_to_place(staged: StagedRun | None, run: RunDirectory) -> bool:
     """Move the run to its place, and return whether that worked; otherwise the run stays, and Weft says so."""
-    if there is None:
+    if staged is None:
         return True
-    size, path = there.count_bytes(), shown_path(run.path)
+    size, path = staged.count_bytes(), shown_path(run.path)
     if size >= LONG:
         say(f"moving the run to {path} ({size / 1e6:,.0f} MB) ...")
-    why = there.move_to_place(run)
+    why = staged.move_to_place(run)
     if why is not None:
-        local = there.folder / run.path.name
+        local = staged.folder / run.path.name
         say(f"the run could not be moved to {path} ({why}): it is in {local}, and {path} is a link to it")
     return why is None

@@ -50,7 +50,7 @@ class _Descriptor(io.RawIOBase):
             raise OutputError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def end_with_reader() -> None:
+def end_when_reader_leaves() -> None:
     """Let BrokenPipeError end a command whose reader has left, as there is no use in making the rest."""
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
@@ -59,7 +59,8 @@ def end_with_reader() -> None:
 
 
 def guard_streams() -> None:
-    """Put streams that only show what is printed, and end no command by a traceback, in the place of Python's own."""
+    """Replace standard output and error by streams that make foreign text harmless to a terminal, and end no command
+    by a traceback."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if stream is None:  # closed: what is written is thrown away

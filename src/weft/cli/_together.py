@@ -52,9 +52,9 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
 
 def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
     """Return the run, which every worker must see alike; on all of them the error if one does not."""
-    path, failed = _call_or_error(lambda: given or find_newest_run()) if workers.is_first else (None, None)
+    path, failed = _catch_weft_error(lambda: given or find_newest_run()) if workers.is_first else (None, None)
     path = workers.all_gather(path)[0]
-    trace, failed = (None, failed) if path is None else _call_or_error(lambda: weft.open(path))
+    trace, failed = (None, failed) if path is None else _catch_weft_error(lambda: weft.open(path))
     errors = workers.all_gather(None if failed is None else str(failed))
     if trace is not None and not any(errors):
         wrong = find_differences(workers, trace)
@@ -67,7 +67,8 @@ def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
     )
 
 
-def _call_or_error(call: Callable[[], _Made]) -> tuple[_Made | None, WeftError | None]:
+def _catch_weft_error(call: Callable[[], _Made]) -> tuple[_Made | None, WeftError | None]:
+    """Return (result, None) of a call, or (None, error) if it raises a WeftError."""
     try:
         return call(), None
     except WeftError as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from weft.cli._findings_output import formats, write_all
+from weft.cli._findings_output import requested_formats, write_each_format
 from weft.cli._said import say, shown_path
 from weft.cli._values import given_tolerances, report_values
 from weft.errors import UsageError, WeftError
@@ -25,7 +25,7 @@ REFUSED = ("only", "skip", "baseline", "suppress", "fail_on", "directives")
 """Options about findings: no access is judged where values are traced."""
 
 
-def refuse_options(args: argparse.Namespace) -> None:
+def refuse_trace_options(args: argparse.Namespace) -> None:
     """Raise UsageError for options that mean nothing with --trace, or without it."""
     if args.trace is None:
         for name in ("live", "out"):
@@ -35,7 +35,7 @@ def refuse_options(args: argparse.Namespace) -> None:
     for name in REFUSED:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} chooses findings, and --trace compares values: leave one out")
-    for form, _ in formats(args):
+    for form, _ in requested_formats(args):
         if form not in ("text", "json"):
             raise UsageError(f"--format {form} is for findings: values are shown as text or json")
 
@@ -87,17 +87,19 @@ def _report_no_values(request: CheckRequest) -> int:
     return NOTHING_STATUS
 
 
-def _create_directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
+def _create_directory(args: argparse.Namespace, request: CheckRequest, run_name: str) -> RunDirectory:
+    """Create the run directory for the values of a run (`run_name`: sequential or turns)."""
     from weft.launch import rundir
 
-    name = f"{request.sources[0].stem}-{what}"
-    out = None if args.out is None else args.out / what
+    name = f"{request.sources[0].stem}-{run_name}"
+    out = None if args.out is None else args.out / run_name
     run = rundir.create_run(out, [name], [*map(str, request.sources), *request.arguments], "trace")
     run.facts["mpi"] = {}
     return run
 
 
 def _write_end(run: RunDirectory, ended: ProcessEnd) -> None:
+    """Write into run.json when and how a program ended."""
     from weft.launch import rundir
 
     how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"
@@ -116,13 +118,14 @@ def _report_comparison(
     compared = compare_values(ValueTrace.open(paths[0]), ValueTrace.open(paths[1]), settings)
 
     def write(form: str, out: TextIO) -> None:
+        """Print the comparison as JSON or as text."""
         is_json = form == "json"
         text = (
             _comparison_json(compared, made, paths) if is_json else "\n".join(_comparison_lines(compared, made, paths))
         )
         print(text, file=out)
 
-    write_all(args, write)
+    write_each_format(args, write)
     if stopped:
         say("the processors were stopped at the first value that differs")
     if stopped or compared.found or (compared.parting is not None and made.ended[1].status == 0):
@@ -135,6 +138,7 @@ def _report_comparison(
 
 
 def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
+    """Return the comparison as lines of text, with what was compared and where both runs are."""
     from weft.compare.values.report import render_values
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
@@ -143,6 +147,7 @@ def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[P
 
 
 def _comparison_json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
+    """Return the comparison as a JSON document."""
     from weft.compare.values.report import to_json
 
     document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}

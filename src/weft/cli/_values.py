@@ -24,7 +24,7 @@ FAILED_STATUS = 4
 DIFFERENT_STATUS = 1
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_value_options(args: argparse.Namespace) -> None:
     """Raise UsageError for wrong options about values, before anything slow is done."""
     from weft.values import recording
 
@@ -64,7 +64,7 @@ def add_tolerances(parser: argparse.ArgumentParser) -> None:
 
 
 def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the command line says of tolerances."""
+    """Return the tolerances on the command line by name: `absolute`, `relative`, `ulps`, `nan`, `exact`."""
     given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return told | ({"exact": True} if args.exact else {})
@@ -112,8 +112,9 @@ class WatchedStart:
     variables: dict[str, str]
 
 
-def watch_lines(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> WatchedStart:
-    """Return the plan with what watches its lines, and the ranks' variables. UsageError if that is not possible."""
+def plan_line_watches(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> WatchedStart:
+    """Return the launch plan, extended to watch the lines that --watch names, and the ranks' variables. UsageError if
+    that is not possible."""
     if not args.watch:
         return WatchedStart(plan, {})
     from weft.launch.launcher_line import LauncherLine, LineContext
@@ -130,7 +131,7 @@ def watch_lines(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -
 
 
 def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
-    """Put in order what the program's probes recorded, and what was watched."""
+    """Complete the folder of the values that probes recorded and that were watched; return what it holds."""
     from weft.values import recording, watching
 
     kept = recording.finish_values(job.run.path, probes, watched=bool(watch))

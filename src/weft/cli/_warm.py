@@ -88,8 +88,9 @@ def _run_in_child(request: dict[str, Any]) -> int:
     return status
 
 
-def preload(run: Path) -> None:
-    """Do with a run what a replay does with its own, for the modules and caches that this fills."""
+def fill_caches(run: Path) -> None:
+    """Analyse a run as a replay analyses its record, so that its modules and caches are ready before the first
+    request."""
     import weft
     from weft.launch.finish import find_crash_frames
     from weft.match import match_operations
@@ -106,10 +107,11 @@ def preload(run: Path) -> None:
 
 
 def serve() -> None:
-    """Answer requests until standard input ends."""
+    """Read requests from standard input, a line of JSON each, until it ends; fork a process for each and write how it
+    ended."""
     for name in _NEEDED:
         import_module(name)
-    preload(Path(sys.argv[1]))
+    fill_caches(Path(sys.argv[1]))
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)

@@ -30,7 +30,7 @@ INTERVAL = 1.0
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft attach` and its options to argparse."""
     parser = subparsers.add_parser(
         "attach", help="show where the ranks of a running job are", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -54,7 +54,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show where the ranks are, once or twice."""
+    """Run `weft attach`: show where the ranks of a job are, once or twice; return the exit status."""
     if args.interval < 0:
         raise UsageError(f"--interval {args.interval:g}: a time is not negative")
     if args.core and args.what:
@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 
-def look_at_job(args: argparse.Namespace, held: ExitStack) -> Job:
-    """Return the looks at the job that the arguments mean."""
+def look_at_job(args: argparse.Namespace, resources: ExitStack) -> Job:
+    """Return the job that the arguments mean, with the stacks of its ranks at one or two moments."""
     if args.core:
         priority.restore_priority()
         return look_at_core_files(args.core, args.program)
@@ -88,11 +88,13 @@ def look_at_job(args: argparse.Namespace, held: ExitStack) -> Job:
         if job := look_at_slurm_job(args.what[0], args.interval):
             return job
     # What needs numpy comes once the ranks stand still.
-    ranks, still = stop_ranks(args, held)
+    ranks, still = stop_ranks(args, resources)
     priority.restore_priority()
-    from weft.attach.reader import readers
+    from weft.attach.reader import started_readers
 
-    gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
+    gdbs = resources.enter_context(
+        started_readers([one.pid for one in ranks if not one.python and one.pid in still.pids])
+    )
     from weft.native.threads import calm_numpy
 
     calm_numpy()
@@ -104,8 +106,8 @@ def look_at_job(args: argparse.Namespace, held: ExitStack) -> Job:
     return Job(size, args.interval, look_at_ranks(ranks, args.interval, still, gdbs), notes)
 
 
-def stop_ranks(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess], Standing]:
-    """Return the ranks that are meant, stopped, and what lets them continue."""
+def stop_ranks(args: argparse.Namespace, resources: ExitStack) -> tuple[list[RankProcess], Standing]:
+    """Stop the ranks that the arguments mean; return them, and the object that lets them continue."""
     from weft.attach import processes
     from weft.attach.hold import stopped
 
@@ -116,30 +118,30 @@ def stop_ranks(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProc
     elif args.what:
         pids = [parse_pid(word) for word in args.what]
         # Which of them are ranks is asked once they stand: beside ranks that poll it would take long.
-        still = held.enter_context(stopped(processes.find_processes_below(pids)))
-        ranks = (processes.find_jobs_of if args.job else processes.find_named_ranks)(pids)
+        still = resources.enter_context(stopped(processes.find_processes_below(pids)))
+        ranks = (processes.find_ranks_of_same_jobs if args.job else processes.find_named_ranks)(pids)
     else:
         ranks = processes.find_only_job()
     meant = [process.pid for process in ranks]
     if still is None or not still.keep(meant):
         if still is not None:
             still.release_all()
-        still = held.enter_context(stopped(meant))
+        still = resources.enter_context(stopped(meant))
     return ranks, still
 
 
 def look_at_core_files(files: list[Path], program: str) -> Job:
-    """Return the one look at ranks that have ended."""
+    """Return a job of ranks that have ended, with the stacks in their core files."""
     from weft.attach import core_stacks
 
     return core_stacks.look_at_cores(files, program)
 
 
 def look_at_slurm_job(word: str, interval: float) -> Job | None:
-    """Return the looks at a job of Slurm, on all of its nodes; None if the word does not name one."""
+    """Return a job of Slurm with the stacks of its ranks on all nodes; None if the word does not name a job."""
     from weft.attach import slurm_job
 
-    return slurm_job.look_at_job(word, interval) if slurm_job.is_job(word) else None
+    return slurm_job.look_at_job(word, interval) if slurm_job.is_running_slurm_job(word) else None
 
 
 def is_process(word: str) -> bool:
@@ -181,19 +183,21 @@ def render_json(job: Job, every: bool) -> str:
 
 
 def render_svg(job: Job, every: bool) -> str:
-    """Return the tree as SVG."""
+    """Return the tree as SVG. `every`: with the frames inside MPI."""
     from weft.attach.picture import draw_tree
 
-    return draw_tree(job, every=every)
+    return draw_tree(job, with_mpi_frames=every)
 
 
 def render_text(job: Job, every: bool) -> str:
-    """Return the sentences, then the tree."""
+    """Return the sentences, then the tree. `every`: with the frames inside MPI."""
     from weft.attach import sentences, tree
     from weft.base.words import printable
 
     said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.describe_job(job))]
-    return "\n".join(map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, every=every))]))
+    return "\n".join(
+        map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, with_mpi_frames=every))])
+    )
 
 
 FORMS = {"text": render_text, "json": render_json, "svg": render_svg}

@@ -32,7 +32,7 @@ from weft.errors import UsageError
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft cc` and its options to argparse."""
     parser = subparsers.add_parser(
         "cc", help="compile a program so that `weft run` sees its memory accesses", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter, usage="weft cc [--commands FILE] COMPILER ARGS...",
@@ -47,7 +47,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, link, or both, with the access hooks."""
+    """Run `weft cc`: compile and link with calls that report memory accesses; return the compiler's status."""
     from weft.access.command_line import parse_command
     from weft.access.hook_options import hook_options
 
@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
-    """Compile and link; the result keeps the compiler call."""
+    """Compile and link with access hooks; the object or program keeps a record of its compiler call. Return the exit
+    status."""
     from weft.access.command_line import (
         command_entries,
         compile_command,

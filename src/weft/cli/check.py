@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from weft.base.lifetime import temporary_folder
 from weft.cli import _findings_output, _options
-from weft.cli._traced import refuse_options, trace_and_compare
+from weft.cli._said import say
+from weft.cli._traced import refuse_trace_options, trace_and_compare
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError
 
@@ -52,7 +53,7 @@ TAKES_DASHED = ("--flags", "--link", "--args")
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft check` and its options to argparse."""
     parser = subparsers.add_parser(
         "check", help="find races in OpenMP, Numba and DVM programs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -90,7 +91,7 @@ def register(subparsers: Any) -> None:
     ):
         parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
     parser.add_argument("--directives", action="store_true", help="also list the directives that ran, with counts")
-    _findings_output.add_selection(parser)
+    _findings_output.add_selection_options(parser)
     parser.add_argument(
         "--trace", type=Path, metavar="CONFIG",
         help="compare the values of a run without directives with those of each processor; CONFIG says which (it is "
@@ -100,18 +101,18 @@ def register(subparsers: Any) -> None:
     _options.add_out(parser, "with --trace: directory of both runs (weft-runs/...)")
     add_tolerances(parser)
     _findings_output.add_format(parser)
-    _findings_output.add_files(parser)
+    _findings_output.add_output_files(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check a program."""
+    """Run `weft check`: run the program, print the findings about its directives, and return the exit status."""
     from weft.check import CheckRequest, check_program
     from weft.check.finding_selection import apply_selection, verify_selection
     from weft.check.front_ends import is_script
     from weft.check.source_discovery import find_built_program, find_sources
     from weft.report.selection import select_findings
 
-    refuse_options(args)
+    refuse_trace_options(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
     given, launcher, program = shlex.split(args.args), [], ""
@@ -137,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
         unchecked=build.left,
         launcher=tuple(launcher),
         program=program,
+        say=say,
     )
     if args.trace is not None:
         return work_in_folder(args, lambda folder: trace_and_compare(args, request, folder))
@@ -145,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     with output_to_stderr() if _findings_output.is_stdout_machine_read(args) else nullcontext():
         checked = work_in_folder(args, lambda folder: check_program(request, folder))
     checked = apply_selection(checked, select_findings(checked.findings, choice))
-    _findings_output.write_all(args, lambda form, to: write_result(checked, form, to, args.directives))
+    _findings_output.write_each_format(args, lambda form, to: write_result(checked, form, to, args.directives))
     return exit_status(checked, choice)
 
 
@@ -173,7 +175,8 @@ def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
 
 
 def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
-    """Return the exit status: a finding first, then whatever keeps "nothing found" from being an all-clear."""
+    """Return the exit status: that of a finding that counts, else 3 if not all was checked, 2 if nothing was, 0
+    otherwise."""
     if failed := _findings_output.find_status(checked.findings, choice):
         return failed
     if not checked.whole:

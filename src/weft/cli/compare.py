@@ -35,7 +35,7 @@ DIFFERENT_STATUS = 1
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft compare` and its options to argparse."""
     parser = subparsers.add_parser(
         "compare", help="find the first difference between two runs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -66,7 +66,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare two runs."""
+    """Run `weft compare`: print where two runs differ first, or show it; return the exit status."""
     if args.bisect and (args.view or args.calls or args.format != "text"):
         raise UsageError("--bisect is about values, in text: leave out --view, --calls and --format")
     if args.debug and (args.view or args.format != "text"):
@@ -104,6 +104,8 @@ def _view_runs(args: argparse.Namespace) -> int:
 
 
 def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
+    """Print where the calls, messages and findings of two runs differ, open the debugger there if asked, return the
+    status."""
     from weft.compare import compare, content_report, find_slower_places, result_report
     from weft.compare.report import errors_and_warnings, render_comparison, to_json
     from weft.compare.result_report import compare_message_contents
@@ -151,6 +153,7 @@ def _describe_missing_values(args: argparse.Namespace, values: ValueComparison |
 
 
 def _print_commands(args: argparse.Namespace) -> None:
+    """Print how the commands of the two runs differ, if they do."""
     from weft.compare.report import command_lines
     from weft.launch.rundir import read_facts
     from weft.report.text import printable
@@ -160,7 +163,8 @@ def _print_commands(args: argparse.Namespace) -> None:
 
 
 def _first_event(comparison: Comparison, messages: ContentReport) -> tuple[int, int] | None:
-    """Return the call of the run at which it differs first: by a message's content, else as a call."""
+    """Return (rank, event index) of the call at which the second run differs first: by a message's content, else as a
+    call."""
     if messages.first is not None or messages.results is not None:
         return messages.first
     return next((one.after for one in comparison.first if one.after is not None), None)
@@ -169,7 +173,8 @@ def _first_event(comparison: Comparison, messages: ContentReport) -> tuple[int, 
 def _print_comparison(
     args: argparse.Namespace, values: ValueComparison | None, said: list[str], document: dict[str, Any], *, alike: bool
 ) -> int:
-    """Print a comparison; return the exit status."""
+    """Print a comparison as text (lines `said`) or JSON (`document`); return the exit status, 0 if the runs are
+    `alike`."""
     from weft.compare.values.report import render_values, to_json
     from weft.report.text import printable
 
@@ -184,6 +189,7 @@ def _print_comparison(
 
 
 def _indent_line(line: str, printable: Any) -> str:
+    """Return a line of a comparison with four blanks before a detail, and unprintable characters escaped."""
     plain = line.removeprefix("values: ")
     if not plain.startswith(" "):
         return str(printable(line))

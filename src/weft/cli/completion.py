@@ -14,7 +14,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft completion` and its options to argparse."""
     parser = subparsers.add_parser(
         "completion", help="set up completion in your shell", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -23,7 +23,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the shell's code."""
+    """Run `weft completion`: print the code by which the shell completes."""
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["weft"], shell=args.shell))

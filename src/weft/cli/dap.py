@@ -23,7 +23,7 @@ SECRET = "WEFT_DAP_SECRET"
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft dap` and its options to argparse."""
     parser = subparsers.add_parser(
         "dap", help="serve the debugger to an editor (Debug Adapter Protocol)", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -41,7 +41,7 @@ def parse_port(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve editors."""
+    """Run `weft dap`: serve the debugger to editors until they leave."""
     if args.socket is not None:
         return listen_on_socket(args.socket)
     return serve_stdio() if args.port is None else listen_on_port(args.port)
@@ -60,7 +60,7 @@ def serve_stdio() -> int:
 
 
 def serve_session(wire: Any, secret: str | None = None) -> None:
-    """Serve one session."""
+    """Serve the debugger to one editor over an open connection. `secret`: what the editor must send, if anything."""
     from weft.dap.adapter import Adapter
 
     Adapter(wire, find_and_report_failures, secret).serve()

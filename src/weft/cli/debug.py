@@ -1,23 +1,27 @@
 """Debug a recorded run: one prompt for all ranks of a replay, which stops at the same place every time.
 
+weft debug -n 4 -- ./prog                 record the program, then the same, with a breakpoint at each finding
 weft debug RUN                            stop before the first event, then ask for commands (`help` lists them)
 weft debug RUN -x SCRIPT                  run the commands of a file (- for standard input), then end
 weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
 weft debug RUN --format json              one JSON object a command, read from standard input, for machines
 weft debug RUN -- ./prog-with-g           with another build of the program, same arguments
 
-Without RUN, the newest run is taken. gdb looks into native ranks, an agent of Weft into Python ranks; neither
-changes the program or its record. Exits 0, or 1 where a command of a script failed.
+Without RUN and program, the newest run is taken. Ctrl-C ends a recording, and the prompt opens. gdb looks into native
+ranks, an agent of Weft into Python ranks; neither changes the program or its record. Exits 0, or 1 where a command of
+a script failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
+from weft.cli._recorded import record_program
 from weft.cli._said import find_and_report_failures
 from weft.errors import UsageError
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from weft.debug.debugger import Debugger
 
 FAILED_STATUS = 1
+MOST_FINDINGS = 10
+"""Findings of a program recorded just now that get a breakpoint."""
 SCRIPTED = 600.0
 """Seconds for a command of a script: nobody is there to interrupt it."""
 TAKES_PROGRAM = True
@@ -32,12 +38,12 @@ TAKES_PROGRAM = True
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft debug` and its options to argparse."""
     parser = subparsers.add_parser(
         "debug", help="step through a recorded run, all ranks at one prompt", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--format FORMAT] [--stdin FILE] [--timeout SECONDS] "
-              "[-n N] [--trust] [-- PROGRAM ARGS]",
+        usage="weft debug [RUN | -n N -- PROGRAM ARGS] [-x SCRIPT] [-c COMMAND]... [--format FORMAT] [--stdin FILE] "
+              "[--timeout SECONDS] [--trust] [-- OTHER_BUILD ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands in this file, then exit")
@@ -52,10 +58,35 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open the prompt."""
+    """Run `weft debug`: open the prompt on a replay of the run; return the exit status."""
     lines = read_script(args)
+    as_json = args.format == "json"
+    if args.run is None and args.rest:
+        path = record_first(args, as_json=as_json)
+        replay = [*replay_options(None, args.stdin), "--agreed", hash_execution_of(path)]
+        return run_debugger(path, replay, [], lines, as_json=as_json, limit=args.timeout, at_findings=True)
     path, replay = require_consent(args)
-    return run_debugger(path, replay, args.rest, lines, as_json=args.format == "json", limit=args.timeout)
+    return run_debugger(path, replay, args.rest, lines, as_json=as_json, limit=args.timeout)
+
+
+def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
+    """Record the program that was given, and return the run. Ctrl-C ends the program, and its record is debugged."""
+    try:
+        stdin = open(args.stdin or os.devnull, "rb")  # noqa: SIM115, PTH123 - a with block would need a case of its own
+    except OSError as error:
+        raise UsageError(f"--stdin {args.stdin}: {error.strerror}") from error
+    sys.stdout.flush()
+    stdout = sys.stderr.fileno() if as_json else None
+    with stdin:
+        return record_program(args.rest, args.n, stdin=stdin, stdout=stdout, keep_interrupted=True)
+
+
+def hash_execution_of(path: Path) -> str:
+    """Return the hash of what replays of a run execute: the program typed here, recorded just now."""
+    from weft.launch.rundir import read_facts
+    from weft.safety.runs import hash_execution
+
+    return hash_execution(read_facts(path))
 
 
 def debug_replay(args: argparse.Namespace) -> int:
@@ -98,9 +129,14 @@ def read_script(args: argparse.Namespace) -> list[str] | None:
 
 def run_debugger(
     path: Path, replay: list[str], program: list[str], lines: list[str] | None,
-    *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None,
+    *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None, at_findings: bool = False,
 ) -> int:  # fmt: skip
-    """Run a session from the start of the replay to its end."""
+    """Start a replay of a run under the debugger, and serve its prompt until the end; return the exit status.
+
+    `replay`: options of `weft replay`. `program`: another program with its arguments, [] for the recorded one.
+    `lines`: the commands of a script, None if a person types. `first`: commands that come before. `limit`: seconds per
+    command. `at_findings`: set a breakpoint at each finding.
+    """
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
     from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
@@ -113,6 +149,8 @@ def run_debugger(
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit
     try:
         show_start(debugger, prompt, quiet=lines is not None)
+        for place in debugger.places_of_findings()[:MOST_FINDINGS] if at_findings else ():
+            prompt.do(f"break {place}")
         for line in first or []:
             prompt.do(line)
         if first and all(line.startswith("break ") for line in first):

@@ -27,12 +27,12 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft demo` and its options to argparse."""
     subparsers.add_parser("demo", help="try Weft on a small program that hangs", description=__doc__)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the example with the bug, then its corrected twin. What is wrong with the first is the first thing said."""
+    """Run `weft demo`: record the example with the bug, then its corrected twin, and print the diagnosis first."""
     require_mpi4py()
     wrong, right = EXAMPLES / "heat.py", EXAMPLES / "heat_fixed.py"
     status, said = record_example(wrong)

@@ -24,7 +24,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft doctor` and its options to argparse."""
     parser = subparsers.add_parser(
         "doctor", help="check whether MPI, launcher and compiler fit together", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine the machine and print what was found."""
+    """Run `weft doctor`: check this machine and print the results; return the exit status."""
     from weft.launch.checkup import Checkup, check_machine
 
     if args.hosts is None and args.rest:

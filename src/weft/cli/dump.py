@@ -53,7 +53,7 @@ STYLES: Final = {
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft dump` and its options to argparse."""
     parser = subparsers.add_parser(
         "dump", help="print the recorded calls as a table", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -90,9 +90,9 @@ def parse_call_count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a run."""
+    """Run `weft dump`: print the calls of a run that the options choose."""
     import weft
-    from weft.cli._streams import end_with_reader
+    from weft.cli._streams import end_when_reader_leaves
     from weft.launch.rundir import find_newest_run
     from weft.report.rings import describe_suffix
     from weft.trace.filter import Filter
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     trace = weft.open(args.run or find_newest_run())
     wanted = Filter(args.where, also=option_terms(args), findings=find_if_needed(trace, args.where))
     refuse_absent_ranks(trace, wanted)
-    end_with_reader()
+    end_when_reader_leaves()
     try:
         with open_output(args) as to:
             print_run(trace, wanted, args, to)
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
     """Raise UsageError if the filter names ranks or functions that do not exist; ranges are cut with a note."""
     names = [function.name for function in trace.functions]
-    if unknown := wanted.unknown_functions(names):
+    if unknown := wanted.find_unknown_functions(names):
         from weft.cli._wrong_words import suggest
 
         raise UsageError(f"there is no function {escaped(unknown[0])}{suggest(unknown[0], names)}")
@@ -201,7 +201,7 @@ def option_terms(args: argparse.Namespace) -> list[Any]:
 
 
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
-    """Print the calls that fit."""
+    """Print the calls that pass the filter, in order of time; a file that is written shows its progress."""
     from weft.cli._progress import show_progress
     from weft.export.time_order import calls_in_time_order, limit_calls
 
@@ -210,11 +210,13 @@ def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[A
         write_calls(trace, found, args, to)
         return
     with show_progress(f"writing {args.output.name}") as advance:
-        write_calls(trace, count_rows(found, trace, advance), args, to)
+        write_calls(trace, report_progress_of_rows(found, trace, advance), args, to)
 
 
-def count_rows(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[CallRows]:
-    """Yield the rows, and report how many of the run's calls they were."""
+def report_progress_of_rows(
+    found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]
+) -> Iterator[CallRows]:
+    """Yield the rows of calls unchanged, and report after each part which share of the run's calls is written."""
     done = 0
     for rows in found:
         yield rows
@@ -223,7 +225,7 @@ def count_rows(found: Iterator[CallRows], trace: Trace, advance: Callable[[float
 
 
 def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
-    """Write calls in one of the forms."""
+    """Write calls to an open stream as text, JSON lines, CSV or Parquet."""
     if args.format in ("csv", "parquet"):
         from weft.export.arrow_tables import write_csv, write_parquet
 
@@ -262,7 +264,7 @@ def write_lines(parts: Iterable[bytes], to: IO[Any]) -> None:
 
 
 def iterate_events(trace: Trace, rows: CallRows) -> Iterator[Event]:
-    """Return the calls one by one."""
+    """Return an iterator over the calls of some rows, one Event each."""
     from weft.export.time_order import call_ids
 
     return (trace.event(rank, index) for rank, index in call_ids(rows))
@@ -272,10 +274,11 @@ def iterate_events(trace: Trace, rows: CallRows) -> Iterator[Event]:
 
 
 def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
-    """Print the outcomes that a replay would force."""
+    """Print the recorded outcomes of wildcards, tests and waits that a replay would force."""
     from weft.trace.layout import LogKind
 
     def outcomes() -> Iterator[tuple[int, int, int, str, int]]:
+        """Yield (rank, thread slot, position, name, value) of each outcome."""
         for rank in wanted.ranks(trace):
             for thread in rank.threads:
                 for position, (kind, value) in enumerate(thread.outcomes):
@@ -352,6 +355,7 @@ def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]
     """Print definitions, one on each line."""
 
     def lines() -> Iterator[tuple[str, ...]]:
+        """Yield rank, kind and facts of each definition, as cells."""
         for kind, facts in rows:
             rank = facts.pop("rank", None)
             text = ", ".join(f"{key} {format_value(value)}" for key, value in facts.items())
@@ -361,7 +365,7 @@ def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]
 
 
 def format_value(value: object) -> str:
-    """Return a fact on one line."""
+    """Return the value of a definition as text on one line; lists of numbers become ranges, long texts are cut."""
     from weft.trace.communicators import format_members
 
     if isinstance(value, list) and value and all(isinstance(v, int) for v in value):
@@ -387,6 +391,7 @@ def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[
     right = {"rank", "thread", "outcome", "value"}
 
     def line(cells: tuple[str, ...]) -> list[str]:
+        """Return the cells of a row, padded to the columns' widths."""
         clean = map(escaped, cells)
         return [
             cell.rjust(width) if head in right else cell.ljust(width)
@@ -400,7 +405,7 @@ def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[
 
 
 def make_line_printer(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], None]:
-    """Return a function that prints one line of cells."""
+    """Return a function `(cells, head)` that prints one line of a table, in colours at a terminal."""
     if not to.isatty():
         return lambda cells, head: print("  ".join(cells).rstrip(), file=to)
     from rich.console import Console
@@ -413,6 +418,7 @@ def make_line_printer(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str
     styles = [calls.get(head, "") for head in heads]
 
     def print_line(cells: list[str], head: bool) -> None:
+        """Print cells in the colours of their columns; a heading is bold."""
         text = Text()
         for cell, style in zip(cells, styles, strict=True):
             text.append(cell, "bold" if head else "bold red" if cell.strip() == OPEN else style)

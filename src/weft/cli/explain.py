@@ -17,7 +17,7 @@ from weft.kinds import KINDS, SEVERITIES, Kind, kind
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft explain` and its options to argparse."""
     parser = subparsers.add_parser(
         "explain", help="explain a kind of finding, with its remedy", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a page, or the list of them."""
+    """Run `weft explain`: print the page of a kind of finding, or the list of kinds."""
     if args.kind is None:
         list_kinds()
     else:

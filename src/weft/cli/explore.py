@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
+from weft.cli._recorded import record_program
 from weft.cli._said import find_and_report_failures, say, shown_path
 from weft.errors import UsageError, WeftError
-from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.explore.explored import Explored
@@ -41,7 +40,7 @@ MANY = 10
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft explore` and its options to argparse."""
     parser = subparsers.add_parser(
         "explore", help="run the other outcomes of a program's message races", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -65,7 +64,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explore one run."""
+    """Run `weft explore`: run the other outcomes of a program's races, and print what each leads to."""
     import weft
     from weft.explore.explored import summarize_exploration
     from weft.explore.runs import ReplayRuns
@@ -74,9 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from weft.launch import rundir
     from weft.trace import Level
 
-    if args.run is None and args.rest:
-        record_program(args)
-    trace = weft.open(args.run or rundir.find_newest_run())
+    made = record_program(args.rest, args.n) if args.run is None and args.rest else None
+    trace = weft.open(args.run or made or rundir.find_newest_run())
     trace.require_beginning("an exploration")
     if trace.level is Level.OUTCOMES:
         raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
@@ -94,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         if search.left:
             with runs:
                 runs.replay_record_twice(trace)
-                continue_earlier(search, runs)
+                add_earlier_outcomes(search, runs)
                 ended = run_variants(search, args.budget)
     except KeyboardInterrupt:
         if trace.path not in runs.results:  # nothing is known yet
@@ -122,14 +120,9 @@ def require_consent(args: argparse.Namespace, trace: Trace) -> str:
     return _asked.require_consent(trace.path, trace.run, trust=args.trust)
 
 
-def record_program(args: argparse.Namespace) -> None:
-    """Record the program with `weft run`, as the newest run."""
-    count = ["-n", str(args.n)] if args.n else []
-    subprocess.run(own_python("-m", "weft", "run", *count, "--", *args.rest), check=False)
-
-
 def line_of_finding(trace: Trace, finding: int | None) -> str | None:
-    """Return where the race of a finding is. UsageError if it is not a race."""
+    """Return the line (`file:line`) of the race that a finding's number means, None for no number. UsageError if it is
+    not a race."""
     if finding is None:
         return None
     from weft.base.words import plural
@@ -144,8 +137,8 @@ def line_of_finding(trace: Trace, finding: int | None) -> str | None:
     return describe_call_site(trace, one.events[0])
 
 
-def continue_earlier(search: Search, runs: ReplayRuns) -> None:
-    """Add what an earlier exploration ran to the search."""
+def add_earlier_outcomes(search: Search, runs: ReplayRuns) -> None:
+    """Add the outcomes that an earlier exploration of the same run has recorded to the search."""
     import weft
     from weft.explore.outcomes import Variant, describe_call_site
     from weft.replay.force import parse_force
@@ -174,7 +167,7 @@ def continue_earlier(search: Search, runs: ReplayRuns) -> None:
 
 
 def run_variants(search: Search, budget: float) -> str:
-    """Run variants until all are run or the time is over; return which."""
+    """Run variants until all are run (return `all`) or `budget` seconds are over (return `budget`)."""
     from weft.cli._progress import show_progress
 
     start = time.monotonic()

@@ -17,7 +17,7 @@ from weft.export import FORMATS
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft export` and its options to argparse."""
     parser = subparsers.add_parser(
         "export", help="convert a run for another tool", description=make_description(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -39,7 +39,7 @@ def make_description() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export a run."""
+    """Run `weft export`: write a run in the format of another tool."""
     import weft
     from weft.base.words import plural
     from weft.cli._progress import show_progress

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft gather` and its options to argparse."""
     parser = subparsers.add_parser(
         "gather", help="collect the records of several hosts into one run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -36,7 +36,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Gather, and say what is there now."""
+    """Run `weft gather`: collect the records of hosts into the run, and print which ranks are there."""
     from weft.launch.local import gather_after_run
 
     gathered = (

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 
 import weft
 from weft import cli
-from weft.base.interpreters import is_free_threaded, refusal
+from weft.base.interpreters import explain_free_threaded, is_free_threaded
 from weft.base.lifetime import exit_on_termination
 from weft.cli import _complete
 from weft.cli._streams import guard_streams
@@ -113,9 +113,9 @@ def options_of(top: argparse.ArgumentParser, command: str) -> list[str]:
 
 def overview() -> str:
     """Return the commands by task, for who names none."""
-    from weft.cli._overview import render
+    from weft.cli._overview import render_overview
 
-    return render(make_parser(command_names()))
+    return render_overview(make_parser(command_names()))
 
 
 def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -140,7 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
     if is_free_threaded(sys.version):
-        return print_error(UsageError(refusal("this interpreter", sys.version, "in which Weft does not run")))
+        return print_error(
+            UsageError(explain_free_threaded("this interpreter", sys.version, "in which Weft does not run"))
+        )
     if _complete.is_completion_request():
         _complete.complete_and_exit(make_parser(_complete.commands_on_line(command_names())))
     try:

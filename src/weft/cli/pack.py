@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft pack` and its options to argparse."""
     parser = subparsers.add_parser(
         "pack", help="put the records of all ranks into one file", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Pack each run."""
+    """Run `weft pack`: put the records of each run into one file; return 1 if some records stay as they are."""
     from weft.launch.rank_processes import is_record_final
     from weft.trace import Trace
     from weft.trace.packing import pack_records

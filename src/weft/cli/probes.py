@@ -13,7 +13,7 @@ from typing import Any
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft probes` and its options to argparse."""
     parser = subparsers.add_parser(
         "probes", help="list the probes of a run, or print the flags to compile with probes", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -25,7 +25,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the probes, or print the flags."""
+    """Run `weft probes`: list the probes of a run, or print the compiler's flags for probes."""
     from weft.values.finalization import MODULE
     from weft.values.recording import INCLUDE
 

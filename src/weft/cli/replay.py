@@ -43,7 +43,7 @@ TAKES_PROGRAM = True
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft replay` and its options to argparse."""
     parser = subparsers.add_parser(
         "replay", help="run a recorded program again with the same outcome", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -89,7 +89,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay one run."""
+    """Run `weft replay`: check the options, then replay the run or debug it; return the exit status."""
     command = args.rest
     if args.force and (args.until or args.breaks):
         raise UsageError("--force runs on freely: it does not go with --until or --break")
@@ -115,8 +115,9 @@ def feed_stdin(file: Path) -> None:
         raise UsageError(f"--stdin {file}: {error.strerror}") from error
 
 
-def run_replay(args: argparse.Namespace, other: list[str]) -> int:
-    """Plan, start and watch the replay, and report its outcome."""
+def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
+    """Plan, start and watch the replay, and report its outcome; return the exit status. `other_program`: its words, []
+    for the recorded one."""
     import weft
     from weft.cli._replayed import conclude_replay
     from weft.launch import plan as plans
@@ -127,9 +128,9 @@ def run_replay(args: argparse.Namespace, other: list[str]) -> int:
 
     recording.check_configuration(args.probes)
     trace = weft.open(args.run or rundir.find_newest_run())
-    if not other:
+    if not other_program:
         _asked.require_consent(trace.path, trace.run, trust=args.trust, earlier_consent=args.agreed)
-    command, n = recorded_command(trace, other, args.n)
+    command, n = choose_command(trace, other_program, args.n)
     for problem in trace.problems[:3]:
         say(f"damaged: {problem}")
     if trace.problems:
@@ -139,7 +140,7 @@ def run_replay(args: argparse.Namespace, other: list[str]) -> int:
     driver = Driver.from_folder(args.driven) if args.driven else None
     if driver is not None:
         cut = Cut(driver.goals)
-    folder = start_folder(trace, other)
+    folder = start_folder(trace, other_program)
     out = args.out.absolute() if args.out else None
     with working_in(folder):
         start = plans.plan_run(command, n)
@@ -154,10 +155,10 @@ def run_replay(args: argparse.Namespace, other: list[str]) -> int:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
         directory.facts |= add_signature(directory.facts)
         directory.facts["hashes"] = args.hash_messages
-        recorder.describe_recorder(start, shim, directory)
+        recorder.write_recorder_facts(start, shim, directory)
         more = recording.prepare_values(directory.path, args.probes) if args.probes is not None else {}
         more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
-        job = start_replay(trace, session, start, (shim, directory), more)
+        job = run_replayed_program(trace, session, start, (shim, directory), more)
     except WeftError:
         recording.remove_value_folder(directory.open_folder())
         directory.discard()
@@ -166,7 +167,8 @@ def run_replay(args: argparse.Namespace, other: list[str]) -> int:
 
 
 def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
-    """Return what lets one rank at a time go on. UsageError if the record does not say how."""
+    """Return the conductor of --sequential, which lets one rank at a time make its next step. UsageError if the record
+    does not say how."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Conductor, Cuts, plan_steps
@@ -178,10 +180,10 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
     return Conductor(plan_steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
 
 
-def start_folder(trace: Trace, other: list[str]) -> Path:
+def start_folder(trace: Trace, other_program: list[str]) -> Path:
     """Return where the replay is started: where the run was, or here with another program."""
     here = Path.cwd()
-    folder = here if other else Path(str(trace.run.get("cwd") or here))
+    folder = here if other_program else Path(str(trace.run.get("cwd") or here))
     if not folder.is_dir():
         raise WeftError(
             f"the run was started in {folder}, which is not here; go to its copy and give the program after --"
@@ -200,10 +202,15 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def start_replay(
-    trace: Trace, session: Replay, start: LaunchPlan, made: tuple[BuiltRecorder, RunDirectory], more: dict[str, str]
+def run_replayed_program(
+    trace: Trace,
+    session: Replay,
+    launch_plan: LaunchPlan,
+    made: tuple[BuiltRecorder, RunDirectory],
+    rank_variables: dict[str, str],
 ) -> Job:
-    """Write the plan and run the program with it, to its end."""
+    """Write the plans of a replay into its folder, and run the program to its end; return the job. `made`: recorder
+    and run directory; `rank_variables`: further variables of the ranks."""
     from weft.launch import recorder
     from weft.launch.job import run_job
     from weft.trace.functions import FunctionTable
@@ -217,27 +224,30 @@ def start_replay(
 
         tasks.copy_to_replay(trace.path, laid_out)
     variables = (
-        recorder.make_recorder_variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
+        recorder.make_recorder_variables(shim, directory, "trace")
+        | rank_variables
+        | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
     )
     if session.driver is not None:
         variables["WEFT_INTERNAL_AGENT"] = str(session.driver.folder)
     if session.driver is not None or trace.run.get("tasks"):
         from weft.tasks.runtime import replay_environment
 
-        variables |= replay_environment(start.line.programs)  # a runtime makes threads in an order of its own
+        variables |= replay_environment(launch_plan.line.programs)  # a runtime makes threads in an order of its own
     try:
         with working_in(Path(str(directory.facts["cwd"]))):
-            return run_job(start, directory, variables, observer=session.observe)
+            return run_job(launch_plan, directory, variables, observer=session.observe)
     finally:
         if session.conductor is not None:
             session.conductor.end()
 
 
-def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
-    """Return the command to start, and on how many ranks with our own mpiexec."""
+def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tuple[list[str], int | None]:
+    """Return the command to start, and on how many ranks with Weft's own mpiexec (None for the command's own
+    launcher)."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
-    command = other or with_programs_that_are_here(trace, read_command(trace.run))
+    command = other_program or replace_missing_programs(trace, read_command(trace.run))
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
     try:
@@ -248,9 +258,9 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
         raise WeftError(f"{trace.path}: run.json names a command with characters that no command has; give it after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
-    if trace.run.get("local") and not other:
+    if trace.run.get("local") and not other_program:
         command, recorded = command_on_this_host(trace, command), size
-    if n is None and isinstance(recorded, int) and not (other and other[0].endswith("mpiexec")):
+    if n is None and isinstance(recorded, int) and not (other_program and other_program[0].endswith("mpiexec")):
         n = recorded
     if n is not None and n != size:
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
@@ -263,8 +273,8 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     return command, n
 
 
-def with_programs_that_are_here(trace: Trace, command: list[str]) -> list[str]:
-    """The recorded command; as it was typed if a program that PATH led to then is gone."""
+def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
+    """Return the recorded command; as it was typed if a program that PATH led to then is gone."""
     typed = trace.run.get("command")
     words = [str(word) for word in typed] if isinstance(typed, list) else command
     gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
@@ -274,7 +284,8 @@ def with_programs_that_are_here(trace: Trace, command: list[str]) -> list[str]:
 
 
 def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:
-    """Return the program of a line that went over hosts without a common directory: they would not find the replay."""
+    """Return only the program of a launcher line over hosts without a common directory: their ranks would not find the
+    replay's files."""
     from weft.launch.launcher_line import parse_launcher_line
 
     programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
@@ -307,7 +318,7 @@ def ranks_without_record(trace: Trace) -> set[int]:
 
 
 def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
-    """Return the plans of the ranks, and the cut that they stop at."""
+    """Return the plan of each rank (its outcomes in order), and the cut at which the ranks stop."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Cut, Cuts, events_to_stop_before, make_plans, resolve_location

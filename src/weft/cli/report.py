@@ -26,7 +26,7 @@ from weft.cli import _findings_output
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft report` and its options to argparse."""
     parser = subparsers.add_parser(
         "report", help="print what is wrong with a run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -42,12 +42,12 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--evidence", action="store_true", help="also give the vector times that prove each race (all formats)"
     )
-    _findings_output.add_files(parser)
-    _findings_output.add_selection(parser)
+    _findings_output.add_output_files(parser)
+    _findings_output.add_selection_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report a run, by this process or by all of its job step."""
+    """Run `weft report`: print the findings of a run, by this process or by all of its job step."""
     from weft.launch.job_step import find_own_step, is_below_mpi_process
 
     step = find_own_step()

@@ -51,7 +51,7 @@ LONGEST_KEPT = 365 * 86400.0
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft run` and its options to argparse."""
     parser = subparsers.add_parser(
         "run", help="record a run and print what is wrong with it", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -73,7 +73,7 @@ def add_what_to_record(group: _options.OptionDeclarer) -> None:
         help="record every call with time and source line (trace, the default), or only what a replay needs (outcomes)",
     )  # fmt: skip
     group.add_argument(
-        "--keep", type=parse_last, metavar="last:DURATION",
+        "--keep", type=parse_keep_duration, metavar="last:DURATION",
         help="for long runs: keep only the last calls, such as last:10s or last:10min",
     )  # fmt: skip
     group.add_argument(
@@ -133,8 +133,8 @@ def add_what_to_say(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON")
     group.add_argument("--no-report", action="store_true", help="do not analyse the run at its end")
-    _findings_output.add_files(group)
-    _findings_output.add_selection(group, "never")
+    _findings_output.add_output_files(group)
+    _findings_output.add_selection_options(group, "never")
 
 
 def add_where_to_keep(group: _options.OptionDeclarer) -> None:
@@ -153,8 +153,8 @@ def add_where_to_keep(group: _options.OptionDeclarer) -> None:
 _UNITS = {"s": 1, "min": 60, "h": 3600}
 
 
-def parse_last(text: str) -> float:
-    """Read `last:10min` as seconds."""
+def parse_keep_duration(text: str) -> float:
+    """Return the seconds of a value such as `last:10min` of --keep. ArgumentTypeError for anything else."""
     kind, _, duration = text.partition(":")
     number = duration.rstrip("hinms")
     try:
@@ -198,7 +198,7 @@ def refuse_with_local(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record one run."""
+    """Run `weft run`: check the options, then record the program; return the exit status."""
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
     if not command:
         raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
@@ -229,12 +229,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--no-report leaves out what --report, -o and --fail-on need")
     refuse_with_keep(args)
     refuse_with_local(args)
-    values.check_options(args)
+    values.check_value_options(args)
     return record_program(command, args)
 
 
 def record_program(command: list[str], args: argparse.Namespace) -> int:
-    """Plan the run, and record it where that is best."""
+    """Plan the run of a command, and record it in its own folder, a faster one, or with the other tasks of a job step.
+    Return the exit status."""
     from weft.native.threads import calm_numpy
 
     calm_numpy()
@@ -300,9 +301,9 @@ def record_plan(
 
             variables |= call_recording.prepare_recording(plan.line.programs, directory)
         variables |= recording.prepare_values(directory.path, args.probes) if args.local is None else {}
-        watched = values.watch_lines(plan, directory, args)
+        watched = values.plan_line_watches(plan, directory, args)
         variables |= watched.variables
-        recorder.describe_recorder(plan, shim, directory)
+        recorder.write_recorder_facts(plan, shim, directory)
         against = values.make_live_comparison(directory, args)
         started, hosts = watched.plan, None
         if args.local is not None:
@@ -310,7 +311,7 @@ def record_plan(
 
             hosts, started = listen_and_plan(watched.plan, directory, args.local, variables)
             variables = {}
-        with report_live(directory, args) as witness:
+        with reporting_live(directory, args) as witness:
             job = run_job(
                 started, directory, variables, args.hang_after,
                 report_news=witness.report_new if witness is not None else _hosts.make_host_reporter(hosts),
@@ -368,8 +369,8 @@ def refuse_mpi_options(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def report_live(directory: RunDirectory, args: argparse.Namespace) -> Iterator[LiveFindings | None]:
-    """Report on the job while it runs, if that was asked for."""
+def reporting_live(directory: RunDirectory, args: argparse.Namespace) -> Iterator[LiveFindings | None]:
+    """Report findings while the job runs, if the options ask for it; yield what reports them, or None."""
     asked = ["--findings"] if args.watch_findings else []
     asked += ["--around"] if args.keep_around_findings else []
     asked += ["--call-limit", str(args.call_limit)] if args.call_limit is not None else []
@@ -428,7 +429,7 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
     except WeftError as error:
         say(str(error))
         failed = True
-    if (problem := resolve_places(job, args)) is not None:
+    if (problem := resolve_call_sites(job, args)) is not None:
         say(problem)
     for reason, ranks in ending.stopped.items():
         failed = True
@@ -458,7 +459,7 @@ def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
         f"host {host} has {ranks} of {joint.step.size} in {place}, which the other hosts do not see; "
         "nothing is looked for in a part of a run"
     )
-    problem = resolve_places(job, args)
+    problem = resolve_call_sites(job, args)
     job.run.write()
     say(why)
     say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
@@ -486,7 +487,7 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
     return True
 
 
-def resolve_places(job: Job, args: argparse.Namespace) -> str | None:
+def resolve_call_sites(job: Job, args: argparse.Namespace) -> str | None:
     """Look up the lines of the calls; each host of --local has done so for its own ranks. Returns what went wrong."""
     from weft.launch import finish
 
@@ -699,7 +700,9 @@ def write_report(args: argparse.Namespace, subject: Subject, report: Report | No
     """Write the JSON that was asked for, whatever came of the run; return whether that went well."""
     files = [args.report] if args.report is not None else []
     if report is None:  # nothing was analysed, which a document says best
-        files += [path for form, path in _findings_output.formats(args) if path is not None and form == "json"]
+        files += [
+            path for form, path in _findings_output.requested_formats(args) if path is not None and form == "json"
+        ]
     if not files:
         return True
     from weft.report import to_json
@@ -714,12 +717,12 @@ def write_report(args: argparse.Namespace, subject: Subject, report: Report | No
     return True
 
 
-def write_files(args: argparse.Namespace, ground: AnalysisContext, report: Report) -> None:
+def write_output_files(args: argparse.Namespace, context: AnalysisContext, report: Report) -> None:
     """Write the files that -o names, as `weft report` does."""
     if args.output:
         from weft.cli._report_output import write_forms
 
-        write_forms(ground, report, args)
+        write_forms(context, report, args)
 
 
 def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
@@ -747,8 +750,8 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
             counted = _findings_output.find_status(report.findings, choice)
         print_own_blocks(summary_blocks(trace, report), sys.stderr)
         with contextlib.suppress(OSError):
-            show_picture(ground, report)
-        write_files(args, ground, report)
+            draw_worst_finding(ground, report)
+        write_output_files(args, ground, report)
     except KeyboardInterrupt:
         say(f"the analysis was interrupted; the record is whole: weft report {shown_path(job.run.path)}")
         raise
@@ -760,11 +763,11 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     return write_report(args, trace, report) and not report.failures, counted
 
 
-def show_picture(ground: AnalysisContext, report: Report) -> None:
+def draw_worst_finding(context: AnalysisContext, report: Report) -> None:
     """Draw the worst finding that can be drawn: the messages that led to it, and which rank waits where."""
     if not report.findings:
         return
     from weft.report.pictures import draw_pictures
 
-    for lines in draw_pictures(ground.trace, report.findings, sys.stderr, 1, ground).values():
+    for lines in draw_pictures(context.trace, report.findings, sys.stderr, 1, context).values():
         print("", *lines, "", sep="\n", file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ HEADS = ("run", "started", "ranks", "size", "ended", "command")
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft runs` and its options to argparse."""
     parser = subparsers.add_parser(
         "runs", help="list recorded runs, or remove some", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -42,14 +42,14 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List runs, or remove them."""
+    """Run `weft runs`: list recorded runs, or remove some."""
     from weft.launch.rundir import BASE
 
     if args.remove:
         if args.folder is not None:
             raise UsageError("--remove names the runs itself: leave out DIR")
         for path in args.remove:
-            remove(path)
+            remove_run(path)
         return 0
     folder = args.folder or BASE
     if args.folder is not None and not folder.is_dir():
@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
     found = find_runs(folder)
     if args.keep_newest:
         for path, _ in found[args.keep_newest :]:
-            remove(path)
+            remove_run(path)
         return 0
     if args.format == "json":
         for path, facts in found:
             print(json.dumps({"path": str(path), "bytes": size_of(path), **facts}))
     elif found:
-        print_rows([HEADS, *(row(path, facts) for path, facts in found)])
+        print_rows([HEADS, *(format_run_row(path, facts) for path, facts in found)])
     else:
         say(f"there is no run of yours in {folder}: record one with `weft run`")
     return 0
@@ -79,8 +79,8 @@ def find_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     return sorted(found, key=lambda one: start_key(*one), reverse=True)
 
 
-def row(path: Path, facts: dict[str, Any]) -> tuple[str, ...]:
-    """Return a run as the cells of a line."""
+def format_run_row(path: Path, facts: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a run's line: path, start, ranks, size, ending and command."""
     command = facts.get("command")
     words = shlex.join(map(str, command)) if isinstance(command, list) else "?"
     of = facts.get("replay_of")
@@ -102,7 +102,7 @@ def size_of(path: Path) -> int:
 
 
 def size_text(size: float) -> str:
-    """`12 kB`, `3.4 GB`."""
+    """Return a size in bytes as people read it, such as `12 kB` or `3.4 GB`."""
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -117,7 +117,7 @@ def print_rows(rows: list[tuple[str, ...]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
 
 
-def remove(path: Path) -> None:
+def remove_run(path: Path) -> None:
     """Remove one run of this user. NoRunError for anything else, WeftError while it is being recorded."""
     from weft.launch.rundir import SCHEMA
     from weft.safety.runs import read_own_facts
@@ -135,7 +135,7 @@ def remove(path: Path) -> None:
 
 
 def may_be_recorded(path: Path) -> bool:
-    """Whether a process of a run may still be there, or `weft run` is at work at its end."""
+    """Return whether a process of a run may still write to it, or `weft run` is at work at its end."""
     from weft.launch.rank_processes import is_record_final
 
     latest = max((one.lstat().st_mtime for one in path.rglob("*")), default=0.0)

@@ -34,7 +34,7 @@ TAKES_PROGRAM = True
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft tasks` and its options to argparse."""
     parser = subparsers.add_parser(
         "tasks", help="debug one task of asyncio, OpenMP or Cilk", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -69,7 +69,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open the prompt."""
+    """Run `weft tasks`: open the prompt on a program's tasks, or print them once; return the exit status."""
     from weft.debug.prompt import Quit, history
     from weft.tasks.console import COMMANDS
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     unattended = SCRIPTED if lines is not None else 0.0
     opened.debugger.limit = unattended if args.timeout is None else args.timeout
     if args.once:
-        return show_once(opened, as_json=as_json)
+        return show_tasks_once(opened, as_json=as_json)
     prompt = opened.console
     try:
         with opened:
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     return FAILED_STATUS if unseen and (prompt.failed or opened.debugger.stop.why in ("deadlock", "stuck")) else 0
 
 
-def show_once(opened: Session, *, as_json: bool) -> int:
+def show_tasks_once(opened: Session, *, as_json: bool) -> int:
     """Print all tasks and what they wait for, once; return 1 if the program is in a deadlock, or cannot go on."""
     from weft.tasks.answers import render_verdict
     from weft.tasks.console import SCHEMA

@@ -38,7 +38,7 @@ FIRST_PICTURE = 3.0
 
 
 def register(subparsers: Any) -> None:
-    """Declare the command."""
+    """Declare `weft view` and its options to argparse."""
     parser = subparsers.add_parser(
         "view", help="show a run in the browser", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -55,7 +55,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the picture of a run, or write it."""
+    """Run `weft view`: serve the picture of a run to the browser, or write it; return the exit status."""
     import weft
     from weft.cli._progress import show_progress
     from weft.launch.rundir import find_newest_run

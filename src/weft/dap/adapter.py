@@ -23,7 +23,7 @@ from weft.debug.answers import stands
 from weft.debug.debugger import Debugger
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
 from weft.errors import DebuggerError, UsageError, WeftError
-from weft.tasks.backend import How
+from weft.tasks.backend import Movement
 from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
 Body = dict[str, Any]
@@ -401,7 +401,7 @@ class Adapter:
         rank = self._requested_rank(arguments) if alone else None
         return {"allThreadsContinued": not alone}, lambda: session.continue_(rank)
 
-    def _step(self, how: How, arguments: Body) -> tuple[None, Later]:
+    def _step(self, how: Movement, arguments: Body) -> tuple[None, Later]:
         """Step the rank or the task of a thread; `how` is next, step or finish."""
         session = self.session
         if (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:

@@ -20,7 +20,7 @@ from weft.debug.frames import PARTS
 from weft.debug.hands import NoLines
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.answers import render_answer as told_of_task
-from weft.tasks.backend import How
+from weft.tasks.backend import Movement
 from weft.tasks.ranks import TaskPrompt
 
 Answer = dict[str, Any]
@@ -257,7 +257,7 @@ class Session:
         d.focus = rank
         self.run_move("step", go)
 
-    def step_task(self, how: How, rank: int, task: int) -> None:
+    def step_task(self, how: Movement, rank: int, task: int) -> None:
         """Step a task to its next line, even if it is suspended in between; other tasks run as they like."""
         tasks, d = self.tasks, self.debugger
         assert tasks is not None

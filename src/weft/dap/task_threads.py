@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from weft.errors import DebuggerError, UsageError
-from weft.tasks.backend import How
+from weft.tasks.backend import Movement
 from weft.tasks.debugger import Answer
 from weft.tasks.model import TaskRow
 from weft.tasks.ranks import AsyncioHand, OpenMPHand, TaskPrompt
@@ -92,7 +92,7 @@ class TaskThreads:
             raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
         return open_task_view(hand, task)
 
-    def step_task(self, how: How, rank: int, task: int) -> Answer:
+    def step_task(self, how: Movement, rank: int, task: int) -> Answer:
         """Step one task to its next line, wherever it runs; the others run as they like. `how`: next,
         step or finish.
         """

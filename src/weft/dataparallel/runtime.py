@@ -16,7 +16,7 @@ from typing import Final
 
 from weft.base.cache import exclusive_build
 from weft.errors import UsageError, WeftError
-from weft.safety.folders import cache_folder, is_kept
+from weft.safety.folders import cache_folder, is_safely_cached
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
@@ -153,7 +153,7 @@ def build_once(name: str, held: Iterable[Traversable], facts: object, make: Call
     texts = {one.name: one.read_bytes() for one in held}
     key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + repr(facts).encode()).hexdigest()[:16]
     target = cache_folder() / "check" / key / name
-    if is_kept(target):
+    if is_safely_cached(target):
         return target
     try:
         with exclusive_build(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -167,14 +167,18 @@ def build_once(name: str, held: Iterable[Traversable], facts: object, make: Call
     return target
 
 
-def link_one_object(folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
+def link_one_object(
+    folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str], code: str = ".text"
+) -> None:
     """Link object files to one, `made`: only the symbols that match `known` stay global.
 
     Functions in `wrapped` are called by their real names in the object, so that the runtime's own calls are not
-    wrapped.
+    wrapped. `code`: the section of its code; the linker bounds one with a name of C's by `__start_` and `__stop_`.
     """
     run_build_tool(["ld", "-r", "-o", "whole", *parts], folder)
     own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped]
+    if code != ".text":
+        own += [f"--rename-section={name}={code}" for name in (".text", ".text.unlikely")]
     run_build_tool(
         ["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder
     )

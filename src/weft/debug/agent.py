@@ -9,6 +9,7 @@ into the other threads. Standard library and Python 3.11 only; no name is left i
 from __future__ import annotations
 
 import _thread
+import atexit
 import ctypes
 import json
 import linecache
@@ -34,6 +35,8 @@ UNDISTURBED = 0.1
 """The longest time (s) that a thread runs on while others want to, beside a watched expression: a change is met at the
 next line of any thread, and nearly always that is the thread that made it."""
 
+MOST_LINES = 10_000
+"""Lines of ticks that are sent when the interpreter ends, as many as a search looks at."""
 MANY = 100
 """Parts of a value that are told at once, where nobody says how many."""
 ARRAYS = {("numpy", "ndarray"), ("array", "array"), ("collections", "deque")}
@@ -124,6 +127,7 @@ class Agent:
         self.news: dict[str, Any] = {}
         self.count: Any = None
         self.counted: Any = None
+        """What counts now, and what counted last."""
         self.folder = folder
         self.go = _thread.allocate_lock()
         self.writing = _thread.allocate_lock()
@@ -279,6 +283,8 @@ class Agent:
             return {
                 "error": "the rank stands in another thread than the one that makes its calls, by which ways back go"
             }
+        if self.counted is None:
+            atexit.register(lambda: self.send({"counts": self.do_counted(MOST_LINES)}))
         names = self.executed("count_python.py")
         names |= {"hidden": hidden, "short": short, "depth_of": depth_of, "Breakpoint": Breakpoint}
         self.breakpoints, self.watched, self.stepping = [], {}, ""

@@ -186,7 +186,7 @@ class Back:
         if self.marks.place.get("address") or "lines" not in self.marks.place:
             self._lines[self.rank] = self.marks.place, tally.visits
         for rank, place in others.items():
-            self._lines[rank] = place, self.standing.hand(rank).counted().visits
+            self._lines[rank] = place, self.standing.hands[rank].counted().visits
 
     def _count_others(self) -> dict[int, Place]:
         """Count the visits of the places of other ranks that are stopped at lines, and return these places."""
@@ -272,9 +272,9 @@ class Back:
             self.standing.run(self.now, self.polls)
             self.standing.settle(None if is_counting else self._without)
             for rank in self._lines:
-                if is_counting or self.standing.hand(rank).stopped is not None:
-                    totals[rank] = self.standing.hand(rank).counted().visits
-        if self.at_line and self.standing.hand(self.rank).stopped is None:
+                if is_counting or self.standing.hands[rank].stopped is not None:
+                    totals[rank] = self.standing.hands[rank].counted().visits
+        if self.at_line and self.standing.hands[self.rank].stopped is None:
             raise self._not_again(max(self.now[self.rank, 0] - 1, 0))
 
     def _begin_before_lines(self) -> None:

@@ -8,6 +8,7 @@ depend on the record alone, so each is the same place every time (dbxR-II, Miei 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,21 @@ class Debugger(Standing):
         self.settle()
         return self.stopped()
 
+    def places_of_findings(self) -> list[str]:
+        """Return for each error and warning that has a place where it stops ranks: its line outside of MPI, or its
+        calls. A crash that gdb catches needs none.
+        """
+        prefix, found = self.record.trace.system.prefix, []
+        for number, one in enumerate(self.findings(), 1):
+            site = one.sites[0] if one.sites else None
+            if one.severity == "note" or (one.kind == "crash" and self.record.crashes.issuperset(one.ranks)):
+                continue
+            if site is not None and site.line and not site.call.startswith(prefix):
+                found.append(f"{site.rank}:{Path(site.file).name}:{site.line}")
+            elif one.events:
+                found.append(f"finding:{number}")
+        return found
+
     def go_on(self) -> Answer:
         """Run to the next breakpoint on any rank, or to the end."""
         self.not_over()
@@ -78,6 +94,7 @@ class Debugger(Standing):
         first = goals()
         for rank in resting:
             self.hands[rank].stopped = self.frame(rank)
+        self._catch_crashes(first)
         self.run(first, polls)
         self.settle(goals)
         self.look_at(self.stops.stopped_at(candidates))
@@ -86,6 +103,13 @@ class Debugger(Standing):
             self.stops.breakpoints.all = [b for b in self.stops.breakpoints.all if not (b.once and b in hit)]
             self.stops.arm()
         return self.arrived() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
+
+    def _catch_crashes(self, goals: Goals) -> None:
+        """Attach gdb to the ranks that may come to where they crash, so that they stop there."""
+        for rank in self.record.crashes:
+            if self.runs(rank) and goals[rank, 0] >= self.record.entries(rank):
+                with suppress(DebuggerError):
+                    self.hand(rank)
 
     def until(self, text: str, *, through: bool = False) -> Answer:
         """Run what has to happen before a call, and no more; back by another replay if the call was made already.

@@ -256,6 +256,8 @@ class PythonHand:
         self.news: dict[str, Any] = {}
         self.logged: list[str] = []
         self._skipped: list[str] = []
+        self._last_counts: dict[str, Any] | None = None
+        """What the rank had counted when its interpreter ended, which answers nothing any more."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
         try:
@@ -289,6 +291,7 @@ class PythonHand:
             self.news = message.get("news") or {}
         if "log" in message:
             self.logged.append(str(message["log"]))
+        self._last_counts = message.get("counts", self._last_counts)
         self.refused = message.get("refused", self.refused)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -395,8 +398,11 @@ class PythonHand:
         return int(self._ask("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
 
     def counted(self, last: int = 1) -> Tally:
-        """Return the counts."""
-        return Tally.of(self._ask("counted", last=last))
+        """Return the counts; after the interpreter's end those that it sent then."""
+        self.poll()
+        if self._last_counts is None:
+            return Tally.of(self._ask("counted", last=last))
+        return Tally.of({**self._last_counts, "lines": self._last_counts["lines"][-last:]})
 
     def close(self) -> None:
         """Leave the rank."""

@@ -10,7 +10,7 @@ import numpy as np
 
 import weft
 from weft.base.event_id import EventId
-from weft.base.interpreters import is_free_threaded, refusal
+from weft.base.interpreters import explain_free_threaded, is_free_threaded
 from weft.errors import UsageError
 from weft.match import NONE, match_operations
 from weft.mpi.meaning import Act, Form, functions_with
@@ -19,6 +19,7 @@ from weft.replay import Cuts, Goals, make_plans
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.terms.event_findings import call_at
 from weft.trace import Event, Level
+from weft.trace.layout import EndingKind
 
 _AWAIT_A_MESSAGE = frozenset(
     f"MPI_{name}" for name in functions_with(
@@ -49,7 +50,7 @@ class Record:
         pythons = {rank.definitions.python or "" for rank in self.trace.ranks}
         if unlocked := sorted(filter(is_free_threaded, pythons)):
             lacking = "whose frames Weft does not read (`weft replay` runs it)"
-            raise UsageError(refusal("the program's interpreter", unlocked[0], lacking))
+            raise UsageError(explain_free_threaded("the program's interpreter", unlocked[0], lacking))
         self.match = match_operations(self.trace)
         self.order = order_events(self.trace, self.match)
         self.plans = make_plans(self.trace, self.match)
@@ -120,6 +121,14 @@ class Record:
             return False
         pair = before.function.base, one.function.base
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
+
+    @cached_property
+    def crashes(self) -> frozenset[int]:
+        """Return the native ranks that a signal of their own ended: gdb can stop them where they crash."""
+        return frozenset(
+            rank.rank for rank in self.trace.ranks
+            if not rank.definitions.python and any(one.kind is EndingKind.SIGNAL for one in rank.endings)
+        )  # fmt: skip
 
     def leaves(self, rank: int, position: int) -> bool:
         """Tell whether the rank leaves MPI, or PVM, with an entry."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Standing:
     ) -> None:  # fmt: skip
         self.look_into, self._prepare = hand or hand_in, prepare
         self.record = Record(path)
-        self.findings: Callable[[], Sequence[Any]] = lambda: findings(self.record.trace)
+        self.findings: Callable[[], Sequence[Any]] = cache(lambda: findings(self.record.trace))
         self.options, self.program = list(options), list(program)
         self._home = temporary_folder("debug")
         self._names = itertools.count(1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.base.cache import keep, recall
+from weft.base.cache import recall_facts, store_facts
 from weft.debuginfo.symbols import cached_debuginfo, name_functions
 
 ADDR2LINE_SECONDS: Final = 120
@@ -20,7 +20,8 @@ Found = tuple[str | None, int, str | None]
 
 
 def lines_of(path: str, build_id: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return the frames of each return address, innermost first; those without any known frame are left out.
+    """Return the frames at each return address by its offset as text, innermost first; those without any known frame
+    are left out.
 
     A function without a line is named only within its symbol's size. addr2line is asked only for offsets that are not
     in the cache.
@@ -29,11 +30,11 @@ def lines_of(path: str, build_id: str, offsets: Sequence[int], problems: list[st
     if not build_id:
         return run_addr2line(path, offsets, problems)
     key = [path, build_id]
-    told: dict[str, list[Found]] = (recall("frames", key, files) or {}).get("lines", {})
+    told: dict[str, list[Found]] = (recall_facts("frames", key, files) or {}).get("lines", {})
     left = [offset for offset in offsets if str(offset) not in told]
-    if left and (answers := _query(path, files, left, problems)):
+    if left and (answers := _look_up_frames(path, files, left, problems)):
         kept = told if len(told) < MAX_KEPT else {}
-        keep("frames", key, files, {"lines": kept | answers})
+        store_facts("frames", key, files, {"lines": kept | answers})
         told = told | answers
     return _drop_unknown({text: told[text] for offset in offsets if (text := str(offset)) in told})
 
@@ -50,11 +51,14 @@ def _list_debug_files(path: str, build_id: str) -> list[Path]:
 
 def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
     """Return the same without the cache."""
-    return _drop_unknown(_query(path, [Path(path)], offsets, problems))
+    return _drop_unknown(_look_up_frames(path, [Path(path)], offsets, problems))
 
 
-def _query(path: str, files: Sequence[Path], offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return what is known of each offset, also if that is nothing."""
+def _look_up_frames(
+    path: str, files: Sequence[Path], offsets: Sequence[int], problems: list[str]
+) -> dict[str, list[Found]]:
+    """Return for each offset its frames with lines, or at least its function's name, from the module and its files of
+    debugging information."""
     told = _query_addr2line(path, offsets, problems)
     for fetched in files[-1:]:  # addr2line itself finds the others
         if str(fetched).endswith("/debuginfo") and (
@@ -92,13 +96,12 @@ def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> 
         problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
         return {}
     blocks = _parse_output(done.stdout)
-    return {str(offset): _user_frames(blocks[offset - 1]) for offset in offsets if offset - 1 in blocks}
+    return {str(offset): _drop_mpi_headers(blocks[offset - 1]) for offset in offsets if offset - 1 in blocks}
 
 
 def _parse_output(output: str) -> dict[int, list[Found]]:
-    """Parse addr2line's output into frames by address: it prints the address, then function and file:line of each
-    frame.
-    """
+    """Return the frames by address in addr2line's output, which has the address, then function and file:line of each
+    frame."""
     blocks: dict[int, list[Found]] = {}
     frames: list[Found] = []
     function: str | None = None
@@ -116,8 +119,9 @@ def _parse_output(output: str) -> dict[int, list[Found]]:
     return blocks
 
 
-def _user_frames(frames: list[Found]) -> list[Found]:
-    """Drop the innermost frames in headers of an MPI library (C++ bindings are inlined into their callers)."""
+def _drop_mpi_headers(frames: list[Found]) -> list[Found]:
+    """Return the frames without the innermost ones in headers of an MPI library (C++ bindings are inlined into their
+    callers)."""
     for k, frame in enumerate(frames):
         if frame[0] and not _in_mpi_header(frame[0]):
             return frames[k:]

@@ -99,8 +99,8 @@ class DwarfModule:
         """Give the file back."""
         self._file.close()
 
-    def symbols(self) -> list[Symbol]:
-        """Return the sized objects of the symbol tables, sorted by address."""
+    def data_symbols(self) -> list[Symbol]:
+        """Return the symbols of global variables, with their sizes and sorted by address."""
         found = {
             Symbol(s["st_value"], s["st_size"], s.name)
             for section in self._elf.iter_sections()
@@ -110,18 +110,18 @@ class DwarfModule:
         }
         return sorted(found)
 
-    def unit(self, place: int) -> Any:
+    def unit(self, address: int) -> Any:
         """Return the compilation unit with the code at an address, None if there is none."""
         if self._dwarf is None:
             return None
-        offset = self._ranges.cu_offset_at_addr(place) if self._ranges else None
+        offset = self._ranges.cu_offset_at_addr(address) if self._ranges else None
         if offset is not None:
             return self._dwarf.get_CU_at(offset)
-        return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), place)), None)
+        return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), address)), None)
 
-    def column(self, place: int) -> int:
+    def column(self, address: int) -> int:
         """Return the column of the statement at an address, counted from 1; 0 if unknown."""
-        unit = self.unit(place)
+        unit = self.unit(address)
         program = self._dwarf.line_program_for_CU(unit) if unit is not None else None
         if program is None:
             return 0
@@ -130,19 +130,19 @@ class DwarfModule:
             rows = ((one.address, 0 if one.end_sequence else one.column) for one in states if one is not None)
             self._columns[unit.cu_offset] = sorted(dict(rows).items())  # of several at one address the last holds
         rows_of = self._columns[unit.cu_offset]
-        before = bisect_right(rows_of, place, key=lambda row: row[0])
+        before = bisect_right(rows_of, address, key=lambda row: row[0])
         return rows_of[before - 1][1] if before else 0
 
-    def globals(self, place: int) -> list[DwarfVariable]:
+    def globals(self, address: int) -> list[DwarfVariable]:
         """Return the static variables of the file with the code at an address, except those of its functions."""
-        unit = self.unit(place)
+        unit = self.unit(address)
         return (
             self._static(self._globals, unit, self._top_level_entries(unit.get_top_DIE())) if unit is not None else []
         )
 
-    def statics(self, place: int) -> list[DwarfVariable]:
+    def statics(self, address: int) -> list[DwarfVariable]:
         """Return the static variables of the functions in the file with the code at an address."""
-        unit = self.unit(place)
+        unit = self.unit(address)
         if unit is None:
             return []
         functions = self._functions(unit.get_top_DIE())
@@ -154,31 +154,31 @@ class DwarfModule:
             known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]
         return known[unit.cu_offset]
 
-    def locals(self, place: int) -> list[DwarfVariable]:
+    def locals(self, address: int) -> list[DwarfVariable]:
         """Return the variables of the function with the code at an address that are in scope there."""
-        unit = self.unit(place)
+        unit = self.unit(address)
         if unit is None:
             return []
-        function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
+        function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, address)), None)
         if function is None:
             return []
-        found = self._inside(function, place)
+        found = self._inside(function, address)
         base = self._frame_base_offset(function)
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
-    def producer(self, place: int) -> str:
-        """Return what the compiler of the code at an address says of itself."""
-        unit = self.unit(place)
+    def producer(self, address: int) -> str:
+        """Return the name, version and options of the compiler that made the code at an address, empty if unknown."""
+        unit = self.unit(address)
         told = unit.get_top_DIE().attributes.get("DW_AT_producer") if unit is not None else None
         return told.value.decode(errors="replace") if told is not None else ""
 
-    def named(self, place: int, name: str) -> Shape | None:
+    def find_pointed_type(self, address: int, name: str) -> Shape | None:
         """Return the type that the pointer or array `name` points to or holds, in the innermost scope at an address."""
-        unit = self.unit(place)
+        unit = self.unit(address)
         if unit is None:
             return None
-        function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
-        inner = [die for die, _ in self._variables_in_scope(function, place)] if function is not None else []
+        function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, address)), None)
+        inner = [die for die, _ in self._variables_in_scope(function, address)] if function is not None else []
         inner = [*self._enclosing_variables(function), *inner]
         outer = [die for die in self._top_level_entries(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
         for die in (*reversed(inner), *outer):
@@ -231,35 +231,37 @@ class DwarfModule:
                 if child.tag == "DW_TAG_subprogram":
                     yield child
 
-    def _variables_in_scope(self, die: Any, place: int, depth: int = 0) -> Iterator[tuple[Any, int]]:
+    def _variables_in_scope(self, die: Any, address: int, inline_depth: int = 0) -> Iterator[tuple[Any, int]]:
         """Yield the variables of a function in scope at an address, the innermost last, with their depth of
         inlining.
         """
         blocks = []
         for child in die.iter_children():
             if child.tag in ("DW_TAG_variable", "DW_TAG_formal_parameter"):
-                yield child, depth
-            elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram" and self._covers(child, place):
+                yield child, inline_depth
+            elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram" and self._covers(child, address):
                 blocks.append(child)
         for block in blocks:
-            yield from self._variables_in_scope(block, place, depth + (block.tag == "DW_TAG_inlined_subroutine"))
+            yield from self._variables_in_scope(
+                block, address, inline_depth + (block.tag == "DW_TAG_inlined_subroutine")
+            )
 
     def _inside(self, function: object, place: int) -> list[DwarfVariable]:
         found = (self._variable(die, depth) for die, depth in self._variables_in_scope(function, place))
         return [variable for variable in found if variable is not None]
 
-    def _covers(self, die: Any, place: int) -> bool:
-        """Return whether an entry's code contains an instruction."""
+    def _covers(self, die: Any, address: int) -> bool:
+        """Return whether the code of an entry contains the instruction at an address."""
         low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
         if low is not None and high is not None:
             relative = describe_form_class(high.form) == "constant"
-            return bool(low.value <= place < (low.value + high.value if relative else high.value))
+            return bool(low.value <= address < (low.value + high.value if relative else high.value))
         if "DW_AT_ranges" not in die.attributes:
             return False
-        return self._in_ranges(die, place)
+        return self._in_ranges(die, address)
 
-    def _in_ranges(self, die: Any, place: int) -> bool:
-        """Return whether the address ranges of an entry contain an instruction."""
+    def _in_ranges(self, die: Any, address: int) -> bool:
+        """Return whether the address ranges of an entry contain the instruction at an address."""
         lists = self._dwarf.range_lists()
         if lists is None:
             return False
@@ -270,7 +272,7 @@ class DwarfModule:
                 base = entry.base_address
             else:
                 shift = 0 if getattr(entry, "is_absolute", False) else base
-                if entry.begin_offset + shift <= place < entry.end_offset + shift:
+                if entry.begin_offset + shift <= address < entry.end_offset + shift:
                     return True
         return False
 
@@ -287,11 +289,11 @@ class DwarfModule:
         value = die.attributes.get("DW_AT_name") or self._find_origin(die).attributes.get("DW_AT_name")
         return value.value.decode(errors="replace") if value else ""
 
-    def _variable(self, die: Any, depth: int = 0) -> DwarfVariable | None:
+    def _variable(self, die: Any, inline_depth: int = 0) -> DwarfVariable | None:
         """Return the variable of an entry, None if the entry is no variable or its location or type is not known."""
         if die.tag not in ("DW_TAG_variable", "DW_TAG_formal_parameter") or "DW_AT_location" not in die.attributes:
             return None
-        operation = self._operation(die)
+        operation = self._location_operation(die)
         of = self._find_origin(die)
         if operation is None or "DW_AT_type" not in of.attributes:
             return None
@@ -299,9 +301,11 @@ class DwarfModule:
         shape = self._shape(of.get_DIE_from_attribute("DW_AT_type"))
         code, at = operation
         given = die.tag == "DW_TAG_formal_parameter"
-        return DwarfVariable(self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0, depth, given)
+        return DwarfVariable(
+            self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0, inline_depth, given
+        )
 
-    def _operation(self, die: Any) -> tuple[int, int] | None:
+    def _location_operation(self, die: Any) -> tuple[int, int] | None:
         """Return the one operation that locates a variable: an address or a distance from the frame base; None for
         others.
         """
@@ -354,7 +358,7 @@ class DwarfModule:
         return die
 
     def _shape(self, die: Any) -> Shape:
-        """Return the shape of a type, computed once."""
+        """Return the text, size and leaves of a type (its shape), computed once."""
         if die.offset not in self._shapes:
             self._shapes[die.offset] = Shape(self._format_type(die), 0, 0, ())  # of a type that holds itself
             self._shapes[die.offset] = self._build_shape(die)
@@ -409,7 +413,7 @@ class DwarfModule:
         return found
 
     def _build_shape(self, die: Any) -> Shape:
-        """Return the shape of a type from its entry."""
+        """Return the text, size and leaves of a type (its shape) from its entry."""
         bare = self._strip_qualifiers(die)
         text = self._format_type(die)
         size = bare.attributes.get("DW_AT_byte_size")
@@ -421,12 +425,13 @@ class DwarfModule:
                 total *= n
             return Shape(text, total, inner.element, inner.leaves)
         if bare.tag in ("DW_TAG_structure_type", "DW_TAG_class_type"):
-            leaves = tuple(self._members(bare, width))
+            leaves = tuple(self._member_leaves(bare, width))
             return Shape(text, width, width, leaves if len(leaves) <= MOST_LEAVES else (Leaf(0, "?", width, ""),))
         return Shape(text, width, width, (Leaf(0, self._classify_base_type(bare, width), width, ""),))
 
-    def _members(self, die: Any, width: int) -> Iterator[Leaf]:
-        """Yield the leaves of a structure's members, at most MOST_LEAVES and one more."""
+    def _member_leaves(self, die: Any, width: int) -> Iterator[Leaf]:
+        """Yield the leaves (members that are numbers or pointers, also inner ones) of a structure, at most MOST_LEAVES
+        and one more."""
         many = 0
         for child in die.iter_children():
             if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_type" not in child.attributes:

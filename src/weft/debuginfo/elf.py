@@ -90,12 +90,12 @@ def find_build_id(held: bytes) -> str:
     return next((content.hex() for kind, content in parse_notes(held) if kind == NT_GNU_BUILD_ID), "")
 
 
-def parse_notes(held: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield kind and content of each complete note."""
+def parse_notes(notes: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and content of each complete note in the bytes of an ELF file's notes."""
     at = 0
-    while at + 12 <= len(held):
-        name, length, kind = struct.unpack_from("<III", held, at)
+    while at + 12 <= len(notes):
+        name, length, kind = struct.unpack_from("<III", notes, at)
         start = at + 12 + (name + 3 & ~3)
-        if start + length <= len(held):
-            yield kind, held[start : start + length]
+        if start + length <= len(notes):
+            yield kind, notes[start : start + length]
         at = start + (length + 3 & ~3)

@@ -42,24 +42,26 @@ def name_functions(paths: Iterable[Path], addresses: Sequence[int]) -> dict[int,
     for path in paths:
         try:
             with open_file(path) as file:
-                _look_in(file, addresses, found)
+                _add_functions_of_file(file, addresses, found)
         except (OSError, ValueError, lzma.LZMAError, MemoryError):
             continue
     return _demangle(found)
 
 
-def _look_in(file: BinaryIO, addresses: Sequence[int], found: dict[int, str]) -> None:
+def _add_functions_of_file(file: BinaryIO, addresses: Sequence[int], found: dict[int, str]) -> None:
+    """Add to `found` the functions in an ELF file that hold the addresses, also those of its packed
+    table of symbols."""
     sections = _read_sections(file)
     for section in sections:
         if section["kind"] in (SHT_SYMTAB, SHT_DYNSYM) and int(section["link"]) < len(sections):
             left = [address for address in addresses if address not in found]
-            found |= _within(_read(file, section), _read(file, sections[int(section["link"])]), left)
+            found |= _find_functions_in_table(_read(file, section), _read(file, sections[int(section["link"])]), left)
     for section in sections:
         if _name(file, sections, section) == b".gnu_debugdata":
             left = [address for address in addresses if address not in found]
             unpacked = lzma.LZMADecompressor().decompress(_read(file, section), MAX_SECTION)
             if left and not any(_name(file, sections, one) == b".symtab" for one in sections):
-                _look_in(BytesIO(unpacked), left, found)
+                _add_functions_of_file(BytesIO(unpacked), left, found)
 
 
 def _read_sections(file: BinaryIO) -> np.ndarray[tuple[int], np.dtype[np.void]]:
@@ -85,9 +87,9 @@ def _read(file: BinaryIO, section: np.void) -> bytes:
     return file.read(min(int(section["size"]), MAX_SECTION))
 
 
-def _within(held: bytes, names: bytes, addresses: Sequence[int]) -> Mapping[int, str]:
+def _find_functions_in_table(symbol_table: bytes, names: bytes, addresses: Sequence[int]) -> Mapping[int, str]:
     """Return the names of the functions of one table of symbols that hold the addresses."""
-    symbols = np.frombuffer(held[: len(held) // SYMBOL.itemsize * SYMBOL.itemsize], SYMBOL)
+    symbols = np.frombuffer(symbol_table[: len(symbol_table) // SYMBOL.itemsize * SYMBOL.itemsize], SYMBOL)
     kinds = symbols["info"] & 15
     symbols = symbols[
         ((kinds == STT_FUNC) | (kinds == STT_GNU_IFUNC)) & (symbols["section"] != 0) & (symbols["size"] > 0)

@@ -59,7 +59,7 @@ class Consequences:
 
 
 def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
-    """Return which of the findings follow from ends of ranks that others of them report."""
+    """Return which of the findings only follow from the end of a rank that another finding reports."""
     found = list(findings)
     causes: dict[int, Finding | None] = dict.fromkeys(_ranks_ended_from_outside(trace))
     causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
@@ -82,7 +82,7 @@ def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences
     return result
 
 
-def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
+def _may_follow(trace: Trace, finding: Finding, end: Finding | None) -> bool:
     """Return whether a finding can follow from an end at all: what a rank did before it ended does not.
 
     MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
@@ -91,11 +91,15 @@ def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
     how = _manner_of_end(end) if end is not None else None
     if end is None or how == How.EXCEPTION:
         return True
-    if how == How.ERROR and one.kind != "deadlock" and (LEFT in end.message or _in_finalize(trace, end)):
+    if how == How.ERROR and finding.kind != "deadlock" and (LEFT in end.message or _in_finalize(trace, end)):
         return False
-    if how == How.ERROR and one.kind in ("epoch-misuse", "collective-mismatch") and set(one.events) & set(end.events):
+    if (
+        how == How.ERROR
+        and finding.kind in ("epoch-misuse", "collective-mismatch")
+        and set(finding.events) & set(end.events)
+    ):
         return False
-    return one.kind != "epoch-misuse" or (isinstance(one.evidence, Epoch) and one.evidence.left_open)
+    return finding.kind != "epoch-misuse" or (isinstance(finding.evidence, Epoch) and finding.evidence.left_open)
 
 
 def _manner_of_end(end: Finding) -> str | None:
@@ -159,21 +163,21 @@ def _ranks_stuck_anyway(trace: Trace, ended: list[int]) -> frozenset[int]:
     return standstill.stuck_despite(ended) - standstill.gone
 
 
-def _find_cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:
+def _find_cause(trace: Trace, finding: Finding, causes: Collection[int], stuck_anyway: frozenset[int]) -> int | None:
     """Return the rank whose end a finding follows from, None if there is none."""
-    if one.kind == "deadlock":
-        if alone.intersection(one.ranks):
+    if finding.kind == "deadlock":
+        if stuck_anyway.intersection(finding.ranks):
             return None
-        waits = one.evidence.waits if isinstance(one.evidence, Deadlock) else ()
+        waits = finding.evidence.waits if isinstance(finding.evidence, Deadlock) else ()
         named = {rank for wait in waits for rank in wait.for_}
         return next((rank for rank in sorted(named) if rank in causes), min(causes))
-    return next((rank for rank in sorted(_find_involved_ranks(trace, one)) if rank in causes), None)
+    return next((rank for rank in sorted(_find_involved_ranks(trace, finding)) if rank in causes), None)
 
 
-def _find_involved_ranks(trace: Trace, one: Finding) -> set[int]:
+def _find_involved_ranks(trace: Trace, finding: Finding) -> set[int]:
     """Return the ranks that a finding is about, and those that its calls deal with."""
-    ranks = set(one.ranks) | set(one.evidence.absent if isinstance(one.evidence, Absent) else ())
-    for rank, index in one.events[:64]:
+    ranks = set(finding.ranks) | set(finding.evidence.absent if isinstance(finding.evidence, Absent) else ())
+    for rank, index in finding.events[:64]:
         event = trace.event(rank, index)
         comm = event.comm
         if comm is not None and event.peer >= 0:

@@ -67,26 +67,27 @@ class End:
         return [event for event in found if not event.is_finalize_at_exit]
 
     @cached_property
-    def stood_in(self) -> list[Event]:
-        """Its calls of MPI at the moment of a signal from outside or of Weft's question; else those of its end."""
+    def calls_at_signal(self) -> list[Event]:
+        """Return the rank's calls of MPI at the moment of a signal from outside or of Weft's question; else those of
+        its end."""
         if self.ending is None or self.ending.kind not in (EndingKind.WARNED, EndingKind.WHERE):
             return self.open_calls
         found = [self.rank.event(index) for index in calls_at(self.rank, self.ending.ticks)]
         return [event for event in found if not event.is_finalize_at_exit]
 
     @cached_property
-    def went_on(self) -> bool:
-        """Whether the program handled the signal: it returned from a call, or made one, after it."""
+    def has_handled_signal(self) -> bool:
+        """Return whether the program handled the signal: it returned from a call, or made one, after it."""
         if self.how is not How.SIGNAL or self.ending is None:
             return False
         later = self.rank.events["enter"] > np.uint64(self.ending.ticks)
         called = any(not self.rank.event(int(index)).is_finalize_at_exit for index in np.flatnonzero(later)[:64])
-        return called or any(not event.open for event in self.stood_in)
+        return called or any(not event.open for event in self.calls_at_signal)
 
     @property
     def site(self) -> CallSite | None:
         """Return the line of the program at which it ended, where it is known; none where Weft's recorder ended it."""
-        return own_line(self.ending) if self.ending and self.how is not How.WEFT else None
+        return find_user_site(self.ending) if self.ending and self.how is not How.WEFT else None
 
     @property
     def time_ns(self) -> int:
@@ -142,7 +143,7 @@ def _decide_cause(rank: Rank, recorded: list[Ending]) -> tuple[How, Ending | Non
         return (How.STOPPED if rank.state == "stopped" else How.MISSING), None
     if rank.state == "aborted":
         return How.ABORT, None
-    return _quiet_end(rank, left)
+    return _classify_quiet_end(rank, left)
 
 
 def _is_ended_from_outside(rank: Rank) -> bool:
@@ -150,18 +151,19 @@ def _is_ended_from_outside(rank: Rank) -> bool:
     return rank.trace.run.get("ended") in ("interrupted", "killed")
 
 
-def _quiet_end(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
-    """Return how a rank ended that reports nothing bad: it finished, exited too soon, or was cut off."""
+def _classify_quiet_end(rank: Rank, exit_record: Ending | None) -> tuple[How, Ending | None]:
+    """Return how a rank ended that reports no crash or abort (finished, exited too soon, was cut off), and the record
+    of that."""
     if (last := own_finalize(rank)) is not None:
-        return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, left
+        return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, exit_record
     early = _first(rank.endings, EndingKind.NOT_INITIALISED)
     if early is not None and rank.state == "starting":
         return How.ERROR, early
-    if left is not None:
-        if open_calls(rank) and own_line(left) is None and not called_finalize(rank):
-            return How.ERROR, left  # MPI called exit() inside a call
-        gentle = left.code == 0 and left.how in (ExitKind.RETURN, ExitKind.UNKNOWN)
-        return (How.FINISHED, left) if gentle and called_finalize(rank) else (How.EXIT, left)
+    if exit_record is not None:
+        if open_calls(rank) and find_user_site(exit_record) is None and not called_finalize(rank):
+            return How.ERROR, exit_record  # MPI called exit() inside a call
+        gentle = exit_record.code == 0 and exit_record.how in (ExitKind.RETURN, ExitKind.UNKNOWN)
+        return (How.FINISHED, exit_record) if gentle and called_finalize(rank) else (How.EXIT, exit_record)
     if called_finalize(rank):
         return How.FINISHED, None
     asked = _first(rank.endings, EndingKind.WHERE)
@@ -185,7 +187,7 @@ def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
 # Places
 
 
-def own_line(ending: Ending) -> CallSite | None:
+def find_user_site(ending: Ending) -> CallSite | None:
     """Return the innermost call site in the user's own code: not in Python's library, nor in what pip installed.
 
     If no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
@@ -193,9 +195,9 @@ def own_line(ending: Ending) -> CallSite | None:
     return innermost_user_site(ending.stack) or ending.site
 
 
-def callers(ending: Ending) -> tuple[CallSite, ...]:
-    """Return the known lines that called `place`, innermost first."""
-    at = own_line(ending)
+def callers_of_user_site(ending: Ending) -> tuple[CallSite, ...]:
+    """Return the known call sites that led to the user's innermost line (`find_user_site`), innermost first."""
+    at = find_user_site(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []
     return tuple(site for site in behind if not is_library_code(site) and not _starts_fortran(site))

@@ -63,8 +63,8 @@ def _group_ends(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
     }
     groups: dict[str, list[End]] = {}
     for end in sorted(found, key=lambda end: (order[end.how], bool(end.open_calls), end.rank.index)):
-        groups.setdefault(describe_end(end, fell=fell), []).append(end)
-    return [(describe_end(group[0], len(group), fell=fell), group) for group in groups.values()]
+        groups.setdefault(describe_end(end, job_failed=fell), []).append(end)
+    return [(describe_end(group[0], len(group), job_failed=fell), group) for group in groups.values()]
 
 
 def to_json(trace: Trace) -> list[dict[str, Any]]:

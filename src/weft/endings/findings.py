@@ -7,7 +7,7 @@ from typing import Final
 
 from weft.base.words import listed, rank_words
 from weft.deadlock.blocked_ranks import Standstill
-from weft.endings.end_causes import End, How, callers, find_ends, own_line
+from weft.endings.end_causes import End, How, callers_of_user_site, find_ends, find_user_site
 from weft.endings.wording import describe_end, describe_thread_end
 from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
@@ -153,9 +153,9 @@ def end_sites(end: End) -> list[Site]:
     """Return the call site of an end in the form that findings hold, or else that of the last call."""
     if end.how is How.WEFT:
         return []
-    if end.ending is None or (at := own_line(end.ending)) is None:
+    if end.ending is None or (at := find_user_site(end.ending)) is None:
         return [describe.finding_site(event) for event in _last_events([end])]
-    behind = tuple((s.file or "", s.line, s.function or "") for s in callers(end.ending)[:6])
+    behind = tuple((s.file or "", s.line, s.function or "") for s in callers_of_user_site(end.ending)[:6])
     return [Site(end.rank.index, _last_function(end), at.file or "", at.line, at.function or "", behind)]
 
 
@@ -172,7 +172,7 @@ def _last_events(group: list[End]) -> list[Event]:
 
 
 def _make_evidence(end: End, waiting_calls: list[tuple[int, Event]]) -> Ended:
-    """Return the facts of an end for the finding. `behind`: ranks that wait for it, with their calls."""
+    """Return the facts of an end for the finding. `waiting_calls`: ranks that wait for it, with their calls."""
     ending = end.ending
     waiting = tuple(Waiting(rank=index, call=describe.call_words(event)) for index, event in waiting_calls[:64])
     if ending is None:
@@ -197,20 +197,20 @@ def _frames(stack: tuple[CallSite, ...]) -> list[Frame]:
     return [Frame(file=s.file or s.module or "", line=s.line, function=s.function or "") for s in stack]
 
 
-def _thread_finding(end: End, one: Ending) -> Finding:
+def _thread_finding(end: End, exception: Ending) -> Finding:
     """Return the finding for an exception in a thread or a task, which the rank itself may outlive."""
-    at = own_line(one)
-    behind = tuple((s.file or "", s.line, s.function or "") for s in callers(one)[:6])
+    at = find_user_site(exception)
+    behind = tuple((s.file or "", s.line, s.function or "") for s in callers_of_user_site(exception)[:6])
     rank = end.rank.index
-    who = one.who if one.who.startswith(("task ", "a task")) else f"thread {one.who}"
+    who = exception.who if exception.who.startswith(("task ", "a task")) else f"thread {exception.who}"
     return Finding(
         kind="uncaught-exception",
         severity="error",
         certainty="certain",
-        message=f"{who} of rank {rank} {describe_thread_end(one)}",
+        message=f"{who} of rank {rank} {describe_thread_end(exception)}",
         ranks=(rank,),
-        sites=(Site(rank, one.name, at.file or "", at.line, at.function or "", behind),) if at else (),
+        sites=(Site(rank, exception.name, at.file or "", at.line, at.function or "", behind),) if at else (),
         events=tuple(event.id for event in _last_events([end])),
-        evidence=_make_evidence(End(end.rank, How.EXCEPTION, one), []),
-        cause=f"{one.name} {at.file if at else ''} {at.line if at else ''}",
+        evidence=_make_evidence(End(end.rank, How.EXCEPTION, exception), []),
+        cause=f"{exception.name} {at.file if at else ''} {at.line if at else ''}",
     )

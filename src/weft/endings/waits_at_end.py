@@ -12,7 +12,7 @@ from weft.base.words import listed, printable, rank_words
 from weft.deadlock import STOOD_NS
 from weft.deadlock.blocked_ranks import Reason, Standstill
 from weft.deadlock.unfinished_collectives import find_unfinished_collectives
-from weft.endings.end_causes import End, How, own_line
+from weft.endings.end_causes import End, How, find_user_site
 from weft.terms.describe import at_place, call_words
 from weft.terms.library_code import is_library_code
 from weft.trace import Event, Trace
@@ -64,7 +64,8 @@ def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> 
 
 
 def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[int], elsewhere: list[End]) -> str:
-    """`ranks 1 and 2 waited in barrier at pool.py:10 for rank 0, which had not entered it: rank 0 was …`."""
+    """Return such as `ranks 1 and 2 waited in barrier at pool.py:10 for rank 0, which had not entered it: rank 0 was
+    ...`."""
     absent = ", which had not entered it" if reason.what == "members" else ""
     said = f"{rank_words(ranks)} waited in {what} for {rank_words(missing)}{absent}"
     places = [f"rank {end.rank.index} {_describe_place(end)}" for end in elsewhere[:MAX_PLACES]]
@@ -72,9 +73,10 @@ def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[in
 
 
 def _describe_place(end: End) -> str:
-    """`polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7 s`, or the line at which it was."""
+    """Return what a rank did when it was ended: `polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7 s`, or the
+    line at which it was."""
     polls = [f"polled {call_words(poll)}{at_place(poll)} in vain for {_seconds(poll)}" for poll in _last_polls(end)]
-    site = own_line(end.ending) if end.ending is not None else None
+    site = find_user_site(end.ending) if end.ending is not None else None
     at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
     return " and ".join([*at, *polls]) or "made no call of MPI any more"
 

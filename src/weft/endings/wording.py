@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from weft.base.words import listed, printable, short_function
-from weft.endings.end_causes import End, How, callers, own_finalize, own_line
+from weft.endings.end_causes import End, How, callers_of_user_site, find_user_site, own_finalize
 from weft.terms.describe import at_place, call_words, task_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, Event, ExitKind
@@ -33,9 +33,10 @@ _FAULTS: Final[dict[tuple[int, int], str]] = {
 _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
-def describe_end(end: End, ranks: int = 1, *, fell: bool = False) -> str:
-    """Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`."""
-    taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
+def describe_end(end: End, ranks: int = 1, *, job_failed: bool = False) -> str:
+    """Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
+    `job_failed`: whether another rank ended the job."""
+    taken_along = job_failed and end.how in (How.SIGNAL, How.CUT_OFF)
     said = f"was ended with the job, while{_describe_position(end)}" if taken_along else _WORDS[end.how](end)
     for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
         if ranks > 1 and said.startswith(one):
@@ -70,7 +71,7 @@ def _describe_crash(end: End) -> str:
 
 
 def _describe_fault(ending: Ending) -> str:
-    """`SIGSEGV at address 0x8 (nothing is there)`."""
+    """Return a signal and its reason, such as `SIGSEGV at address 0x8 (nothing is there)`."""
     why = _FAULTS.get((ending.code, ending.detail), "")
     touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
     address = f" at address {ending.address:#x}" if touched else ""
@@ -162,7 +163,7 @@ def _by_signal(end: End) -> str:
 
 def _describe_handled_signal(end: End) -> str:
     """Return where the record of a rank ends that handled the signal."""
-    if not end.went_on:
+    if not end.has_handled_signal:
         return ""
     if own_finalize(end.rank) is not None and not end.open_calls:
         return ", handled it and finished"
@@ -176,16 +177,17 @@ def _cut_off(end: End) -> str:
 
 def _describe_position(end: End) -> str:
     """Return where the rank was: in its open calls, at the line where it was asked, or after its last call."""
-    if end.stood_in:
-        return _describe_calls(end.stood_in)
+    if end.calls_at_signal:
+        return _describe_calls(end.calls_at_signal)
     if end.rank.state == "starting" and not len(end.rank):
         return f" inside {end.rank.trace.system.name}'s initialisation, or before it"
-    if end.ending is not None and (site := own_line(end.ending)) is not None:
+    if end.ending is not None and (site := find_user_site(end.ending)) is not None:
         return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
-    return f" outside {end.rank.trace.system.name}" + ("" if end.went_on else _describe_last_call(end))
+    return f" outside {end.rank.trace.system.name}" + ("" if end.has_handled_signal else _describe_last_call(end))
 
 
 def _describe_end_of_record(end: End) -> str:
+    """Return where the rank was when its record ends: in its open calls, or outside MPI after its last call."""
     return (
         _describe_calls(end.open_calls)
         if end.open_calls
@@ -236,7 +238,7 @@ def first_line(text: str) -> str:
 
 def describe_line(ending: Ending) -> str:
     """Return ` at exc.py:4 in work (called at exc.py:6)`; empty if no line is known."""
-    site = own_line(ending)
+    site = find_user_site(ending)
     if site is None:
         return ""
     deeper = ending.site
@@ -257,7 +259,7 @@ def _at(site: CallSite) -> str:
 
 
 def _called(ending: Ending) -> str:
-    behind = callers(ending)[:1]
+    behind = callers_of_user_site(ending)[:1]
     return f" (called at {_short(behind[0])})" if behind else ""
 
 

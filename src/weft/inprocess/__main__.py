@@ -25,8 +25,8 @@ RETRY_STATUS = "75"
 
 
 def load_agent_module(module_name: str = "agent") -> types.ModuleType:
-    """Import a module of this folder as part of a private package, so that no other package called
-    `weft` interferes.
+    """Import a module of this folder as part of a private package, so that it does not mix with the program's own
+    `weft`.
     """
     folder = Path(__file__).parent
     spec = importlib.util.spec_from_file_location(
@@ -40,7 +40,7 @@ def load_agent_module(module_name: str = "agent") -> types.ModuleType:
     return importlib.import_module("_weft_inside." + module_name)
 
 
-def main() -> None:
+def run_with_agent() -> None:
     """Run the program under an agent that stops it before its first line, and report its exit
     status to the debugger.
     """
@@ -62,7 +62,9 @@ class ImportCallback:
         self._module, self._then = module, callback
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """Return the spec of the awaited module with the callback after its execution; None for all other modules."""
+        """Return the awaited module's spec, changed so that the callback is called after the import; None for all other
+        modules.
+        """
         if name != self._module:
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]
@@ -101,7 +103,7 @@ def answer_debugger(socket_path: str) -> None:
             refuse_debugger(socket_path, reason or "has not imported asyncio: it has no tasks")
             return
         sys.modules.pop("_weft_inside.attach", None)
-        load_agent_module("attach").connect_agent(socket_path)
+        load_agent_module("attach").start_connected_agent(socket_path)
     except (ImportError, AttributeError) as error:  # it is importing asyncio right now
         refuse_debugger(socket_path, f"cannot be looked into now: {error}", RETRY_STATUS)
     finally:
@@ -148,4 +150,4 @@ def call_at_import(module: str, callback: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_with_agent()

@@ -110,10 +110,11 @@ class Agent:
             creation.install_creation_hooks()
 
     def _hook_loop_creation(self) -> None:
-        """Add each loop that is created from now on to `loops`, and to the schedule if that is active."""
+        """Add each loop that the program creates from now on to `loops`, and to the schedule if that is active."""
         original = base_events.BaseEventLoop.__init__
 
         def init(loop: Any) -> None:
+            """Initialize a loop as asyncio does, and note it."""
             original(loop)
             self.loops.add(loop)
             if self._scheduled:
@@ -122,7 +123,9 @@ class Agent:
         base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
 
     def _disable_in_fork(self) -> None:
-        """Switch off tracing, breakpoints and the conversation: a child made by fork() is not debugged."""
+        """Switch off tracing, breakpoints and the connection to the debugger, as in a child made by fork(), which is
+        not debugged.
+        """
         sys.settrace(None)
         self.tracer.movement = "continue"
         self.tracer.breakpoints._all = []
@@ -146,7 +149,7 @@ class Agent:
         self._disable_in_fork()
 
     def _serve_debugger(self) -> None:
-        """Answer the debugger in this thread, and end the program when the debugger goes: it was started for it."""
+        """Answer the debugger in this thread until it disconnects, and then end the program, which it has started."""
         if self._line is not None:
             self._answer_requests(self._line)
         if os.getpid() == self._pid:
@@ -164,7 +167,8 @@ class Agent:
                 self._check_idle()
 
     def _receive_requests(self, line: socket.socket) -> bool:
-        """Read from the socket and handle each whole request; return False if the other end has closed it.
+        """Read from the debugger's socket, and handle each complete request; return False if the other end has closed
+        it.
 
         While a thread is stopped, requests are put into the inbox, and that thread handles them.
         """
@@ -188,7 +192,7 @@ class Agent:
         return bool(more)
 
     def _stop_at_death(self, task: Task, _: BaseException) -> None:
-        """Stop because a task has ended by an exception."""
+        """Stop the thread in which a task has ended by an exception."""
         self.stop(None, "died", task, died(task))
 
     def stop(self, frame: FrameType | None, why: str, task: Task | None, text: str = "") -> None:
@@ -244,7 +248,9 @@ class Agent:
         return False
 
     def _resume_program(self, request: Request) -> None:
-        """Let the program continue as the request says: the whole, or one task by `step`, `next` or `finish`."""
+        """Let the program continue as a request asks: freely, or until one task has made a `step`, `next` or
+        `finish`.
+        """
         standing, frame = self._standing, self._frame
         self._standing, self._frame, self._task = False, None, None
         self._ticks, self._patience, self._since = 0, FIRST_IDLE_CHECKS, None
@@ -282,8 +288,8 @@ class Agent:
             self.send({"idle": True, "quiet": before and self._quiet, "held": self.schedule.held_ready_tasks()})
 
     def _check_lost_wakeups(self) -> bool:
-        """Tell the debugger of loops that sleep although a callback is ready, if they did at the last check too; return
-        whether there are any.
+        """Report loops that sleep although a callback is ready, if they did at the last check too; return whether there
+        are any.
         """
         before, now = self._lost, self._find_lost_wakeups()
         self._lost = now
@@ -297,7 +303,7 @@ class Agent:
         return True
 
     def _find_lost_wakeups(self) -> list[dict[str, Any]]:
-        """Return the loops that sleep although a callback is ready; the schedule's own doing is none."""
+        """Return a row for each loop that sleeps although a callback is ready (loop_states.py)."""
         if not any(getattr(loop, "_ready", None) for loop in list(self.loops)):
             return []
         return find_lost_wakeups(list(self.loops), all_stacks(self.thread_monitor.own_threads))
@@ -312,9 +318,7 @@ class Agent:
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
     def do_quiet(self, _: Request) -> bool:
-        """Return whether nothing can happen in the program any more. The program keeps running
-        while this is checked.
-        """
+        """Return whether nothing can happen in the program any more. The program is not stopped for this."""
         asleep = self.thread_monitor.find_sleeping_threads()
         if self._standing or self.thread_monitor.is_active(asleep) or self.schedule.is_delaying_tasks:
             return False
@@ -325,7 +329,9 @@ class Agent:
         return next((name for name in OTHER_TASK_LIBRARIES if name in sys.modules), "")
 
     def do_main(self, _: Request) -> dict[str, Any]:
-        """Return whether the main thread waits, the program's line at which it does, and the library's function."""
+        """Return whether the main thread waits, the program's line at which it is, and the library's function that the
+        line called.
+        """
         ident = threading.main_thread().ident or 0
         asleep = ident in self.thread_monitor.find_threads_that_do_not_run()
         stack = frame_and_callers(sys._current_frames().get(ident))
@@ -337,9 +343,9 @@ class Agent:
         return list_child_processes()
 
     def do_hung(self, request: Request) -> Any:
-        """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait.
+        """Return a row for each object that tasks or threads wait for: which wait, and which could end the wait.
 
-        None for more tasks than the request's `most`, if it has one: all their variables are read.
+        Empty if there are more tasks than the request's `most`, as the variables of all are read.
         """
         tasks, dead = self.tasks(), find_dead_tasks()
         if len(tasks) > (request.get("most") or len(tasks)):
@@ -351,7 +357,7 @@ class Agent:
         )
 
     def do_lost(self, _: Request) -> list[dict[str, Any]]:
-        """Return the loops that sleep although a callback is ready."""
+        """Return a row for each loop that sleeps although a callback is ready; empty while the program is stopped."""
         return [] if self._standing else self._find_lost_wakeups()
 
     def do_delays(self, _: Request) -> dict[str, Any]:
@@ -364,7 +370,7 @@ class Agent:
         }
 
     def _find_task(self, number: int | None) -> Task | None:
-        """Return the task with a number, if it is not done or is the stopped one; else None."""
+        """Return the task with a number, if it is not done or is the stopped one; None otherwise."""
         if number is None:
             return None
         here = [self._task] if self._task is not None else []  # it may be done: where it died is looked at
@@ -396,7 +402,7 @@ class Agent:
         return found
 
     def _task_frames(self, number: int | None, *, with_libraries: bool = False) -> list[FrameType]:
-        """Return the frames of a task or thread, innermost first; None as the number means the stopped thread.
+        """Return the frames of a task or thread by its number, innermost first; for None, those of the stopped thread.
 
         Frames of libraries are left out, except the frame of the stop; `with_libraries` keeps them.
         """
@@ -447,8 +453,8 @@ class Agent:
         return chosen
 
     def do_evaluate(self, request: Request) -> str:
-        """Evaluate an expression in a task's frame and return the value as text. Names of the frame cannot be rebound
-        by it.
+        """Return the value of an expression in a task's frame as text. The expression cannot rebind names of the
+        frame.
         """
         frame = self._selected_frame(request)
         return SHORT_REPR.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
@@ -478,13 +484,13 @@ class Agent:
         return SHORT_REPR.repr(value)
 
     def do_held(self, request: Request) -> tuple[int | None, str]:
-        """Return the number of the task or thread that is the value of an expression (None if it is neither), and the
-        value.
+        """Return the number of the task or thread to which the value of an expression belongs (None if to none), and
+        the value as text.
         """
         frame = self._selected_frame(request)
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
         held = next((task for task in self.tasks() if task is value or task.get_coro() is value), None)
-        return birth(held).id if held is not None else self.thread_monitor.find_number(value), SHORT_REPR.repr(value)
+        return birth(held).id if held is not None else self.thread_monitor.find_number_of(value), SHORT_REPR.repr(value)
 
     def do_points(self, request: Request) -> None:
         """Replace all breakpoints by those of the request."""
@@ -493,12 +499,10 @@ class Agent:
         if self.tracer.breakpoints.needs_tracing:
             self._trace_all_threads(stacks)
 
-    def _trace_all_threads(self, stacks: list[FrameType]) -> None:
-        """Install the trace function in all threads and on the frames `stacks`, as far as breakpoints or watchpoints
-        need it.
-        """
+    def _trace_all_threads(self, frames: list[FrameType]) -> None:
+        """Install the trace function in all threads and on those of `frames` that breakpoints or watchpoints need."""
         threading.settrace(self.tracer.trace_call)
-        self.tracer.trace_frames(stacks)
+        self.tracer.trace_frames(frames)
         if self._standing:
             sys.settrace(self.tracer.trace_call)
         else:
@@ -542,11 +546,13 @@ class Agent:
                 loop.call_soon_threadsafe(lambda: None)
 
     def do_schedule(self, request: Request) -> None:
-        """Record the order of steps to a file, or replay the order that a file holds; `how` is `record` or `replay`."""
+        """Begin to record the order of steps in a file, or to replay the order of a file; the request's `how` is
+        `record` or `replay`.
+        """
         getattr(self._activate_schedule(), request["how"])(request["path"])
 
     def do_catch(self, request: Request) -> None:
-        """Stop when a task ends by an exception (of the given name, if any), or no longer."""
+        """Stop from now on when a task ends by an exception (of the given name, if any), or no longer (`on`: False)."""
         if request["on"]:
             self.deaths.start_catching(request["name"], self.tasks())
         else:
@@ -592,7 +598,9 @@ class RankAgent(Agent):
         super().__init__(None, library)
 
     def do_look(self, request: Request) -> dict[str, Any]:
-        """Return variables of a task's frame, or their parts, or assign one, by the functions of debug/agent.py."""
+        """Return variables of a task's frame or parts of a value, or assign a value, by the functions of
+        debug/agent.py.
+        """
         answer: dict[str, Any] = self._look_into(self._selected_frame(request), request["what"], request["given"])
         return answer
 
@@ -633,6 +641,8 @@ def all_thread_frames() -> list[FrameType]:
 
 
 def innermost_program_frame(thread: int) -> FrameType | None:
-    """Return the innermost frame of a running thread that is not of a library; None if there is none."""
+    """Return the innermost frame of a running thread that is the program's own code; None if there is none. `thread`:
+    its identity.
+    """
     stack = frame_and_callers(sys._current_frames().get(thread))
     return next((frame for frame in stack if not is_library(frame.f_code.co_filename)), None)

@@ -30,7 +30,7 @@ class LateBirths(Births):
             self._birth_record(task)
 
     def _birth_record(self, task: Task) -> Any:
-        """Return the record of a task, made at its first use."""
+        """Return the birth record of a task (number and parent), made at its first use."""
         if task not in self._lines:
             self._lines[task] = self._new_birth_record(None, None, -1)
         return self._lines[task]
@@ -40,7 +40,7 @@ class LateBirths(Births):
 
 
 def _number_in_name(task: Task) -> int:
-    """Return the number N of a name `Task-N` that asyncio gave, which counts creations; tasks with other names sort
+    """Return the number N of a name `Task-N`, by which asyncio counts creations. A task with another name sorts
     last.
     """
     found = re.fullmatch(r"Task-(\d+)", task.get_name())
@@ -95,7 +95,7 @@ class AttachedAgent(Agent):
         self.send({"stop": {"why": "interrupted", "task": None, "at": None, "text": "the program runs on meanwhile"}})
 
 
-def connect_agent(socket_path: str) -> Any:
+def start_connected_agent(socket_path: str) -> Any:
     """Start an agent that is connected to the debugger's socket, and return it. OSError if nobody listens there."""
     importlib.import_module("asyncio.tasks")
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

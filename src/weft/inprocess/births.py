@@ -77,7 +77,7 @@ class Births:
         return Birth(*self._birth_record(task)[:5])
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """Return the births of a task, its parent, its parent's parent and so on."""
+        """Return the births of a task, of its parent, of the parent's parent and so on."""
         found, at = [], self._birth_record(task)
         while at is not None:
             found.append(Birth(*at[:5]))
@@ -93,7 +93,7 @@ class Births:
             return late
 
     def _new_birth_record(self, parent_record: Any, code: CodeType | None, lasti: int) -> Any:
-        """Make the birth record of a new task; the chain of ancestors is cut after MOST_ANCESTORS."""
+        """Return the birth record of a new task; the chain of its ancestors is cut after MOST_ANCESTORS."""
         if parent_record is None:
             return (self._next(), None, code, lasti, self._root(), None, 0, itertools.count(1).__next__)
         if parent_record[6] > MOST_ANCESTORS:
@@ -116,6 +116,7 @@ class Births:
         eager = hasattr(asyncio, "eager_task_factory")
 
         def create_task(loop: Any, coro: Any, **options: Any) -> Any:
+            """Create a task as asyncio does, and give it a birth record."""
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith(ASYNCIO):
                 frame = frame.f_back
@@ -167,8 +168,10 @@ def _asyncio_task_set() -> Any:
     return names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
 
 
-def _asyncio_task_registries() -> list[Any]:
-    """Return the objects of asyncio by which births.c hears of tasks and finds the running one."""
+def _asyncio_birth_objects() -> list[Any]:
+    """Return the four objects of asyncio by which the C part sees new tasks and finds the running one: the set of all
+    tasks, its guard and remove function (None from Python 3.14 on), and the running tasks.
+    """
     if not HAS_GLOBAL_TASK_SET:
         return [None, None, None, asyncio.current_task]
     known = _asyncio_task_set()
@@ -189,7 +192,7 @@ class FastBirths(Births):
         code = ctypes.PyDLL(library)
         code.weft_births.restype = ctypes.py_object
         self._given: list[Any] = [
-            *_asyncio_task_registries(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio_code, on_create,
+            *_asyncio_birth_objects(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio_code, on_create,
             asyncio.Task, asyncio.Future, INNERMOST_TYPES, *wait_functions,
         ]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
@@ -218,7 +221,7 @@ class FastBirths(Births):
         return Birth(*self._read(task))
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """Return the births of a task, its parent, its parent's parent and so on."""
+        """Return the births of a task, of its parent, of the parent's parent and so on."""
         return [Birth(*row) for row in self._chain(task)]
 
 
@@ -226,7 +229,9 @@ _births: Births
 
 
 def install_births(on_create: OnCreate, library: str, *wait_functions: Callable[[Any], Any]) -> None:
-    """Number all tasks from now on, by the C part if it works in this Python, otherwise in Python."""
+    """Number all tasks from now on, by the C part if it works in this Python, otherwise in Python. `on_create`: is
+    called for new tasks; `library`: the C part's path, empty for none.
+    """
     global _births  # noqa: PLW0603
     try:
         if not library:
@@ -259,12 +264,12 @@ def birth(task: Task) -> Birth:
 
 
 def ancestry(task: Task) -> list[Birth]:
-    """Return the births of a task, its parent, its parent's parent and so on."""
+    """Return the births of a task, of its parent, of the parent's parent and so on."""
     return _births.ancestry(task)
 
 
 def find_loops() -> list[Any]:
-    """Return the loops of all tasks, including loops that were created unnoticed."""
+    """Return the loops of all tasks, including loops that were created before Weft's hooks."""
     if HAS_GLOBAL_TASK_SET:
         return list({id(task.get_loop()): task.get_loop() for task in registered_tasks()}.values())
     # asyncio tells the tasks of one loop only, and no list of loops.

@@ -74,7 +74,7 @@ def find_untimed_wait(ident: int, stack: list[FrameType], asleep: set[int]) -> T
 
 
 def _is_timed_wait(frame: FrameType) -> bool | None:
-    """Return whether the wait that a frame is in has a time limit; None if the frame does not wait."""
+    """Return whether the wait in a frame of `threading` has a time limit; None if the frame does not wait."""
     own = frame.f_locals
     if is_library_function(frame, THREADING, "Condition.wait"):
         waiter = own.get("waiter")
@@ -88,7 +88,9 @@ def _is_timed_wait(frame: FrameType) -> bool | None:
 
 
 def _wait_in_library(frame: FrameType, stack: list[FrameType], timed: bool) -> ThreadWait:
-    """Return the wait of a thread by `frame`, its outermost function of the standard library that waits."""
+    """Return the wait of a thread in `frame`, the outermost function of the standard library that waits. `stack`:
+    innermost first.
+    """
     own, name = frame.f_locals, frame.f_code.co_qualname
     kind, thing = WAIT_KINDS[name], own.get("self")
     if kind in {"result", "join"}:
@@ -108,8 +110,8 @@ def _wait_in_library(frame: FrameType, stack: list[FrameType], timed: bool) -> T
 
 
 def _wait_in_c_call(stack: list[FrameType]) -> ThreadWait | None:
-    """Return the wait for a lock or SimpleQueue whose C method the innermost source line calls; None if it calls no
-    such.
+    """Return the wait for a lock or SimpleQueue, as the innermost source line calls a method of one in C; None for
+    other lines.
     """
     found = find_method_call(stack[0])
     thing: Any = look_up_value(found[1], stack[0]) if found is not None else None
@@ -129,8 +131,8 @@ def is_locked(lock: Any) -> bool:
 
 
 def rlock_owner(lock: object) -> int | None:
-    """Return the identity of the thread that owns an RLock, which its repr contains; None for other objects or a free
-    one.
+    """Return the identity of the thread that owns an RLock, read from its repr; None for other objects or a free
+    RLock.
     """
     found = re.search(r"owner=(\d+)", repr(lock)) if isinstance(lock, LOCK_TYPES[1]) else None
     return int(found[1]) or None if found is not None else None

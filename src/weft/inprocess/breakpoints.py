@@ -31,7 +31,7 @@ class TaskBreakpoint:
         self._left: int = settings.get("count") or 1
 
     def count_visit(self) -> bool:
-        """Count a visit, and return whether it stops: the first visits may be skipped."""
+        """Count a visit of the breakpoint, and return whether it stops; the first visits may be skipped."""
         self._left -= 1
         return self._left <= 0
 
@@ -43,7 +43,7 @@ class TaskBreakpoint:
             return True
 
     def matching_lines(self, code: CodeType) -> set[int]:
-        """Return the lines of a code object at which this breakpoint is; empty if it is elsewhere."""
+        """Return the lines of a code object at which this breakpoint stops; empty if it is elsewhere."""
         if self.function:
             if self.function not in (code.co_name, code.co_qualname):
                 return set()
@@ -55,7 +55,9 @@ class TaskBreakpoint:
         return {line for _, _, line in code.co_lines() if line == self.line}
 
     def applies_to_task(self, task: Task | None) -> bool:
-        """Return whether the breakpoint may stop a task, by number or pedigree."""
+        """Return whether the breakpoint may stop a task, by the task's number or pedigree (its path from the first
+        task).
+        """
         if self.task is None and not self.pedigree:
             return True
         if task is None:
@@ -108,7 +110,9 @@ class TaskBreakpoints:
         return frozenset() if _MONITORING is None else self.breakpoint_lines(code)
 
     def is_hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
-        """Return whether a breakpoint stops a task at a line, count the visit, and keep its number as `last_hit`."""
+        """Return whether a breakpoint stops a task at a line; count the visit, and store the breakpoint's number as
+        `last_hit`.
+        """
         code = frame.f_code
         if line not in self.breakpoint_lines(code):
             return False
@@ -126,8 +130,8 @@ class TaskBreakpoints:
     # 3.12: only code that has a breakpoint pays
 
     def _monitor_code(self, stack_frames: list[FrameType]) -> None:
-        """Have sys.monitoring report each code object when it begins; only code with a breakpoint is slowed down
-        afterwards.
+        """Let sys.monitoring report each code object at its first begin; afterwards only code with a breakpoint is
+        slowed down.
         """
         events = _MONITORING.events
         if self._tool is None:
@@ -144,7 +148,9 @@ class TaskBreakpoints:
         _MONITORING.restart_events()
 
     def _on_code_entered(self, code: CodeType, _: int) -> Any:
-        """Switch on the line events of a code object that has breakpoints."""
+        """Switch on the line events of a code object if it has breakpoints, and let sys.monitoring report it no
+        more.
+        """
         if self.breakpoint_lines(code):
             _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
         return _MONITORING.DISABLE

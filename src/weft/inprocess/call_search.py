@@ -42,7 +42,7 @@ class FoundCall(NamedTuple):
 
 
 def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
-    """Return [file, line, text] of the calls by which a thread can have ended the wait in `function` on a variable.
+    """Return [file, line, text] of the calls by which another thread can have ended a wait in `function` on a variable.
 
     Calls in plain functions come first: if there are some, those in coroutines are left out.
     """
@@ -52,8 +52,8 @@ def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
 
 @lru_cache(maxsize=MOST_FILES)
 def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None:
-    """Return the calls in the program that can end the wait in `function` on a variable; None if they cannot be found
-    by their names.
+    """Return the calls in the program that can end a wait in `function` on a variable; None if they cannot be found by
+    name.
     """
     if not function or not variable:
         return None  # under another name
@@ -65,7 +65,7 @@ def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None
 
 
 def _find_calls(methods: tuple[str, ...], variable: str) -> list[FoundCall]:
-    """Return the program's uses of some methods of a variable.
+    """Return the program's calls of some methods on a variable.
 
     `variable`: a name or `self.NAME`, of which the last part has to match; empty: any.
     """
@@ -79,7 +79,7 @@ def _find_calls(methods: tuple[str, ...], variable: str) -> list[FoundCall]:
 
 
 def _program_files() -> Iterator[str]:
-    """Yield the source files of the modules that are not of libraries."""
+    """Yield the source files of the imported modules that are the program's own."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = (file for file in files if isinstance(file, str) and file.endswith(".py") and not is_library(file))
     yield from sorted(own)[:MOST_FILES]
@@ -89,14 +89,19 @@ def _program_files() -> Iterator[str]:
 
 @lru_cache(maxsize=MOST_FILES)
 def method_calls(file: str) -> list[tuple[str, str, FoundCall]]:
-    """Return (method, object, call) of all uses of methods in a file, also of those that are only passed on, as in
+    """Return (method, object, call) for each use of a method in a file, also where it is only passed on, as in
     `Thread(target=ready.set)`.
     """
     tree = parse_file(file)
-    return list(_calls_in(tree, file, "", False)) if tree is not None else []
+    return list(_method_calls_below(tree, file, "", False)) if tree is not None else []
 
 
-def _calls_in(node: ast.AST, file: str, function: str, is_coroutine: bool) -> Iterator[tuple[str, str, FoundCall]]:
+def _method_calls_below(
+    node: ast.AST, file: str, function: str, is_coroutine: bool
+) -> Iterator[tuple[str, str, FoundCall]]:
+    """Yield (method, object, call) for each use of a method below a syntax node; `function`: the one that contains
+    it.
+    """
     for child in ast.iter_child_nodes(node):
         name, inside = function, is_coroutine
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -106,4 +111,4 @@ def _calls_in(node: ast.AST, file: str, function: str, is_coroutine: bool) -> It
         if isinstance(child, ast.Attribute):
             call = FoundCall(file, child.lineno, ast.unparse(child), function, is_coroutine)
             yield child.attr, ast.unparse(child.value), call
-        yield from _calls_in(child, file, name, inside)
+        yield from _method_calls_below(child, file, name, inside)

@@ -50,15 +50,17 @@ def _is_ending_run(frame: FrameType) -> bool:
     return frame.f_code.co_name == "_cancel_all_tasks" and frame.f_code.co_filename.startswith(ASYNCIO)
 
 
-def _find_ending_group(task: Task, tasks: list[Task], dead: list[Task]) -> dict[str, Any] | None:
-    """Return who leaves a TaskGroup that waits for a task, where, and what ends the group; None if there is no such."""
+def _find_ending_group(awaited_task: Task, tasks: list[Task], dead: list[Task]) -> dict[str, Any] | None:
+    """Return a row for the TaskGroup that is ending and waits for a task: the task that leaves the group, its line, and
+    the errors that end the group; None if there is none.
+    """
     for other in tasks:
         frames = task_frames(other)
         for frame in reversed(frames):
             if not frame.f_code.co_filename.startswith(ASYNCIO):
                 break
             group: Any = frame.f_locals.get("self")
-            if isinstance(group, asyncio.TaskGroup) and task in group._tasks and group._aborting:  # type: ignore[attr-defined]
+            if isinstance(group, asyncio.TaskGroup) and awaited_task in group._tasks and group._aborting:  # type: ignore[attr-defined]
                 errors = [*(group._errors or ()), group._base_error, frame.f_locals.get("exc")]  # type: ignore[attr-defined]
                 return {"task": birth(other).id, "at": frame_site(innermost_frame(frames)),
                         "errors": [_describe_error(one, dead) for one in errors if one is not None]}  # fmt: skip
@@ -66,14 +68,17 @@ def _find_ending_group(task: Task, tasks: list[Task], dead: list[Task]) -> dict[
 
 
 def _describe_error(error: BaseException, dead: list[Task]) -> dict[str, Any]:
-    """Return the words of an error, its line, and the label of the task that it ended, if one is known."""
+    """Return a row for an error: its words, its line, and number and name of the task that it ended (None if
+    unknown).
+    """
     task = next((one for one in dead if find_fatal_exception(one) is error), None)
     return {"words": describe_exception(error), "at": innermost_error_site(error),
             "task": [birth(task).id, task.get_name()] if task is not None else None}  # fmt: skip
 
 
 def _find_handler(frame: FrameType) -> list[Any] | None:
-    """Return [file, line, how] of what keeps a cancellation from ending a frame's function; None if nothing does.
+    """Return [file, line, how] of the statement that keeps a cancellation from ending a frame's function; None if there
+    is none.
 
     `how`: `handles` for a handler that does not raise again and whose `try` the frame is in (again), `cleans` if the
     frame is in a handler or a `finally`.
@@ -93,7 +98,9 @@ def _find_handler(frame: FrameType) -> list[Any] | None:
 
 
 def _handler_in_try(node: ast.Try | ast.TryStar, line: int) -> list[Any] | None:
-    """Return [line, how] of the part of a `try` statement that keeps a cancellation from going on, or None."""
+    """Return [line, how] of the part of a `try` statement that stops or delays a cancellation at a line; None if there
+    is none. `how`: as in `_find_handler`.
+    """
     if any(_contains(part, line) for part in node.finalbody):
         return [node.finalbody[0].lineno, "cleans"]
     catching = [handler for handler in node.handlers if handler.type is None or _catches_cancellation(handler.type)]

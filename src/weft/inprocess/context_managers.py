@@ -36,7 +36,9 @@ def _is_waiting_for_aenter(coroutine: Any) -> bool:
 
 
 def _managers_on_stack(coroutine: object, depth: int) -> Iterator[object]:
-    """Yield the objects whose exit methods are on a coroutine's stack."""
+    """Yield the objects whose `__exit__` or `__aexit__` is on a coroutine's stack; `depth`: as in
+    `find_entered_managers`.
+    """
     stack = gc.get_referents(coroutine)
     for held, above in zip(stack, [*stack[1:], None], strict=True):
         if type(held) in _EXITS and held.__name__ in ("__aexit__", "__exit__"):

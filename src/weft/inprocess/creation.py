@@ -84,7 +84,9 @@ def clear_creations() -> None:
 
 
 def record_creation(thing: object, frame: FrameType) -> None:
-    """Record that the code at `frame` creates a thread or a work's future. Never raises in the program."""
+    """Record that the code at `frame` creates a thread or a work (`thing`: the thread, or the work's future). Never
+    raises in the program.
+    """
     try:
         at: FrameType | None = frame
         while at is not None and at.f_code.co_filename.startswith(CREATOR_FILES):
@@ -103,7 +105,7 @@ def remember_creation(thing: object, creation: Creation) -> Creation:
 
 
 def find_creation(thing: object) -> Creation | None:
-    """Return the recorded creation of a thread or a work's future; None if none was recorded."""
+    """Return what was recorded of the creation of a thread or a work's future; None if nothing was."""
     found = _known.get(id(thing))
     return found[1] if found is not None and found[0]() is thing else None
 
@@ -138,8 +140,8 @@ def find_creator(frame: FrameType | None) -> int | None:
 
 
 def is_library_function(frame: FrameType, file_prefix: str, function_name: str) -> bool:
-    """Return whether a frame executes the function of a qualified name in a file whose path begins
-    with `file_prefix`.
+    """Return whether a frame executes the function with this qualified name, in a file whose path begins with
+    `file_prefix`.
     """
     return frame.f_code.co_qualname == function_name and frame.f_code.co_filename.startswith(file_prefix)
 
@@ -162,14 +164,14 @@ def work_function(frame: FrameType) -> Any:
 
 
 def submitted_function(item: Any) -> Any:
-    """Return the function of a pool's work item; from Python 3.14 on it is stored with its arguments."""
+    """Return the function of a work item of a pool; from Python 3.14 on it is stored together with its arguments."""
     function = getattr(item, "fn", None)
     task = getattr(item, "task", None)
     return task[0] if function is None and isinstance(task, tuple) else function
 
 
 def display_name(function: Any) -> str:
-    """Return the name of a function as the program knows it, without the wrappers of `to_thread` and partial."""
+    """Return the name of a function as the program calls it, without `to_thread` and partial around it."""
     while isinstance(function, functools.partial):
         inside = isinstance(getattr(function.func, "__self__", None), Context) and function.args
         function = function.args[0] if inside else function.func

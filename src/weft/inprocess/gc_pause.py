@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause the garbage collector in a `with` block that makes many objects: it would search them
-    all again and again.
+    """Pause Python's garbage collector in a `with` block that makes many objects, which it would search again and
+    again.
     """
     on = gc.isenabled()
     gc.disable()

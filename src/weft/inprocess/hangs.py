@@ -23,7 +23,7 @@ from .context_managers import find_entered_managers
 from .creation import find_creation
 from .resource_holders import find_completing_threads, find_pool_holders
 from .task_deaths import Death
-from .threads import ThreadSnapshot
+from .threads import ObjectWait, ThreadSnapshot
 from .wait_descriptions import (
     describe_awaited_function,
     describe_stalled_io,
@@ -57,7 +57,7 @@ def is_stuck(loops: list[Any], tasks: list[Task], threads: ThreadSnapshot) -> bo
 
 
 def _executor_futures(tasks: list[Task]) -> list[Any]:
-    """Return, for each task, the executor's future that it waits for; None if it waits for none."""
+    """Return, for each task, the future of an executor that it waits for; None if it waits for none."""
     return [find_executor_future(getattr(task, "_fut_waiter", None)) for task in tasks]
 
 
@@ -71,13 +71,13 @@ def _has_no_io(loop: Any) -> bool:
 
 
 def _has_signal_handlers() -> bool:
-    """Return whether the program has a signal handler, other than that of SIGINT, which Python or asyncio sets."""
+    """Return whether the program has a signal handler; that of SIGINT, which Python or asyncio sets, does not count."""
     numbers = signal.valid_signals() - {signal.SIGINT}
     return any(callable(signal.getsignal(number)) for number in numbers)
 
 
 def _has_native_threads() -> bool:
-    """Return whether there are threads that Python does not know: they may call back."""
+    """Return whether there are threads that Python does not know: these may call back into the program."""
     try:
         return len(os.listdir("/proc/self/task")) > len(sys._current_frames())
     except OSError:
@@ -92,9 +92,9 @@ def describe_awaited_objects(
     A row has: `kind`, `what` and `state` (type, name and state of the object), `waits` and `at` (numbers and lines of
     those that wait), `inside` (who has entered it by `with`), `has` (who can reach it through variables), `owner` (who
     took it, for a lock), `thread` (for a future: the number of the thread that will complete it, and whether it works
-    on it now), `pool` (as `_describe_pool` returns it), `deaths` (who had it, and died of what: label, exception,
-    line), `calls` (the program's calls that release it, if no task is in a function with one; None if that is not
-    known), `stalled` (as `describe_stalled_io` returns it).
+    on it now), `pool` (as `_describe_exhausted_pool` returns it), `deaths` (who had it, and died of what: label,
+    exception, line), `calls` (the program's calls that release it, if no task is in a function with one; None if that
+    is not known), `stalled` (as `describe_stalled_io` returns it).
     """
     find_releasing_calls.cache_clear()  # the program may have imported more
     by_number = sorted(tasks, key=lambda task: birth(task).id)
@@ -102,11 +102,11 @@ def describe_awaited_objects(
     rows |= {
         entry.creation.id: [(None, frame) for frame in entry.stack[::-1]] for entry in threads.entries if entry.stack
     }
-    found = _group_by_object([*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()])
+    found = _group_by_object([*_find_waiting_tasks(tasks, rows), *threads.find_object_waits()])
     futures = {id(one["thing"]): one for one in found if asyncio.isfuture(one["thing"])}
     completing = find_completing_threads([one["thing"] for one in futures.values()], threads.stacks)
     for key, (ident, is_at_work) in completing.items():
-        futures[key]["thread"] = [threads.current_number(ident), is_at_work]
+        futures[key]["thread"] = [threads.find_executed_number(ident), is_at_work]
     holders, known = _Holders(rows, {id(one["thing"]) for one in found}), list(deaths)
     for one in found:
         thing = one["thing"]
@@ -118,7 +118,7 @@ def describe_awaited_objects(
         one["owner"] = _describe_lock_owner(thing)
         one["deaths"] = [[death.label, death.words, death.at] for death in known if id(thing) in death.reached]
         _add_releases(one, holders)
-        one["pool"] = _describe_pool(one["frames"], set(one["waits"]), rows)
+        one["pool"] = _describe_exhausted_pool(one["frames"], set(one["waits"]), rows)
         lines = ([frame for _, frame in rows[number]] for number in one["has"])
         one["what"] = one["what"] or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
         for name in ("thing", "function", "frames"):
@@ -130,8 +130,10 @@ Rows = dict[int, list[tuple[Any, FrameType]]]
 """The coroutines and frames of tasks and threads, from the outermost in, by their numbers."""
 
 
-def _group_by_object(waits: list[tuple[int, object, str, str, list[FrameType]]]) -> list[dict[str, Any]]:
-    """Return a row for each object and function of asyncio that waits for it, with those that wait."""
+def _group_by_object(waits: list[ObjectWait]) -> list[dict[str, Any]]:
+    """Return a row for each object and each asyncio function in which it is awaited, with the numbers and lines of
+    those that wait.
+    """
     found: dict[tuple[int, str], dict[str, Any]] = {}
     for number, thing, what, function, frames in waits:
         if (id(thing), function) not in found:
@@ -180,23 +182,21 @@ class _Holders:
             known.append(number)
 
 
-def _add_releases(one: dict[str, Any], holders: _Holders) -> None:
-    """Add the calls that release an object to its row, if nobody comes to one; who has to come to one is inside."""
-    is_known = one["inside"] or one["owner"] or one["deaths"]
-    calls = None if is_known else find_releasing_calls(one["function"], one["what"])
+def _add_releases(row: dict[str, Any], holders: _Holders) -> None:
+    """Add to the row of an object the program's calls that release it, if no task is in a function with such a call.
+    Tasks that are count as `inside` a lock or semaphore.
+    """
+    is_known = row["inside"] or row["owner"] or row["deaths"]
+    calls = None if is_known else find_releasing_calls(row["function"], row["what"])
     living = {number for call in calls or () for number in holders.callers.get((call.file, call.function), ())}
     is_idle = calls is not None and not living and threading.active_count() == 1
-    one["calls"] = [call.row() for call in (calls or ())[:MOST_CALLS]] if is_idle else None
-    if one["function"] in ("Semaphore.acquire", "Lock.acquire") and not one["inside"]:
-        one["inside"] = sorted(living)  # they have to come to a `release`
+    row["calls"] = [call.row() for call in (calls or ())[:MOST_CALLS]] if is_idle else None
+    if row["function"] in ("Semaphore.acquire", "Lock.acquire") and not row["inside"]:
+        row["inside"] = sorted(living)  # they have to come to a `release`
 
 
-def _find_waiting_tasks(
-    tasks: list[Task], rows: dict[int, list[tuple[Any, FrameType]]]
-) -> Iterator[tuple[int, object, str, str, list[FrameType]]]:
-    """Yield (number, object, its name, asyncio's function, frames from the outside in) for each task that waits for
-    an object.
-    """
+def _find_waiting_tasks(tasks: list[Task], rows: dict[int, list[tuple[Any, FrameType]]]) -> Iterator[ObjectWait]:
+    """Yield the waits of tasks for objects; waits for other tasks or works, which the table shows, are left out."""
     for task in tasks:
         waiter, number = getattr(task, "_fut_waiter", None), birth(task).id
         if waiter is None or waiter.done():
@@ -205,14 +205,15 @@ def _find_waiting_tasks(
         thing, function = find_awaited_object(frames) or (waiter, "")
         if not function and (find_target_tasks(waiter, frames) or hasattr(waiter, "_children")):
             continue  # the table tells of it; what those wait for is a row
-        yield number, thing, find_variable_name(thing, frames), function, frames
+        yield ObjectWait(number, thing, find_variable_name(thing, frames), function, frames)
 
 
-def _describe_pool(
+def _describe_exhausted_pool(
     frames: list[FrameType], waits: set[int], rows: dict[int, list[tuple[Any, FrameType]]]
 ) -> dict[str, Any] | None:
-    """Return the library's object that a task waits in (`kind`, `function` that the program called), and its `holders`:
-    [number, line, variable, type of the part that it holds]; None if no library's object, or nobody that has a part.
+    """Return a row for the library's object in which a task waits: `kind`, `function` (that the program called), and
+    `holders`: [number, line, variable, type of the part held]. None if there is no such object, or no task holds a
+    part.
     """
     if len(rows) > MOST_SEARCHED:
         return None

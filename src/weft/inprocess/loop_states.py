@@ -24,7 +24,9 @@ BLOCKED_FOR = 0.5
 
 
 def find_round_frame(loop: Any, stack: list[FrameType]) -> tuple[FrameType, list[FrameType]] | None:
-    """Return the frame in which asyncio's own loop makes its round, and the frames inside it, innermost first."""
+    """Return the frame in which asyncio's own loop runs its callbacks (`_run_once`), and the frames inside it,
+    innermost first; None if it runs none.
+    """
     for depth, frame in enumerate(stack):
         code = frame.f_code
         if code.co_name == "_run_once" and code.co_filename.startswith(ASYNCIO) and frame.f_locals.get("self") is loop:
@@ -33,12 +35,13 @@ def find_round_frame(loop: Any, stack: list[FrameType]) -> tuple[FrameType, list
 
 
 def _is_selecting(inside: list[FrameType]) -> bool:
-    """Return whether the frames inside a round are those of the wait for files and timers."""
+    """Return whether a loop waits for files and timers. `inside`: the frames inside its round, innermost first."""
     return bool(inside) and inside[-1].f_code.co_name == "select" and "selectors" in inside[-1].f_code.co_filename
 
 
 def find_lost_wakeups(loops: list[Any], stacks: dict[int, list[FrameType]]) -> list[dict[str, Any]]:
-    """Return a row for each loop that sleeps although a callback is ready, which only another thread can have added.
+    """Return a row for each loop that sleeps although a callback is ready: another thread added it without waking the
+    loop.
 
     A row has: `key` (the loop and its callbacks, to compare two looks), `seconds` (until a timer wakes the loop; None
     if none does), `ready` (rows of the callbacks).
@@ -66,7 +69,7 @@ def _is_adding_callback(frame: FrameType) -> bool:
 
 
 def _describe_ready_handle(handle: Any) -> dict[str, Any]:
-    """Return what a ready callback is: `task` and `at` of the task whose step it is, `what` the task waited for, and
+    """Return a row for a ready callback: `task` and `at` of the task whose step it is, `what` the task waited for, and
     `calls` that can have made it ready.
     """
     task = stepped_task(handle)
@@ -122,7 +125,9 @@ def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -
 
 
 def split_own_frame(stack: list[FrameType]) -> tuple[FrameType | None, str]:
-    """Return the program's innermost frame of a stack, and the library's function that it has called, if any."""
+    """Return the program's innermost frame of a stack, and the name of the library function that it has called (empty
+    if none).
+    """
     depth = next((i for i, frame in enumerate(stack) if not is_library(frame.f_code.co_filename)), len(stack))
     own = stack[depth] if depth < len(stack) else None
     return own, stack[depth - 1].f_code.co_qualname if own is not None and depth else ""

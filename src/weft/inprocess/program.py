@@ -44,7 +44,7 @@ def run_program(kind: str, target: str, before_start: Callable[[], object]) -> i
 
 
 def strip_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback without Weft's frames at its beginning, as Python would print it without Weft."""
+    """Return a traceback without Weft's frames at its beginning, as Python prints it without Weft."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(births.OWN_FOLDER):
         trace = trace.tb_next
     return trace
@@ -82,6 +82,7 @@ def prepare_program(kind: str, target: str) -> Callable[[], object]:
     run_it = bind_code(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), main)
 
     def run_and_flush() -> None:
+        """Run the program, and flush its output even if an exception ends it."""
         try:
             run_it()
         finally:

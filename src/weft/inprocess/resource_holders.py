@@ -40,16 +40,16 @@ _CLOSED_MODULES = ("asyncio.", "_asyncio", "uvloop", "selectors", "_contextvars"
 def find_pool_holders(
     frames: list[FrameType], others: dict[int, list[FrameType]]
 ) -> tuple[object, dict[int, tuple[FrameType, str, object]]] | None:
-    """Return the library's object that a task waits in, and who holds a part of it; None if nobody does.
+    """Return the library's object in which a task waits, and which tasks hold a part of it; None if none does.
 
     `frames`: of the task that waits, from the outermost in; `others`: those of other tasks, by number. The holders are
-    by number: the frame and the name of the variable, and the part.
+    by number: (frame, name of the variable, part).
     """
     inner = frames[_own_depth(frames) + 1 :]
     owners = [thing for frame in reversed(inner) if (thing := _library_object(frame)) is not None]
     values = [value for frame in frames for value in frame.f_locals.values()]
     for owner in owners:
-        shared = {id(one) for one in _walk(values, {id(owner)}, MOST_OBJECTS)} | {id(owner)}
+        shared = {id(one) for one in _walk_references(values, {id(owner)}, MOST_OBJECTS)} | {id(owner)}
         parts = {id(part): part for part in _parts_of(owner) if id(part) not in shared}
         if not parts:
             continue
@@ -58,7 +58,7 @@ def find_pool_holders(
             number: holder
             for number, line in others.items()
             if not any(_library_object(frame) is owner and _is_waiting_alike(frame, frames) for frame in line)
-            and (holder := _find_variable_that_leads(line, parts, seen)) is not None
+            and (holder := _find_variable_leading_to_part(line, parts, seen)) is not None
         }
         if found:
             return owner, found
@@ -76,29 +76,29 @@ def _library_object(frame: FrameType) -> object | None:
 
 
 def _is_waiting_alike(frame: FrameType, frames: list[FrameType]) -> bool:
-    """Return whether a frame stands at the same instruction as one of a task that waits."""
+    """Return whether a frame is at the same instruction as one of the frames of a task that waits."""
     return any(frame.f_code is one.f_code and frame.f_lasti == one.f_lasti for one in frames)
 
 
 def _parts_of(owner: object) -> Iterator[object]:
-    """Yield the objects inside a library's object that are of the same package."""
+    """Yield the objects inside a library's object whose types are of the same package."""
     package = type(owner).__module__.partition(".")[0]
-    for one in _walk([owner], set(), MOST_INSIDE):
+    for one in _walk_references([owner], set(), MOST_INSIDE):
         if one is not owner and type(one).__module__.partition(".")[0] == package:
             yield one
 
 
-def _find_variable_that_leads(
-    line: list[FrameType], parts: dict[int, object], seen: set[int]
+def _find_variable_leading_to_part(
+    frames: list[FrameType], parts: dict[int, object], seen: set[int]
 ) -> tuple[FrameType, str, object] | None:
-    """Return (frame, variable, part) of the variable in some frames that leads to a part; None if none does.
+    """Return (frame, variable, part) for a variable of some frames that leads to one of the parts; None if none does.
 
-    `seen`: what was followed before, and is not again; it grows.
+    `seen`: the id() of objects that were followed before and are not again; it grows.
     """
-    inner = line[max(_own_depth(line), 0) :]
+    inner = frames[max(_own_depth(frames), 0) :]
     for frame in inner:
         for name, value in list(frame.f_locals.items()):
-            for one in _walk([value], seen, MOST_FOLLOWED - len(seen)):
+            for one in _walk_references([value], seen, MOST_FOLLOWED - len(seen)):
                 seen.add(id(one))
                 if id(one) in parts:
                     return frame, str(name), one
@@ -106,8 +106,8 @@ def _find_variable_that_leads(
 
 
 def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[FrameType]]) -> dict[int, tuple[int, bool]]:
-    """Return, by the id() of a future, the thread that will complete it, and whether the thread works on it: it has the
-    future in a variable, and not in a queue.
+    """Return, by the id() of a future, the thread that will complete it, and whether the thread works on it now: then a
+    variable of the thread has the future, else a queue.
     """
     wanted = {id(future) for future in futures}
     found: dict[int, tuple[int, bool]] = {}
@@ -116,16 +116,18 @@ def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[Frame
             if id(value) in wanted:
                 found[id(value)] = ident, True
             elif type(value).__name__ in ("SimpleQueue", "Queue", "deque", "list"):
-                for one in _walk([value], set(), MOST_INSIDE):
+                for one in _walk_references([value], set(), MOST_INSIDE):
                     left = wanted - found.keys()
                     found |= {id(part): (ident, False) for part in gc.get_referents(one) if id(part) in left}
     return found
 
 
-def _walk(roots: list[object], closed: set[int], most: int) -> Iterator[object]:
-    """Yield what some objects lead to, nearest first, at most `most` objects; not through those of `closed`."""
+def _walk_references(roots: list[object], closed: set[int], limit: int) -> Iterator[object]:
+    """Yield the objects to which some objects lead, nearest first, at most `limit`; those with an id() in `closed` are
+    not followed.
+    """
     todo, seen = deque(roots), set[int]()
-    while todo and len(seen) < most:
+    while todo and len(seen) < limit:
         one = todo.popleft()
         if id(one) in seen or id(one) in closed or isinstance(one, _CLOSED):
             continue

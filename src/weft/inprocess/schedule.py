@@ -37,12 +37,13 @@ def stepped_task(handle: Any) -> Task | None:
 
 
 def _defer_thread_results() -> None:
-    """Make tasks always wait for the result of a thread: Python 3.14 hands over quick results at
-    once, without a step.
+    """Make a task always wait for the result of a thread. Python 3.14 hands over quick results at once, without a step
+    of the task.
     """
     chain = futures._chain_future  # type: ignore[attr-defined]
 
-    def chained(source: Any, destination: Any) -> None:
+    def chain_outside_loop(source: Any, destination: Any) -> None:
+        """Chain two futures while asyncio believes that this thread runs no loop."""
         running = asyncio._get_running_loop()
         asyncio._set_running_loop(None)  # it asks whether it is called by the loop's own thread
         try:
@@ -50,7 +51,7 @@ def _defer_thread_results() -> None:
         finally:
             asyncio._set_running_loop(running)
 
-    futures._chain_future = chained  # type: ignore[attr-defined]
+    futures._chain_future = chain_outside_loop  # type: ignore[attr-defined]
 
 
 class RecordedTurns:
@@ -69,8 +70,8 @@ class RecordedTurns:
         self._left = Counter(names)
 
     def take_due_handles(self, waiting: list[Any]) -> list[Any]:
-        """Remove the handles whose turn it is from `waiting`, and return them in the order of their turns."""
-        found = [handle for handle in waiting if self._is_free(handle)]
+        """Remove from `waiting` the loop's handles whose turn it is, and return them in the order of their turns."""
+        found = [handle for handle in waiting if self._is_unrecorded_io(handle)]
         waiting[:] = [handle for handle in waiting if handle not in found]
         while self.position < len(self.names):
             one = next((handle for handle in waiting if self._name_handle(handle) == self.names[self.position]), None)
@@ -88,16 +89,16 @@ class RecordedTurns:
         self.waiting_since = None if not held or found else self.waiting_since or time.monotonic()
         return found
 
-    def _is_free(self, handle: Any) -> bool:
-        """Return whether a handle is a reader or writer that the rest of the record does not contain, and so may run
-        any time.
+    def _is_unrecorded_io(self, handle: Any) -> bool:
+        """Return whether a handle is a reader or writer that the rest of the record does not contain, so that it may
+        run at any time.
         """
         way = self._name_handle(handle)
         return way.startswith(IO_PREFIX) and not isinstance(handle, asyncio.TimerHandle) and not self._left[way]
 
     def _is_late(self, seconds: float) -> bool:
         """Return whether the handle whose turn it is has not come for `seconds` while others wait, and no timer will
-        bring it.
+        run it.
         """
         if (
             self.waiting_since is None
@@ -141,11 +142,11 @@ class Schedule:
     # What is wanted
 
     def hold(self, task: int, *, on: bool) -> None:
-        """Hold a task, so that it makes no step, or release it (`on`: False)."""
+        """Hold a task by its number, so that it makes no step, or release it (`on`: False)."""
         (self.held_tasks.add if on else self.held_tasks.discard)(task)
 
     def record(self, path: str) -> None:
-        """Write to a file which task makes each step, and which reader, writer or timer runs in between."""
+        """Record in a file which task makes each step, and which reader, writer or timer runs in between."""
         self._file = Path(path).open("w")  # noqa: SIM115 - for as long as the process lives
         self._file.write(json.dumps({"schema": SCHEMA}) + "\n")
         _defer_thread_results()
@@ -158,7 +159,7 @@ class Schedule:
         events.Handle._run = noted  # type: ignore[method-assign, assignment]
 
     def replay(self, path: str) -> None:
-        """Let the tasks make their steps in the order that a file holds. ValueError for a file of another kind."""
+        """Let the tasks make their steps in the order of a recorded file. ValueError for a file of another kind."""
         self._turns = {
             loop: RecordedTurns(of, self._handle_name, self._is_timer_set) for loop, of in read_schedule(path).items()
         }
@@ -193,15 +194,18 @@ class Schedule:
                 setattr(of, name, self._wrap_add_function(loop, getattr(of, name)))
 
     def _wrap_add_function(self, loop: Any, add: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a loop's function that adds a reader or writer, so that each handle gets a name."""
+        """Return a function that adds a reader or writer as the loop's own function `add` does, and names its
+        handle.
+        """
 
-        def added(fd: Any, callback: Any, *args: Any) -> Any:
+        def add_named(fd: Any, callback: Any, *args: Any) -> Any:
+            """Add a reader or writer as the loop does, and name its handle."""
             handle = add(fd, callback, *args)
             if handle is not None and getattr(callback, "__name__", "") != "_read_from_self":  # of threads and signals
                 self._name_io_handle(loop, handle, callback)
             return handle
 
-        return added
+        return add_named
 
     def _name_io_handle(self, loop: Any, handle: Any, callback: Any) -> str:
         """Name a reader, writer or timer by its loop, its function and a count, and return the name."""
@@ -238,7 +242,7 @@ class Schedule:
             self._file.write(f"{self._loop_number(handle._loop)} {way}\n")
 
     def _order_ready_handles(self, loop: Any) -> None:
-        """Before a loop's round, set aside the handles that must not run yet, and put the others into the recorded
+        """Set aside the handles that must not run in a loop's next round, and put the others into the recorded
         order.
         """
         if self._file is not None:
@@ -273,7 +277,7 @@ class Schedule:
         return task is not None and birth(task).id in self.held_tasks
 
     def _may_run_now(self, handle: Any) -> bool:
-        """Return whether a reader, writer or timer may run now; else it is set aside until its turn."""
+        """Return whether a reader, writer or timer may run now; if not, set it aside until its turn."""
         turns = self._turns.get(self._loop_number(handle._loop)) if self._turns is not None else None
         if turns is None or handle not in self._marks:
             return True
@@ -291,8 +295,8 @@ class Schedule:
         return False
 
     def _take_turns(self, turns: RecordedTurns, wanted: list[Any]) -> list[Any]:
-        """Remove the handles whose turn it is from `wanted` and return them; all of them if the run no longer follows
-        the record.
+        """Remove the handles whose turn it is from `wanted` and return them. If the run no longer follows the record,
+        report that and return all.
         """
         free = turns.take_due_handles(wanted)
         if wanted and turns.is_lost:
@@ -319,6 +323,6 @@ class Schedule:
                 and turns.is_overdue]  # fmt: skip
 
     def held_ready_tasks(self) -> list[int]:
-        """Return the numbers of the held tasks that could make a step."""
+        """Return the numbers of the held tasks that could make a step now."""
         steps = [stepped_task(handle) for aside in list(self._aside.values()) for handle in aside]
         return sorted({birth(task).id for task in steps if task is not None} & self.held_tasks)

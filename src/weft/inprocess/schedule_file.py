@@ -11,7 +11,7 @@ MOST_LINE_LENGTH = 1 << 16
 
 
 def read_schedule_header(file: IO[Any]) -> dict[str, Any]:
-    """Return the JSON object in the first line of a file; empty if the line holds none."""
+    """Return the JSON object in the first line of a schedule file; empty if the line holds none."""
     try:
         first = json.loads(file.readline(MOST_LINE_LENGTH) or "null")
     except (ValueError, RecursionError):
@@ -34,8 +34,8 @@ def explain_refusal(header: dict[str, Any]) -> str:
 
 
 def read_schedule(path: str) -> dict[int, list[str]]:
-    """Return the recorded steps of each loop, by the loop's number, in order. ValueError for
-    another or a damaged file.
+    """Return the recorded steps of each loop, in order, by the loop's number. ValueError for a damaged file or one of
+    another kind.
     """
     ways: dict[int, list[str]] = {}
     with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 (it is imported by every program)

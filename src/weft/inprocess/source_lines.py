@@ -33,7 +33,7 @@ def source_position(frame: FrameType) -> Position | None:
 
 
 def find_method_call(frame: FrameType) -> tuple[str, ast.expr] | None:
-    """Return the method that a frame calls without arguments, and the expression of its object; None for any other
+    """Return the method that a frame is calling without arguments, and the expression of its object; None for any other
     code.
 
     `self.lock.acquire()` gives ("acquire", `self.lock`); `with self.lock` gives ("with", `self.lock`).
@@ -50,7 +50,7 @@ def find_method_call(frame: FrameType) -> tuple[str, ast.expr] | None:
 
 
 def _source_text(file: str, position: Position) -> str:
-    """Return the text of a file at a position; empty if the file cannot be read."""
+    """Return the text of a file between two positions; empty if the file cannot be read."""
     first, last, begin, end = position
     lines = [line.encode() for line in linecache.getlines(file)[first - 1 : last]]
     if not lines:
@@ -60,17 +60,17 @@ def _source_text(file: str, position: Position) -> str:
     return b"".join(lines).decode(errors="replace")
 
 
-def _parse_statement(text: str) -> ast.stmt | None:
-    """Return the one statement that a text holds; None if it is none or several."""
+def _parse_statement(source: str) -> ast.stmt | None:
+    """Return the syntax tree of a text that is one statement; None if it is not."""
     try:
-        body = ast.parse(text).body
+        body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError):
         return None
     return body[0] if len(body) == 1 else None
 
 
 def look_up_value(expression: ast.expr, frame: FrameType) -> Any:
-    """Return the value of a name or attribute in a frame; UNKNOWN if finding it would execute code of the program."""
+    """Return the value of a name or attribute in a frame; UNKNOWN if that would execute code of the program."""
     if isinstance(expression, ast.Name):
         return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id, UNKNOWN))
     if not isinstance(expression, ast.Attribute):

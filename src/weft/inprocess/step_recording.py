@@ -52,16 +52,16 @@ class StepRecording:
             events.Handle._run = run  # type: ignore[method-assign]
         sample.close()
 
-    def _install_c_hooks(self, *given: Any) -> Any:
-        """Pass objects of asyncio to the C part, which begins to record; returns its replacement of `Handle._run`, if
-        any.
+    def _install_c_hooks(self, *asyncio_objects: Any) -> Any:
+        """Pass objects of asyncio to the C part, which begins to record; return its replacement of `Handle._run`, None
+        if it needs none.
         """
-        self._given = given  # C does not own them
-        return self._code.weft_steps((ctypes.py_object * len(given))(*given))
+        self._given = asyncio_objects  # C does not own them
+        return self._code.weft_steps((ctypes.py_object * len(asyncio_objects))(*asyncio_objects))
 
     def _site_number(self, code: CodeType, lasti: int) -> int:
-        """Return the number of the instruction that created a task, and write its definition to the record at its first
-        use.
+        """Return the number of the instruction that created a task; at its first use, write its definition to the
+        record.
         """
         if (code, lasti) not in self._sites:
             if code not in self._codes:
@@ -99,7 +99,9 @@ _recordings: list[StepRecording] = []
 
 
 def record_steps(library: str) -> None:
-    """Record all steps from now on. OSError or AttributeError if this asyncio is not as expected."""
+    """Record the steps of all asyncio tasks from now on. OSError or AttributeError if this asyncio is not as
+    expected.
+    """
     _recordings.append(StepRecording(library))
 
 

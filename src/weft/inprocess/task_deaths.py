@@ -47,7 +47,7 @@ class TaskDeaths:
         self.is_catching = False
 
     def start_catching(self, exception_name: str, tasks: list[Task]) -> None:
-        """Report deaths of these tasks and of all tasks created later.
+        """Report the deaths of these tasks and of all tasks created later.
 
         `exception_name`: the class to catch, with its subclasses; all if empty.
         """
@@ -85,7 +85,7 @@ def find_fatal_exception(task: Any) -> BaseException | None:
 
 
 def find_cancellation(task: Any) -> asyncio.CancelledError | None:
-    """Return the error of a cancelled task with its traceback; None for others. The task keeps it."""
+    """Return the CancelledError that ended a task, with its traceback; None if the task was not cancelled."""
     if not task.done() or not task.cancelled():
         return None
     return next((one for one in gc.get_referents(task) if isinstance(one, asyncio.CancelledError)), None)
@@ -112,7 +112,9 @@ def exception_frames(task: Task) -> list[FrameType]:
 
 
 def innermost_error_site(error: BaseException) -> list[Any] | None:
-    """Return [file, line, function] of the program's innermost line that an exception has come through."""
+    """Return [file, line, function] of the innermost line of the program that an exception has passed; None if there is
+    none.
+    """
     trace, found = error.__traceback__, []
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -132,13 +134,15 @@ def error_frames(error: BaseException | None) -> list[FrameType]:
 
 
 def find_dead_tasks() -> list[Task]:
-    """Return the tasks that an exception has ended and that something still holds."""
+    """Return the tasks that an exception has ended and that are still referenced."""
     known = list(_asyncio_task_set()) if HAS_GLOBAL_TASK_SET else gc.get_objects()
     return [one for one in known if isinstance(one, asyncio.Task) and find_fatal_exception(one) is not None]
 
 
 def describe_dead_task(task: Task) -> Death:
-    """Return the death of a task that something still holds."""
+    """Return in words what ended a task that is still referenced, at which line, and which objects its frames could
+    reach.
+    """
     error = find_fatal_exception(task)
     assert error is not None
     reached = frozenset(id(one) for frame in error_frames(error) for one in reachable_objects(frame))
@@ -161,13 +165,15 @@ class UnretrievedErrors:
 
         def call_exception_handler(loop: Any, context: dict[str, Any]) -> None:
             with suppress(Exception):
-                self._note(context)
+                self._note_error(context)
             original(loop, context)
 
         base_events.BaseEventLoop.call_exception_handler = call_exception_handler  # type: ignore[method-assign, assignment]
 
-    def _note(self, context: dict[str, Any]) -> None:
-        """Note an error; of what its frames reach only weak references are kept."""
+    def _note_error(self, context: dict[str, Any]) -> None:
+        """Store the error that asyncio passes to a loop's handler; the objects that its frames reach are stored as weak
+        references.
+        """
         error, task, handle = context.get("exception"), context.get("future"), context.get("handle")
         task = context.get("task", task)
         if error is None or not (isinstance(task, asyncio.Task) or handle is not None):

@@ -51,13 +51,14 @@ class TaskWalk(NamedTuple):
 
 
 def walk_tasks(tasks: list[Task]) -> TaskWalk:
-    """Read number, parent, creation, call stack and activity of all tasks, by the C part if it is in use."""
+    """Return number, parent, creation, call stack and activity of all tasks, read by the C part if it is in use."""
     if (fast := births.c_task_walker()) is not None:
         return TaskWalk(*fast(tasks))
     known: dict[tuple[tuple[int, int], ...], int] = {}
     spots: list[tuple[InstructionOffset, ...]] = []
 
-    def number(line: tuple[InstructionOffset, ...]) -> int:
+    def spot_index(line: tuple[InstructionOffset, ...]) -> int:
+        """Return the index of a call stack in `spots`; it is added at its first use."""
         at = known.setdefault(tuple((id(code), lasti) for code, lasti in line), len(spots))
         if at == len(spots):
             spots.append(line)
@@ -66,8 +67,8 @@ def walk_tasks(tasks: list[Task]) -> TaskWalk:
     rows = []
     for task in tasks:
         born, frames = birth(task), task_frames(task)
-        made = number(((born.code, born.lasti),)) if born.code is not None else -1
-        shape = number(tuple((frame.f_code, frame.f_lasti) for frame in frames))
+        made = spot_index(((born.code, born.lasti),)) if born.code is not None else -1
+        shape = spot_index(tuple((frame.f_code, frame.f_lasti) for frame in frames))
         rows.append((born.id, task, born.parent or 0, made, shape, task_activity(task, bool(frames))))
     rows.sort(key=lambda row: row[0])
     ids, ordered, parents, of, shapes, how = ([row[i] for row in rows] for i in range(6))
@@ -75,7 +76,7 @@ def walk_tasks(tasks: list[Task]) -> TaskWalk:
 
 
 def task_activity(task: Task, has_frame: bool) -> int:
-    """Return `TaskWalk.how` of a task. `has_frame`: whether its coroutine has a frame."""
+    """Return what a task does: RUNS, NEW, READY, or ASK if it waits. `has_frame`: whether its coroutine has a frame."""
     coro: Any = task.get_coro()
     if getattr(coro, "cr_running", False) or getattr(coro, "gi_running", False):
         return RUNS
@@ -104,51 +105,53 @@ class _CallStacks:
         self._locks: dict[int, Any] = {}
         self._alike: dict[tuple[int, bool, int], dict[str, object] | None] = {}
 
-    def site_index(self, told: SiteRow | None) -> int | None:
+    def site_index(self, site: SiteRow | None) -> int | None:
         """Return the index of a site, a new one at its first use; None for None."""
-        return None if told is None else self._sites.setdefault(tuple(told), len(self._sites))
+        return None if site is None else self._sites.setdefault(tuple(site), len(self._sites))
 
-    def inner_site(self, shape: int) -> int | None:
-        """Return the index of the program's innermost site of a call stack, or else the innermost of all."""
-        if shape not in self._at:
-            spots = self._spots[shape]
+    def inner_site_index(self, stack_index: int) -> int | None:
+        """Return the index of the innermost site (file, line, function) of the program's code in a call stack, or else
+        of the innermost of all; None for an empty stack.
+        """
+        if stack_index not in self._at:
+            spots = self._spots[stack_index]
             own = [spot for spot in spots if not is_library(spot[0].co_filename)]
-            self._at[shape] = self.site_index(instruction_site(*(own or spots)[-1])) if spots else None
-        return self._at[shape]
+            self._at[stack_index] = self.site_index(instruction_site(*(own or spots)[-1])) if spots else None
+        return self._at[stack_index]
 
-    def outer_site(self, shape: int) -> int | None:
-        """Return the index of the outermost site of a call stack."""
-        return self.site_index(instruction_site(*self._spots[shape][0])) if self._spots[shape] else None
+    def outer_site_index(self, stack_index: int) -> int | None:
+        """Return the index of the outermost site (file, line, function) of a call stack; None for an empty stack."""
+        return self.site_index(instruction_site(*self._spots[stack_index][0])) if self._spots[stack_index] else None
 
-    def frame_to_inspect(self, shape: int) -> tuple[str, int] | None:
+    def frame_to_inspect(self, stack_index: int) -> tuple[str, int] | None:
         """Return the function and depth of the frame whose variables tell what the task waits for; None if none has to
         be read.
         """
-        if shape not in self._asks:
-            self._asks[shape] = find_frame_to_inspect([code for code, _ in self._spots[shape]])
-        return self._asks[shape]
+        if stack_index not in self._asks:
+            self._asks[stack_index] = find_frame_to_inspect([code for code, _ in self._spots[stack_index]])
+        return self._asks[stack_index]
 
-    def describe_wait(self, task: Task, shape: int, timers: Callable[[], Timers]) -> dict[str, object] | None:
-        """Return the wait of a task as waits.describe_wait does; equal waits of tasks with one call stack are computed
-        once.
+    def describe_wait(self, task: Task, stack_index: int, timers: Callable[[], Timers]) -> dict[str, object] | None:
+        """Return the wait of a task as waits.describe_wait does. Equal waits of tasks with the same call stack are
+        computed once.
         """
         if self.is_detailed:
             return describe_wait(task, task_frames(task), timers, is_detailed=True)
-        name, depth = self.frame_to_inspect(shape) or ("", 0)
+        name, depth = self.frame_to_inspect(stack_index) or ("", 0)
         if name == "Lock.acquire":
             what = id(self._awaited_lock(task, depth))
         elif name == "wait_for" and frame_at(task, depth).f_locals.get("timeout") is not None:
             what = 0
         else:
             return describe_wait(task, task_frames(task), timers)
-        key = shape, timers().is_timed(task), what
+        key = stack_index, timers().is_timed(task), what
         if key not in self._alike:
             self._alike[key] = describe_wait(task, task_frames(task), timers)
         return self._alike[key]
 
     def _awaited_lock(self, task: Task, depth: int) -> object:
-        """Return the lock that a task waits for; reading it from one frame finds it for all tasks that wait for the
-        lock.
+        """Return the lock that a task waits for. One frame is read for each lock: its list of waiters serves for the
+        other tasks.
         """
         waiter = id(getattr(task, "_fut_waiter", None))
         if waiter not in self._locks:
@@ -157,21 +160,25 @@ class _CallStacks:
             self._locks[waiter] = lock
         return self._locks[waiter]
 
-    def future_wait_index(self, shape: int) -> int:
-        """Return the index of the wait for a future that no task completes."""
-        if shape not in self._plain:
-            kind = future_wait_kind([code for code, _ in self._spots[shape]])
-            self._plain[shape] = self.wait_index(kind, self.inner_site(shape), one=False, free=True, what="")
-        return self._plain[shape]
+    def future_wait_index(self, stack_index: int) -> int:
+        """Return the index of a wait at a call stack for a future that no task completes."""
+        if stack_index not in self._plain:
+            kind = future_wait_kind([code for code, _ in self._spots[stack_index]])
+            self._plain[stack_index] = self.wait_index(
+                kind, self.inner_site_index(stack_index), one=False, free=True, what=""
+            )
+        return self._plain[stack_index]
 
-    def task_wait_index(self, shape: int, *, free: bool) -> int:
-        """Return the index of the wait for one task."""
-        if (shape, free) not in self._awaits:
-            self._awaits[shape, free] = self.wait_index("await", self.inner_site(shape), one=False, free=free, what="")
-        return self._awaits[shape, free]
+    def task_wait_index(self, stack_index: int, *, free: bool) -> int:
+        """Return the index of a wait at a call stack for one task. `free`: whether something else may end it too."""
+        if (stack_index, free) not in self._awaits:
+            self._awaits[stack_index, free] = self.wait_index(
+                "await", self.inner_site_index(stack_index), one=False, free=free, what=""
+            )
+        return self._awaits[stack_index, free]
 
     def wait_index(self, kind: str, at: int | None, *, one: bool, free: bool, what: str) -> int:
-        """Return the index of a wait, in which the awaited tasks are left out."""
+        """Return the index of a wait, a new one at its first use; the awaited tasks are not part of it."""
         return self.waits.setdefault((kind, at, one, free, what), len(self.waits))
 
 
@@ -198,8 +205,8 @@ def build_task_columns(
             list[int | None](),
             dict[int, object](),
         )
-        freed = _find_timed_tasks(rows, timers)
-        at = [shapes.inner_site(shape) for shape in range(len(rows.spots))]
+        timed = _find_timed_tasks(rows, timers)
+        at = [shapes.inner_site_index(shape) for shape in range(len(rows.spots))]
         asks = [shapes.frame_to_inspect(shape) is not None for shape in range(len(rows.spots))]
         for i, (how, shape) in enumerate(zip(rows.how, rows.shapes, strict=True)):
             places.append(at[shape])
@@ -207,14 +214,12 @@ def build_task_columns(
                 waits.append(None)
             elif how in (NEW, RUNS):
                 states[i] = 2 if how == RUNS else 0
-                places[-1] = shapes.outer_site(shape)
+                places[-1] = shapes.outer_site_index(shape)
                 waits.append(None)
             elif how == PLAIN and not asks[shape] and not shapes.is_detailed:
                 waits.append(shapes.future_wait_index(shape))
             elif how > 0 and not asks[shape]:
-                waits.append(
-                    shapes.task_wait_index(shape, free=bool(freed) and (how in freed or -rows.ids[i] in freed))
-                )
+                waits.append(shapes.task_wait_index(shape, free=how in timed.ended or rows.ids[i] in timed.released))
                 targets[i] = how
             else:
                 wait = shapes.describe_wait(rows.tasks[i], shape, timers)
@@ -238,22 +243,33 @@ def build_task_columns(
 
 
 def _add_inspected_wait(wait: dict[str, Any], task_index: int, shapes: _CallStacks, targets: dict[int, object]) -> int:
-    """Add the targets of a wait that was read from variables to `targets`, and return the wait's index."""
+    """Add the numbers of the awaited tasks to `targets`, and return the index of a wait that was read from
+    variables.
+    """
     if wait["tasks"]:
         targets[task_index] = wait["tasks"] if len(wait["tasks"]) > 1 else wait["tasks"][0]
     place = shapes.site_index(wait["site"])
     return shapes.wait_index(wait["kind"], place, one=wait["one"], free=wait["free"], what=wait["what"])
 
 
-def _find_timed_tasks(rows: TaskWalk, timers: Callable[[], Timers]) -> set[int]:
-    """Return the numbers of the tasks that a timer ends, and, negated, of the tasks whose wait a timer ends."""
+class TimedTasks(NamedTuple):
+    """The numbers of the tasks that a timer ends, and of those whose wait a timer ends."""
+
+    ended: frozenset[int] = frozenset()
+    released: frozenset[int] = frozenset()
+
+
+def _find_timed_tasks(rows: TaskWalk, timers: Callable[[], Timers]) -> TimedTasks:
+    """Return the tasks that a timer ends or releases from their wait; empty if no task waits for another one."""
     if not any(how > 0 for how in rows.how):
-        return set()
-    known, freed = timers(), set[int]()
-    for sign, ended in ((1, known.futures), (-1, known.tasks)):
-        if ended:
-            freed |= {sign * id_ for id_, task in zip(rows.ids, rows.tasks, strict=True) if id(task) in ended}
-    return freed
+        return TimedTasks()
+    known = timers()
+
+    def numbers(timed: dict[int, float]) -> frozenset[int]:
+        ids = zip(rows.ids, rows.tasks, strict=True) if timed else ()
+        return frozenset(id_ for id_, task in ids if id(task) in timed)
+
+    return TimedTasks(numbers(known.futures), numbers(known.tasks))
 
 
 def find_given_names(tasks: list[Task]) -> dict[int, str]:

@@ -35,7 +35,7 @@ class ThreadCallback:
         self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_pending_call)
 
     def request_call(self) -> None:
-        """Request a call of the callback, from any thread."""
+        """Request one call of the callback in the thread; any thread may request it."""
         if self._tool is not None:
             return
         self._tool = find_free_tool_id() if sys.version_info >= (3, 14) else None
@@ -56,23 +56,25 @@ class ThreadCallback:
         return 0
 
     def _make_listener(self, name: str, event: str) -> Callable[..., None]:
-        """Return the callback for one event of sys.monitoring: it acts at the first event in the thread.
+        """Return the function that sys.monitoring calls at an event; it calls the callback at the first event in the
+        thread.
 
         `name`: of the event; `event`: what a trace function calls it.
         """
         has_value = name in ("PY_RETURN", "PY_YIELD")
 
-        def hear(_: CodeType, *told: Any) -> None:
+        def call_in_thread(_: CodeType, *told: Any) -> None:
+            """Call the callback if this is the awaited thread, and stop listening."""
             if self._tool is not None and _thread.get_ident() == self._thread:
                 tool, self._tool = self._tool, None
                 _MONITORING.set_events(tool, 0)
                 _MONITORING.free_tool_id(tool)
                 self._call_at_event(sys._getframe(1), event, told[-1] if has_value else None)
 
-        return hear
+        return call_in_thread
 
     def _call_at_event(self, frame: FrameType, event: str, value: object) -> None:
-        """Call the callback, and pass this event to the trace function that it may have installed, if none had it
+        """Call the callback; if that has installed a trace function, pass this event to it, unless another one had it
         already.
         """
         had = sys.gettrace() is not None and (event == "call" or frame.f_trace is not None)

@@ -41,7 +41,9 @@ class ThreadMonitor:
     # Who waits
 
     def find_sleeping_threads(self) -> set[int]:
-        """Return the threads that do not run now; if any wait, they are looked at twice, SETTLE_TIME apart."""
+        """Return the identities of the threads that sleep, after a look for SETTLE_TIME; empty at once if no thread
+        waits for anything.
+        """
         if not any(
             find_thread_wait(frame_and_callers(top))
             for ident, top in sys._current_frames().items()
@@ -51,20 +53,22 @@ class ThreadMonitor:
         return self.find_threads_that_do_not_run()
 
     def find_threads_that_do_not_run(self) -> set[int]:
-        """Return the threads that have slept through SETTLE_TIME, whatever they wait for."""
+        """Return the identities of the threads that have slept through SETTLE_TIME, whatever they wait for."""
         self._asked.find_sleeping_since_last_call()
         time.sleep(SETTLE_TIME)
         return self._asked.find_sleeping_since_last_call()
 
     def find_idle_threads(self) -> set[int] | None:
-        """Return the threads that have slept since the last call; None if a loop or the main thread is active."""
+        """Return the identities of the threads that have slept since the last call; None if a loop or the main thread
+        is active.
+        """
         if self.is_active(set(sys._current_frames())):  # what the system counts is read only where that matters
             return None
         asleep = self._watched.find_sleeping_since_last_call()
         return None if self.is_active(asleep) else asleep
 
     def is_active(self, asleep: set[int]) -> bool:
-        """Return whether a loop or the main thread has something to do; `asleep`: the threads that have not run for a
+        """Return whether a loop or the main thread has something to do. `asleep`: the threads that have not run for a
         while.
         """
         tops = sys._current_frames()
@@ -82,8 +86,8 @@ class ThreadMonitor:
     # What is reported
 
     def thread_columns(self, threads: ThreadSnapshot) -> dict[str, Any]:
-        """Return the rows of all threads, and for each task whose loop's thread is blocked the number that has to go on
-        first.
+        """Return the table's columns `threads` (the rows of all threads) and `above` (for each task whose loop's thread
+        is blocked, the number of the task or thread that blocks it).
         """
         above = threads.blockers_by_loop() if self._has_rows else {}
         tasks = self._tasks() if above else []
@@ -105,14 +109,16 @@ class ThreadMonitor:
         entries = self.read_threads(set()).entries if self._has_rows and number is not None else []
         return next((entry for entry in entries if entry.creation.id == number), None)
 
-    def find_number(self, thing: object) -> int | None:
+    def find_number_of(self, thing: object) -> int | None:
         """Return the number of a thread, or of the work that a future belongs to; None for other objects."""
         entries = self.read_threads(set()).entries if self._has_rows else []
         return next((entry.creation.id for entry in entries if entry.thing is thing), None)
 
 
 def is_loop_busy(loop: Any) -> bool:
-    """Return whether a loop has something to do, now or by a timer; a loop that is not asyncio's own always has."""
+    """Return whether a loop has something to do, now or by a timer. A loop that is not asyncio's own always counts as
+    busy.
+    """
     if not loop.is_running():
         return False
     if not isinstance(loop, base_events.BaseEventLoop):

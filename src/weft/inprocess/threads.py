@@ -48,6 +48,20 @@ class ThreadEntry(NamedTuple):
     queue: Any = None
 
 
+class ObjectWait(NamedTuple):
+    """The wait of a task or thread, by its number, for an object.
+
+    `name`: of the variable that has the object, for threads with its state. `function`: asyncio's function that waits,
+    empty for others. `frames`: from the outside in.
+    """
+
+    number: int
+    thing: object
+    name: str
+    function: str
+    frames: list[FrameType]
+
+
 class ThreadSnapshot:
     """All threads and works at one moment. `asleep`: the threads that have not run for a while;
     `own`: Weft's threads.
@@ -72,7 +86,7 @@ class ThreadSnapshot:
     # What there is
 
     def _running_entry(self, ident: int) -> ThreadEntry | None:
-        """Return the entry of a thread or of the work that it executes.
+        """Return the entry of a thread, or of the work that it executes; `ident`: the thread's identity.
 
         None for an idle thread of a pool, and for the main thread while it only runs a loop.
         """
@@ -105,7 +119,7 @@ class ThreadSnapshot:
         return stack[last + 1 :]
 
     def _runs_loop(self, ident: int) -> bool:
-        """Return whether a thread runs a loop and is not blocked in a callback of the loop."""
+        """Return whether a thread runs an event loop and is not blocked in a callback of the loop."""
         return self._has_running_loop(ident) and (ident in self.current or self.find_untimed_wait(ident) is None)
 
     def _has_running_loop(self, ident: int) -> bool:
@@ -114,8 +128,8 @@ class ThreadSnapshot:
         return loop is not None and loop.is_running()
 
     def _is_main_thread_listed(self, ident: int) -> bool:
-        """Return whether the main thread has a row: if it runs no loop beside others, or is blocked in a callback of
-        its loop.
+        """Return whether the main thread has a row: if other threads run and it has no loop, or if it is blocked in a
+        callback of its loop.
         """
         if ident in self.current:
             return False
@@ -178,41 +192,43 @@ class ThreadSnapshot:
         others = [entry for entry in self.entries if entry.state != "running"]
         return not any(entry.state == "done" or self._describe_pool_wait(entry.queue)["free"] for entry in others)
 
-    def waits_for_objects(self) -> Iterator[tuple[int, object, str, str, list[FrameType]]]:
-        """Yield (number, object, its name and state, "", frames from the outside in) for each thread that waits for
-        something without a row.
-        """
+    def find_object_waits(self) -> Iterator[ObjectWait]:
+        """Yield the waits of threads for objects that have no row in the table, such as locks and queues."""
         for ident in self.stacks:
-            block, number = self.find_untimed_wait(ident), self.current_number(ident)
-            if block is not None and number is not None and not any(map(self._find_number, block.others)):
-                yield number, block.thing, block.what, "", self.stacks[ident][::-1]
+            block, number = self.find_untimed_wait(ident), self.find_executed_number(ident)
+            if block is not None and number is not None and not any(map(self._find_number_of, block.others)):
+                yield ObjectWait(number, block.thing, block.what, "", self.stacks[ident][::-1])
 
     def blockers_by_loop(self) -> dict[int, int]:
-        """Return the number of the task or thread that blocks the thread of a loop, by the loop's id()."""
+        """Return, by the id() of each loop whose thread is blocked, the number of the task or thread that blocks it."""
         found = {}
         for ident, loop in self._loops.items():
             if (
                 loop.is_running()
                 and self.find_untimed_wait(ident) is not None
-                and (number := self.current_number(ident)) is not None
+                and (number := self.find_executed_number(ident)) is not None
             ):
                 found[id(loop)] = number
         return found
 
-    def current_number(self, ident: int) -> int | None:
-        """Return the number of the task, work or thread that a thread executes; None if it has none."""
+    def find_executed_number(self, ident: int) -> int | None:
+        """Return the number in the table of the task, work or thread that a thread executes; None if it has none."""
         if ident in self.current:
             return birth(self.current[ident]).id
         entry = self._by_ident.get(ident)
         return entry.creation.id if entry is not None else None
 
     def describe_task_wait(self, task: Task) -> dict[str, object] | None:
-        """Return what a running task waits for with its whole thread; None if it does not."""
+        """Return what a running task waits for with its whole thread, in the form of waits.describe_wait; None if it
+        does not.
+        """
         ident = next((ident for ident, one in self.current.items() if one is task), 0)
         return self._describe_thread_wait(ident, self.stacks[ident]) if ident else None
 
     def _describe_entry_wait(self, entry: ThreadEntry) -> dict[str, object] | None:
-        """Return what a running thread or work waits for: its loop, or what its innermost frames show."""
+        """Return what a running thread or work waits for: its loop, or what its innermost frames show; None if it does
+        not wait.
+        """
         if self._runs_loop(entry.ident):
             at = frame_site(innermost_frame(entry.stack[::-1]))
             return {"kind": "loop", "tasks": [], "one": False, "free": True, "what": "", "site": at}
@@ -223,7 +239,7 @@ class ThreadSnapshot:
         block = find_thread_wait(stack)
         if block is None:
             return None
-        numbers = [self._find_number(thing) for thing in block.others]
+        numbers = [self._find_number_of(thing) for thing in block.others]
         if block.kind == "lock":
             numbers = [self.find_lock_holder(block.thing, ident)]
         known = sorted({number for number in numbers if number is not None})
@@ -231,12 +247,12 @@ class ThreadSnapshot:
         return {"kind": block.kind, "tasks": known, "one": block.one, "free": free, "what": block.what,
                 "site": frame_site(innermost_frame(stack[::-1]))}  # fmt: skip
 
-    def _find_number(self, thing: Any) -> int | None:
-        """Return the number of a thread, a work, or the task behind a future of
-        run_coroutine_threadsafe(); else None.
+    def _find_number_of(self, thing: Any) -> int | None:
+        """Return the number of a thread, a work, or the task behind a future of run_coroutine_threadsafe(); None for
+        other objects.
         """
         if isinstance(thing, threading.Thread):
-            return self.current_number(thing.ident or 0)
+            return self.find_executed_number(thing.ident or 0)
         if (entry := self._by_thing.get(id(thing))) is not None:
             return entry.creation.id
         for task in self._tasks:
@@ -245,16 +261,16 @@ class ThreadSnapshot:
                 for callback in _find_callbacks(task, "_call_set_state")
             ):
                 return birth(task).id
-        return self._find_number_before_start(thing)
+        return self._find_blocker_of_unborn_task(thing)
 
-    def _find_number_before_start(self, future: object) -> int | None:
-        """Return what blocks the loop that has not yet created the task of a run_coroutine_threadsafe() future; else
-        None.
+    def _find_blocker_of_unborn_task(self, future: object) -> int | None:
+        """Return the number of the task or thread that blocks a loop which has not yet created the task of a
+        run_coroutine_threadsafe() future; else None.
         """
         for ident, loop in self._loops.items():
             for handle in list(getattr(loop, "_ready", ())):
                 if read_closure_variable(handle._callback, "future") is future:
-                    return self.current_number(ident) if self.find_untimed_wait(ident) is not None else None
+                    return self.find_executed_number(ident) if self.find_untimed_wait(ident) is not None else None
         return None
 
     def find_lock_holder(self, lock: object, asking_thread: int) -> int | None:
@@ -264,13 +280,13 @@ class ThreadSnapshot:
         An RLock knows its thread; for other locks, whoever has entered the lock by `with` holds it.
         """
         if (ident := rlock_owner(lock)) is not None:
-            return self.current_number(ident) if ident != asking_thread else None
+            return self.find_executed_number(ident) if ident != asking_thread else None
         for task in self._tasks:
             if any(one is lock for link, _ in coroutines_with_frames(task) for one in find_entered_managers(link)):
                 return birth(task).id
         for ident in self.stacks:
             if any(one is lock for frame in self.stacks[ident] for one in find_with_objects(frame)):
-                return self.current_number(ident)
+                return self.find_executed_number(ident)
         return None
 
     def _describe_pool_wait(self, queue: object) -> dict[str, object]:
@@ -287,10 +303,10 @@ class ThreadSnapshot:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all threads and works, as dictionaries for the debugger."""
-        return [self._row(entry) for entry in self.entries]
+        return [self._entry_as_row(entry) for entry in self.entries]
 
-    def _row(self, entry: ThreadEntry) -> dict[str, Any]:
-        """Return the row of a thread or work."""
+    def _entry_as_row(self, entry: ThreadEntry) -> dict[str, Any]:
+        """Return the row of a thread or work as a dictionary for the debugger."""
         known, wait = entry.creation, None
         if entry.state == "running":
             wait = self._describe_entry_wait(entry)
@@ -316,7 +332,7 @@ def strip_threading_frames(stack: list[FrameType]) -> list[FrameType]:
 
 
 def _is_pool_worker_loop(frame: FrameType) -> bool:
-    """Return whether this is the frame in which a pool's thread takes its works."""
+    """Return whether this is the frame in which a thread of a pool takes the works that it executes."""
     return is_anyio_worker(frame) or is_library_function(frame, POOL_FOLDER, "_worker")
 
 

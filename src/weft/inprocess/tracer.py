@@ -89,25 +89,23 @@ class Tracer:
         """Return whether lines of all tasks are traced, for breakpoints or watchpoints."""
         return self.breakpoints.needs_tracing or self.watchpoints.is_active
 
-    def is_frame_wanted(self, frame: FrameType) -> bool:
-        """Return whether the lines of a frame have to be traced, for breakpoints or watchpoints, whichever task runs
-        them.
-        """
+    def must_trace_frame(self, frame: FrameType) -> bool:
+        """Return whether breakpoints or watchpoints need the lines of a frame, whichever task runs them."""
         if self.watchpoints.is_active and not is_library(frame.f_code.co_filename):
             return True
         return self.breakpoints.needs_tracing and bool(self.breakpoints.breakpoint_lines(frame.f_code))
 
     def listen_for_births(self, on: bool) -> None:
-        """Enable or disable the calls of `born` for new tasks."""
+        """Report new tasks to `born` from now on, or no longer (`on`: False)."""
         self._listened = on
         enable_birth_callback(on or self._wanted)
 
     def trace_main_thread_soon(self) -> None:
-        """Trace the main thread from where it is now; if it is inside native code, from its return on."""
+        """Trace the main thread from its next instruction of Python on, even if it is inside native code now."""
         self._main_thread_callback.request_call()
 
     def _on_main_thread_interrupted(self, frame: FrameType) -> None:
-        """Install the trace function in the main thread, between two of its instructions."""
+        """Install the trace function in the main thread, which is between two instructions of `frame`."""
         task = self.traced_task
         if self.is_tracing_all:
             self.trace_frames(frame_and_callers(frame))
@@ -123,9 +121,9 @@ class Tracer:
             self.trace_at_resumption(task, True)
 
     def trace_frames(self, frames: Iterable[FrameType]) -> None:
-        """Trace the lines of the frames whose lines are wanted."""
+        """Trace the lines of those of the frames whose lines breakpoints or watchpoints need."""
         for frame in frames:
-            if self.is_frame_wanted(frame):
+            if self.must_trace_frame(frame):
                 frame.f_trace = self.trace_frame_event
 
     def _trace_stack(self, frame: FrameType) -> None:
@@ -139,8 +137,8 @@ class Tracer:
             at = at.f_back
 
     def trace_at_resumption(self, task: Task, in_this_thread: bool) -> None:
-        """Trace the thread of a task until the task continues. `in_this_thread`: whether this is a thread of the
-        program.
+        """Trace the thread of a task from the moment on at which the task continues. `in_this_thread`: whether this is
+        a thread of the program.
         """
         loop = task.get_loop()
         if in_this_thread and (asyncio._get_running_loop() is loop or not loop.is_running()):
@@ -169,10 +167,10 @@ class Tracer:
     # Trace functions
 
     def trace_call(self, frame: FrameType, event: str, arg: object) -> Any:
-        """Trace function for threads: a frame begins or continues. Returns the trace function for
-        its lines, or None.
+        """Return the trace function for the lines of a frame that begins or continues, or None. Python calls this as a
+        thread's trace function.
         """
-        watched = self.is_frame_wanted(frame)
+        watched = self.must_trace_frame(frame)
         task = current_task()
         if task is None or task is not self.traced_task or self.movement == "continue":
             return self.trace_frame_event if watched else None
@@ -201,12 +199,14 @@ class Tracer:
         return at is not None
 
     def trace_frame_event(self, frame: FrameType, event: str, arg: object) -> Any:
-        """Trace function for frames: a line begins, an exception is raised, or the frame is left."""
+        """Handle a line, an exception or the end of a frame, and return this function again. Python calls it as the
+        frame's trace function.
+        """
         if event == "exception":
             self._thrown = frame
         elif event in ("line", "return"):
             told = self.watchpoints.is_active and self._stop_at_changes(
-                frame, left=event == "return" and not self._is_suspended(frame)
+                frame, is_returning=event == "return" and not self._is_suspended(frame)
             )
             if event == "line":
                 if frame.f_lineno in self.breakpoints.monitored_lines(frame.f_code):
@@ -222,12 +222,12 @@ class Tracer:
         """Return whether a frame that is left will continue later."""
         return frame.f_code.co_code[frame.f_lasti] in _YIELD_OPCODES and self._thrown is not frame
 
-    def _stop_at_changes(self, frame: FrameType, *, left: bool) -> bool:
-        """Stop for each watched value that has changed, or whose frame returns (`left`); return
-        whether there was one.
+    def _stop_at_changes(self, frame: FrameType, *, is_returning: bool) -> bool:
+        """Stop for each watched value that has changed, or whose frame returns (`is_returning`); return whether there
+        was one.
         """
         told = False
-        while (change := self.watchpoints.next_change(frame if left else None)) is not None:
+        while (change := self.watchpoints.next_change(frame if is_returning else None)) is not None:
             self.change, told = change, True
             self.stop(frame, "watch", current_task())
         return told
@@ -243,7 +243,7 @@ class Tracer:
             self._stop_at_step(frame, task)
 
     def _stop_at_step(self, frame: FrameType, task: Task | None) -> None:
-        """Stop if the movement of the followed task ends at the line that begins in this frame."""
+        """Stop if the step of the followed task ends at the line that begins in this frame."""
         if task is None or task is not self.traced_task or is_library(frame.f_code.co_filename):
             return
         resumed, self._resumed = self._resumed, None
@@ -257,8 +257,8 @@ class Tracer:
             self.stop(frame, "line", task)
 
     def on_monitored_line(self, frame: FrameType, line: int) -> None:
-        """Handle a line with a breakpoint that sys.monitoring reports, after the trace function has left the line to
-        this.
+        """Stop at a line with a breakpoint, or at the end of a step there. sys.monitoring reports the line after the
+        trace function has passed it on.
         """
         told = self._due.pop(frame, None)
         if told:
@@ -270,7 +270,9 @@ class Tracer:
             self._stop_at_step(frame, task)
 
     def _on_frame_left(self, task: Task, frame: FrameType, arg: Any) -> None:
-        """Handle the suspension or end of a frame of the followed task: arrange tracing until the task continues."""
+        """Arrange that the followed task is traced when it continues, as one of its frames is suspended or has ended;
+        `arg`: what the frame yields.
+        """
         suspended = self._is_suspended(frame)
         if frame is outermost_frame(task):
             if not self.is_tracing_all:
@@ -311,7 +313,7 @@ class Tracer:
 
 
 def outermost_frame(task: Task | None) -> FrameType | None:
-    """Return the frame of a task's own coroutine; None if it has ended."""
+    """Return the frame of a task's own coroutine; None if the coroutine has ended."""
     coro: object = task.get_coro() if task is not None else None
     return getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
 

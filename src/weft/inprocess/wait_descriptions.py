@@ -40,8 +40,8 @@ _PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communic
 
 
 def describe_state(thing: object, function: str) -> str:
-    """Return the state of an object that `function`, one of _OBJECTS, waits for, such as `get: empty`; else an empty
-    text.
+    """Return the state of an object that `function` (one of _OBJECTS) waits for, such as `get: empty`; empty for other
+    functions.
     """
     return _OBJECTS[function](thing) if function in _OBJECTS else ""
 
@@ -57,10 +57,10 @@ BUILT_ON = {"Queue.join": "Event.wait", "Barrier.wait": "Condition.wait"}
 """asyncio's functions that wait by means of another one."""
 
 
-def find_wait_function(codes: list[CodeType], known: Container[str]) -> tuple[str, int] | None:
-    """Return the name and depth of the innermost function of asyncio among some; None if no inner one is.
+def find_wait_function(codes: list[CodeType], function_names: Container[str]) -> tuple[str, int] | None:
+    """Return the name and depth of the innermost of some functions of asyncio in a call stack; None if there is none.
 
-    `codes`: of a call stack, from the outermost in. One that is built on another one counts as the innermost.
+    `codes`: of the call stack, from the outermost in. A function that is built on another one counts as the innermost.
     """
     found = None
     for depth in range(len(codes) - 1, -1, -1):
@@ -68,20 +68,22 @@ def find_wait_function(codes: list[CodeType], known: Container[str]) -> tuple[st
         if not code.co_filename.startswith(ASYNCIO):
             break
         name = code.co_qualname
-        if name in known and (found is None or BUILT_ON.get(name) == found[0]):
+        if name in function_names and (found is None or BUILT_ON.get(name) == found[0]):
             found = name, depth
     return found
 
 
 def describe_future_wait(waiter: Any, frames: list[FrameType], seconds_left: float | None) -> str:
-    """Describe the wait for a plain future. `seconds_left`: until a timer ends the wait, None if no timer does."""
+    """Return in words what a task waits for, if that is a plain future. `seconds_left`: until a timer ends the wait,
+    None if no timer does.
+    """
     until = "" if seconds_left is None else f"{max(seconds_left, 0):.1f} s more"
     return ", ".join(part for part in (_describe_awaited(waiter, frames), until) if part)
 
 
 def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
-    """Describe the object, connection, process or function that a task's innermost frames wait
-    for; empty if unknown.
+    """Return in words the object, connection, process or function that a task's innermost frames wait for; empty if
+    unknown.
     """
     if (found := find_awaited_object(frames)) is not None:
         thing, function = found
@@ -111,9 +113,11 @@ def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
 
 
 def describe_stalled_io(frames: list[FrameType]) -> str:
-    """Return what a task's innermost frames wait for that goes on only if the program or a peer does something else: a
-    child process whose output nobody reads, the connections of a server that closes, a peer that does not read; empty
-    for other waits.
+    """Return in words the I/O that cannot go on before the program or a peer does something else; empty for other
+    waits.
+
+    That is a child process whose output is not read, a server that closes and still has connections, or a peer that
+    does not read.
     """
     for frame in reversed(frames):
         code = frame.f_code
@@ -124,14 +128,14 @@ def describe_stalled_io(frames: list[FrameType]) -> str:
     return ""
 
 
-def _describe_stalled_call(name: str, thing: Any) -> str:
-    """Return what `describe_stalled_io` does, of the function of a name and its `self`."""
-    if name in _PROCESSES and (unread := find_unread_pipe(thing)):
-        return f"process {getattr(thing, '_pid', None) or getattr(thing, 'pid', '?')}, whose {unread} nobody reads"
-    if name == "Server.wait_closed" and (count := _count_connections(thing)):
+def _describe_stalled_call(function: str, owner: Any) -> str:
+    """Return the words of `describe_stalled_io` for one function of asyncio, by its name and its `self` (`owner`)."""
+    if function in _PROCESSES and (unread := find_unread_pipe(owner)):
+        return f"process {getattr(owner, '_pid', None) or getattr(owner, 'pid', '?')}, whose {unread} nobody reads"
+    if function == "Server.wait_closed" and (count := _count_connections(owner)):
         return f"{count} open connection{'s' * (count > 1)} of the server"
-    if name == "FlowControlMixin._drain_helper":
-        transport: Any = getattr(thing, "_transport", None)
+    if function == "FlowControlMixin._drain_helper":
+        transport: Any = getattr(owner, "_transport", None)
         left = transport.get_write_buffer_size() if hasattr(transport, "get_write_buffer_size") else 0
         peer = describe_peer(transport).removeprefix("from ")
         return f"{peer or 'the other end'} to read {left:,} bytes" if left else ""
@@ -139,7 +143,8 @@ def _describe_stalled_call(name: str, thing: Any) -> str:
 
 
 def find_unread_pipe(process: Any) -> str:
-    """Return the output of a child process that fills its pipe as the program does not read it; empty if none does.
+    """Return `stdout` or `stderr` of a child process if its pipe is full because the program does not read it; else
+    empty.
 
     `process`: asyncio's Process, or its transport.
     """
@@ -177,8 +182,8 @@ def format_address(address: Any) -> str:
 
 
 def find_variable_name(thing: object, frames: list[FrameType]) -> str:
-    """Return how the program calls an object: a variable of these frames or their modules, or
-    `self.NAME`; else empty.
+    """Return how the program calls an object: a variable of these frames or their modules, or `self.NAME`; empty if it
+    has no name.
     """
     own = [frame for frame in reversed(frames) if not is_library(frame.f_code.co_filename)]
     for frame in own:
@@ -219,7 +224,7 @@ def describe_awaited_function(frames: list[FrameType]) -> str:
 
 
 def _describe_executor_work(waiter: Any) -> str:
-    """Describe the work of a process pool or another executor that completes a future; empty if none does."""
+    """Return in words the work of a process pool or another executor that completes a future; empty if none does."""
     source = find_executor_future(waiter)
     module: Any = sys.modules.get("concurrent.futures.process")
     for manager in list(module._threads_wakeups) if module is not None and source is not None else ():

@@ -140,15 +140,15 @@ def is_thread_work(target: Any) -> bool:
 
 
 def find_thread_work(waiter: Any) -> Any:
-    """Return the future of the thread's work that will complete a loop's future; None if no work does."""
+    """Return the future of the work in a thread that will complete a loop's future; None if no work does."""
     source = find_executor_future(waiter)
     source = waiter if source is None else source
     return source if source is not None and find_creation(source) is not None else None
 
 
 def _describe_work_age(targets: list[Any], kind: str) -> str:
-    """Return how long a task has waited for its one work, or how long ago the work was given to a pool; empty for
-    others.
+    """Return how long ago the one work that a task waits for was given to a pool, such as `given 1.5 s ago`; empty for
+    other waits.
     """
     since = find_creation(targets[0]).since if len(targets) == 1 and is_thread_work(targets[0]) else None  # type: ignore[union-attr]
     if since is None:
@@ -158,15 +158,17 @@ def _describe_work_age(targets: list[Any], kind: str) -> str:
 
 
 def _find_wait_for_task(frames: list[FrameType]) -> list[Task]:
-    """Return the task that `wait_for` with a time limit made of its argument, as a list (Python 3.11); else an empty
-    one.
+    """Return the task that `wait_for` made of its argument, as a list of one (Python 3.11); an empty list for other
+    waits.
     """
     inner: Any = frames[-1].f_locals.get("fut") if frames and frames[-1].f_code.co_qualname == "wait_for" else None
     return [inner] if isinstance(inner, asyncio.Task) and not inner.done() else []
 
 
 def innermost_frame(frames: list[FrameType]) -> FrameType | None:
-    """Return the program's own innermost frame, or else the innermost of all; `frames` begin with the outermost."""
+    """Return the innermost frame of the program's own code, or else the innermost of all; None if there is none.
+    `frames`: outermost first.
+    """
     own = [frame for frame in frames if not is_library(frame.f_code.co_filename)]
     return (own or frames or [None])[-1]  # type: ignore[list-item]
 
@@ -214,14 +216,16 @@ def _inner_asyncio_functions(codes: list[CodeType]) -> Iterator[str]:
 
 
 def future_wait_kind(codes: list[CodeType]) -> str:
-    """Return the kind of a wait for a future, by the asyncio functions that await it, such as `sleep` or `queue`."""
+    """Return the kind of a wait for a future, such as `sleep` or `queue`, by the asyncio functions that await it.
+    `codes`: outermost first.
+    """
     found = find_wait_function(codes, _KIND_BY_FUNCTION)
     return _KIND_BY_FUNCTION[found[0]] if found is not None else "future"
 
 
 def find_frame_to_inspect(codes: list[CodeType]) -> tuple[str, int] | None:
-    """Return the asyncio function whose variables tell what is awaited, and its depth in the call
-    stack; None if none.
+    """Return the name of the asyncio function whose variables say what is awaited, and its depth in the call stack;
+    None if there is none. `codes`: outermost first.
     """
     for at, name in enumerate(_inner_asyncio_functions(codes), 1):
         if name in _FUNCTIONS_TO_INSPECT:
@@ -230,7 +234,7 @@ def find_frame_to_inspect(codes: list[CodeType]) -> tuple[str, int] | None:
 
 
 def frame_at(task: Task, depth: int) -> FrameType:
-    """Return the frame of a task at a depth of `task_frames`, without a walk over all if only coroutines lead to it."""
+    """Return the frame of a task at a depth, as in `task_frames`; fast if only coroutines lead to it."""
     at: Any = task.get_coro()
     for _ in range(depth):
         at = at.cr_await if type(at) is CoroutineType else None
@@ -242,7 +246,9 @@ _FUNCTIONS_TO_INSPECT = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit
 
 
 def _classify_by_variables(frames: list[FrameType]) -> ClassifiedWait | None:
-    """Classify a wait by the variables of asyncio's frames at the inner end; None if none of them tells."""
+    """Return kind and targets of a wait as `_classify_wait` does, by the variables of asyncio's innermost frames; None
+    if none of them shows it.
+    """
     for frame in reversed(frames):
         code = frame.f_code
         if not code.co_filename.startswith(ASYNCIO):
@@ -266,16 +272,18 @@ def _classify_by_variables(frames: list[FrameType]) -> ClassifiedWait | None:
     return None
 
 
-def _completing_tasks(future: Any, depth: int) -> list[Task]:
-    """Return the tasks whose end completes a future: itself, the children of `gather`, or what `shield` covers."""
+def _completing_tasks(future: Any, recursion_depth: int) -> list[Task]:
+    """Return the tasks whose end completes a future: the future itself if it is a task, else those within `gather` or
+    `shield`.
+    """
     if isinstance(future, asyncio.Task):
         return [future]
-    if depth > 8 or future.done():
+    if recursion_depth > 8 or future.done():
         return []
     if (work := find_thread_work(future)) is not None:
         return [work]
     children = getattr(future, "_children", None) or list(_shielded_futures(future))
-    return [task for child in children if not child.done() for task in _completing_tasks(child, depth + 1)]
+    return [task for child in children if not child.done() for task in _completing_tasks(child, recursion_depth + 1)]
 
 
 def _shielded_futures(outer: object) -> Iterator[object]:
@@ -305,9 +313,11 @@ def find_joining_task(task: Task, others: list[Task]) -> Task | None:
     return None
 
 
-def _classify_wait_for_ended(other: Task, waiter: object, ended: Task) -> ClassifiedWait:
-    """Classify the wait of a task as `_classify_wait` does, but count the task that has just ended as a target."""
-    frames = task_frames(other)
+def _classify_wait_for_ended(waiting_task: Task, waiter: object, ended: Task) -> ClassifiedWait:
+    """Return kind and targets of a task's wait as `_classify_wait` does, with the task that has just ended among the
+    targets.
+    """
+    frames = task_frames(waiting_task)
     children = list(getattr(waiter, "_children", ())) or list(_shielded_futures(waiter))
     if ended in children:
         return "gather", [ended], False, ""
@@ -320,7 +330,7 @@ def _classify_wait_for_ended(other: Task, waiter: object, ended: Task) -> Classi
         ):
             return "wait", [ended], False, ""
         if code.co_qualname in ("TaskGroup.__aexit__", "TaskGroup._aexit"):
-            born, made = birth(ended), birth(other)
+            born, made = birth(ended), birth(waiting_task)
             if born.parent == made.id or ended in getattr(frame.f_locals.get("self"), "_tasks", ()):
                 return "group", [ended], False, ""
     return "", [], False, ""

@@ -63,8 +63,9 @@ class WatchedExpressions:
         self._all = []
 
     def next_change(self, returning_frame: FrameType | None) -> WatchedChange | None:
-        """Return the first value that has changed or ends with `returning_frame`, a frame that returns now; None if
-        none has.
+        """Return the next change of a watched value, or the end of a watch with its frame; None if there is none.
+
+        `returning_frame`: the frame that returns now, None if none does.
         """
         for one in list(self._all):
             old, over = one.value, one.is_local and one.frame is returning_frame

@@ -31,7 +31,8 @@ SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|AUTH|CRED|COOKIE")
 
 
 def report_lines(checkup: Checkup) -> Iterator[str]:
-    """Yield the lines of the bug report."""
+    """Yield the lines that `weft doctor --bug-report` prints: versions, the system, the MPIs, the results of the
+    checks. Home folders are shortened to `~`."""
     folder = hide_home_folder(str(Path(__file__).parents[1]))
     yield f"weft {VERSION}, installed as {describe_installation()} in {folder}"
     yield f"Python {platform.python_version()} ({platform.python_implementation()}), {hide_home_folder(sys.executable)}"

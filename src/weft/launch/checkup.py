@@ -91,9 +91,9 @@ class Checkup:
 
 
 def check_machine() -> Checkup:
-    """Run all checks on this machine."""
+    """Run all checks of `weft doctor` on this machine; return the MPIs that were found, and the results."""
     found = find_installations()
-    checks = [check_python(), *check_shadows(), check_kernel(), check_compiler(), check_mpi(found)]
+    checks = [check_python(), *check_name_conflicts(), check_native_kernels(), check_compiler(), check_mpi(found)]
     checks += [check for python in find_pythons() for check in check_mpi4py(python)]
     checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
     checks += [*check_abilities(found), check_clock()]
@@ -121,13 +121,13 @@ def find_installations() -> list[Installation]:
     return list(found.values())
 
 
-def append_new_path(words: list[str], word: str) -> None:
+def append_new_path(paths: list[str], path: str) -> None:
     """Append a path to a list if the list does not hold the same file yet, also under another name."""
     if (
-        Path(word).resolve() not in {Path(known).resolve() for known in words}
-        or Path(word).resolve().name == "opal_wrapper"
+        Path(path).resolve() not in {Path(known).resolve() for known in paths}
+        or Path(path).resolve().name == "opal_wrapper"
     ):
-        words.append(word)
+        paths.append(path)
 
 
 def get_installation(found: dict[Path, Installation], library: MPILibrary) -> Installation:
@@ -140,7 +140,7 @@ def get_installation(found: dict[Path, Installation], library: MPILibrary) -> In
 
 
 def find_compilers() -> Iterator[Path]:
-    """Yield every mpicc on this machine, that beside Weft's Python first."""
+    """Yield every mpicc on this machine, first those beside Weft's Python interpreter."""
     beside = Path(sys.executable).parent
     yield from (beside / name for name in ("mpicc", "mpicc_abi") if (beside / name).is_file())
     yield from find_candidate_compilers()
@@ -166,7 +166,7 @@ def check_python() -> SystemCheck:
     return SystemCheck("weft", "ok", f"{VERSION} on Python {platform.python_version()} ({sys.executable})")
 
 
-def check_shadows() -> list[SystemCheck]:
+def check_name_conflicts() -> list[SystemCheck]:
     """Check whether another project's `weft` hides this one: the name `weft` on PyPI belongs to another project."""
     checks = []
     ours = "The debugger for parallel programs"  # an older one had the bare name
@@ -186,8 +186,9 @@ def check_shadows() -> list[SystemCheck]:
     return checks
 
 
-def check_kernel() -> SystemCheck:
-    """Check whether the native kernels load. They need no Python headers, to build or to load."""
+def check_native_kernels() -> SystemCheck:
+    """Check whether Weft's compiled library (its native kernels) loads. It needs no Python headers, to build or to
+    load."""
     try:
         return SystemCheck("native kernels", "ok", Path(load_library()._name).name)
     except (WeftError, OSError, AttributeError) as error:
@@ -209,10 +210,10 @@ def check_compiler() -> SystemCheck:
     return SystemCheck("C compiler", "failed", "none found: no recorder can be built", remedy)
 
 
-def check_mpi(found: list[Installation]) -> SystemCheck:
-    """Check whether there is any MPI; `found`: the installations."""
-    if found:
-        return SystemCheck("MPI", "ok", f"{len(found)} found")
+def check_mpi(installations: list[Installation]) -> SystemCheck:
+    """Check whether there is any MPI among the `installations` that were found."""
+    if installations:
+        return SystemCheck("MPI", "ok", f"{len(installations)} found")
     if wrappers := [str(path) for path in dict.fromkeys(find_compilers())]:
         detail = f"none that compiles: {', '.join(wrappers)} cannot build a small library"
         return SystemCheck("MPI", "failed", detail, f"see what `{wrappers[0]} -show` names: it has to exist")
@@ -276,7 +277,7 @@ def check_tool(tool: str, purpose: str, package: str) -> SystemCheck:
     return SystemCheck(tool, "warning", f"not found: no {purpose}", f"install {package}")
 
 
-def check_abilities(found: list[Installation]) -> list[SystemCheck]:
+def check_abilities(installations: list[Installation]) -> list[SystemCheck]:
     """Check what the system permits Weft and the ranks to do; a reason that several abilities share is reported
     once.
     """
@@ -286,7 +287,7 @@ def check_abilities(found: list[Installation]) -> list[SystemCheck]:
         if not told.lack:
             checks[name] = SystemCheck(name, "ok", told.detail)
         elif told.lack not in checks:
-            no_start = name == "shared memory" and any(one.abi == "mpich" for one in found)
+            no_start = name == "shared memory" and any(one.abi == "mpich" for one in installations)
             checks[told.lack] = SystemCheck(name, "failed" if no_start else "warning", told.lack, told.remedy)
     return list(checks.values())
 
@@ -325,9 +326,9 @@ def check_clock() -> SystemCheck:
     return SystemCheck("clock", "ok", f"clock source {source}: read from user space, a few ns")
 
 
-def check_fortran(found: list[Installation]) -> list[SystemCheck]:
+def check_fortran(installations: list[Installation]) -> list[SystemCheck]:
     """Check whether Fortran programs can be built; MPICH from PyPI has no Fortran compiler wrapper."""
-    if any(shutil.which(name) for name in ("mpif90", "mpifort", "mpif90.mpich", "mpif90.openmpi")) or not found:
+    if any(shutil.which(name) for name in ("mpif90", "mpifort", "mpif90.mpich", "mpif90.openmpi")) or not installations:
         return []
     return [SystemCheck(
         "Fortran", "ok", "no mpif90 on this machine (the MPIs from PyPI have none)",

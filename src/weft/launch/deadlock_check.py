@@ -73,7 +73,8 @@ def find_certain_deadlocks(run: Path, dead_pids: Collection[int] = ()) -> list[A
 
 
 def main() -> int:
-    """Print the messages of the certain deadlocks of the run that the first argument names."""
+    """Print the messages of the certain deadlocks of a run as JSON; the arguments are the run and the pids of dead
+    processes."""
     run, *fallen = sys.argv[1:]
     print(json.dumps([finding.message for finding in find_certain_deadlocks(Path(run), frozenset(map(int, fallen)))]))
     return 0

@@ -135,9 +135,9 @@ def resolve_sites(path: Path, *, with_source_texts: bool = True, is_own_run: boo
     try:
         trace = Trace.open(path)
         site_lines.resolve_sites(trace)
-        problems = variables.resolve(trace)
+        problems = variables.resolve_variables(trace)
         if is_own_run:
-            problems = keep_sources(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
+            problems = keep_sources(trace, texts=with_source_texts, further_frames=find_crash_frames(trace)) + problems
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
     return "; ".join(problems) or None

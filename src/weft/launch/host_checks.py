@@ -188,7 +188,7 @@ TELLING: Final = "|".join(
 
 
 def check_hosts(hosts: Sequence[str], launcher_words: Sequence[str]) -> list[SystemCheck]:
-    """Check all hosts and return the results.
+    """Check whether the launcher starts processes on each host and whether MPI passes messages between them.
 
     `launcher_words`: the launcher and its options, if the user gave one. Raises UsageError if nothing can be tried.
     """

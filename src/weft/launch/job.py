@@ -129,7 +129,7 @@ class Job:
         """Return whether another task of the step watches; if that task has ended the run, begin to end this task's
         rank.
         """
-        ended = joint.read_decision()
+        ended = joint.read_forced_ending()
         if ended is None:
             return not joint.try_to_watch()
         self._start_ending(ended)
@@ -137,7 +137,7 @@ class Job:
 
     def _judge_standstill(self) -> None:
         """Check once for each standstill whether it is a deadlock; end the job if the deadlock is proven."""
-        fallen = self.watch.find_fallen_ranks() if self.watch.still_for >= LEFT else []
+        fallen = self.watch.find_dead_ranks() if self.watch.still_for >= LEFT else []
         if self._question is None:
             if not self.watch.is_judged or len(fallen) > len(self._fallen):
                 self._fallen = fallen
@@ -246,7 +246,7 @@ class Job:
         """
         self._reset_judgement()
         if self.shared_run is not None and self.ended is None:
-            self.ended = self.shared_run.read_decision()  # the watching task ended this one's rank as well
+            self.ended = self.shared_run.read_forced_ending()  # the watching task ended this one's rank as well
         alone = self.shared_run is None  # else each task passes on to its own rank what came to it
         if self.shared_run is not None and self.shared_run.reporter:
             self.shared_run.collect_records(kill=self.ended is not None)

@@ -149,12 +149,17 @@ KNOWN: Final[tuple[Callable[[Mapping[str, str]], JobStep | None], ...]] = (
 
 
 def make_step(
-    system: str, name: str, environment: Mapping[str, str], rank: str, size: str, *, lasting: bool = False
+    system: str,
+    name: str,
+    environment: Mapping[str, str],
+    rank_variable: str,
+    size_variable: str,
+    *,
+    lasting: bool = False,
 ) -> JobStep | None:
-    """Return the step if the variables named `rank` and `size` hold valid numbers, else None: they may be another
-    user's.
-    """
-    words = environment.get(rank, ""), environment.get(size, "")
+    """Return the step if the variables named `rank_variable` and `size_variable` hold valid numbers, else None: they
+    may be another user's."""
+    words = environment.get(rank_variable, ""), environment.get(size_variable, "")
     if not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) and int(word) <= MOST_RANKS for word in words):
         return None
     return JobStep(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name)[:LONGEST], int(words[0]), int(words[1]), lasting)

@@ -71,7 +71,8 @@ def is_launcher(word: str) -> bool:
 
 
 def parse_launcher_line(command: Sequence[str]) -> LauncherLine:
-    """Parse a command line. Raises UsageError if it starts no program."""
+    """Parse a command such as `mpiexec -n 4 prog` into launcher, options and programs. Raises UsageError if it starts
+    no program."""
     if not command:
         raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
     if not is_launcher(command[0]):

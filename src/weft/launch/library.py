@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from weft.base.cache import keep, recall
+from weft.base.cache import recall_facts, store_facts
 from weft.base.lazy import dataclass
 from weft.launch.options import Family
 
@@ -56,7 +56,8 @@ class MPILibrary:
 
     @cached_property
     def _soname(self) -> str:
-        """Return the library's own name: links that are copies, as in wheels, have less telling file names."""
+        """Return the name that the library itself declares (its SONAME), empty if it cannot be read. File names of
+        copies in wheels say less."""
         # Few libraries need it, and `weft run` starts without numpy.
         from weft.debuginfo.elf import read_soname
 
@@ -179,12 +180,12 @@ def find_native_library(path: Path) -> MPILibrary | None:
     """
     key = [str(path.absolute()), *(os.environ.get(name, "") for name in _LINKER)]
     depends = [path, Path("/etc/ld.so.cache")]
-    known = recall("loads", key, depends)
+    known = recall_facts("loads", key, depends)
     if known is not None:
         return MPILibrary(Path(known["library"]))
     found = next((MPILibrary(Path(found)) for found in find_needed_files(path) if is_library(found)), None)
     if found is not None and found.path.exists():
-        keep("loads", key, depends, {"library": str(found.path)}, more=[found.path])
+        store_facts("loads", key, depends, {"library": str(found.path)}, more=[found.path])
     return found
 
 
@@ -209,7 +210,7 @@ def query_mpi4py(python: Path) -> PythonMPI:
     key = [str(python.absolute())]
     key += [f"{name}={value}" for name, value in sorted(os.environ.items()) if name in _LINKER or _OF_PYTHON(name)]
     depends = [python, python.parent.parent / "pyvenv.cfg", Path("/etc/ld.so.cache")]
-    known = recall("mpi4py", key, depends)
+    known = recall_facts("mpi4py", key, depends)
     if known is not None:
         return PythonMPI(known["version"], MPILibrary(Path(known["library"])), None)
     text = run_mpi4py_query(python)
@@ -217,7 +218,7 @@ def query_mpi4py(python: Path) -> PythonMPI:
     package = next((Path(line[4:]).parent for line in text.splitlines() if "/mpi4py/MPI" in line), None)
     if found.library is not None and found.error is None and package is not None:
         facts = {"version": found.version, "library": str(found.library.path)}
-        keep("mpi4py", key, depends, facts, more=[found.library.path, package, package.parent])
+        store_facts("mpi4py", key, depends, facts, more=[found.library.path, package, package.parent])
     return found
 
 
@@ -236,10 +237,10 @@ def run_mpi4py_query(python: Path) -> str:
     return done.stdout
 
 
-def parse_mpi4py_answer(text: str) -> PythonMPI:
-    """Parse what ASK_PYTHON printed."""
+def parse_mpi4py_answer(output: str) -> PythonMPI:
+    """Parse what the script ASK_PYTHON printed: mpi4py's version and its MPI library, or why there is none."""
     version, error, library = None, None, None
-    for line in text.splitlines():
+    for line in output.splitlines():
         key, _, value = line.partition(" ")
         if key == "version":
             version = value

@@ -38,7 +38,7 @@ class LiveFindings:
         )  # fmt: skip
 
     def report_new(self) -> None:
-        """Report what was found since the last call."""
+        """Report the findings that the searching process has printed since the last call."""
         new = os.pread(self._said.fileno(), 1 << 20, self._read)
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
@@ -55,7 +55,7 @@ class LiveFindings:
         return lines[-1] if lines else f"status {self._process.returncode}"
 
     def close(self) -> None:
-        """End the process, as the job has ended: the final report says the rest."""
+        """End the process that searches, as the job has ended: the final report has the other findings."""
         self._process.kill()
         self._process.wait()
         self._said.close()

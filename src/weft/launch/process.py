@@ -82,7 +82,7 @@ def start_job(argv: Sequence[str], environment: Mapping[str, str], *, unblock_fo
         return JobProcess(spawn_job(list(argv), environment, mask if unblock_forwarded else mask | PASSED))
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        raise start_error(argv[0], error) from error
+        raise explain_failed_start(argv[0], error) from error
 
 
 def spawn_job(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> int:
@@ -130,13 +130,13 @@ def _execute(path: str, argv: list[str], environment: Mapping[str, str], mask: s
         os.execve("/bin/sh", ["sh", path, *argv[1:]], environment)  # a script without #! line, as a shell takes it
 
 
-def start_error(word: str, error: OSError) -> WeftError:
+def explain_failed_start(program: str, error: OSError) -> WeftError:
     """Return the error that explains why a program could not be started."""
     if error.errno == errno.ENOENT:
-        return UsageError(f"there is no program {word!r}")
+        return UsageError(f"there is no program {program!r}")
     if error.errno == errno.EACCES:
-        return UsageError(f"{word} may not be executed")
-    return WeftError(f"cannot start {word}: {error.strerror}")
+        return UsageError(f"{program} may not be executed")
+    return WeftError(f"cannot start {program}: {error.strerror}")
 
 
 def wait_for_job(
@@ -165,6 +165,7 @@ def wait_for_job(
 
 def reached_whole_group(number: int, code: int) -> bool:
     """Return whether a signal reached the job as well, because the terminal sent it to the whole process group.
+    `code`: its si_code.
 
     A closed terminal sends SIGHUP to the leader of its session only (Linux, tty_signal_session_leader).
     """
@@ -172,7 +173,7 @@ def reached_whole_group(number: int, code: int) -> bool:
 
 
 def forward_signal(process: JobProcess, number: int, from_terminal: bool) -> None:
-    """Forward a signal that only we got to the job, and do ourselves what the signal asks for."""
+    """Forward a signal to the job, unless the terminal sent it to both. For SIGTSTP stop this process, too."""
     if number in ENDING:
         process.signals.append(number)
     if not from_terminal and process.poll() is None:

@@ -21,10 +21,10 @@ MAX_FILES: Final = 64
 
 
 def describe_program_files(command: Sequence[str]) -> dict[str, Any]:
-    """Return what run.json says of a command beside its words.
+    """Return run.json's facts about the files that a command names.
 
-    `resolved`: the command with its programs by full path, where PATH decided which they are. `files`: what those and
-    the arguments that name files were like.
+    `resolved`: the command with its programs by full path, if PATH decided which they are. `files`: path, size, time
+    of change and checksum of the programs, and of the arguments that name files.
     """
     resolved = resolve_programs(command)
     files = list(_describe_files(resolved))
@@ -47,6 +47,7 @@ def resolve_programs(command: Sequence[str]) -> list[str]:
 
 
 def _describe_files(command: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield path, size, time of change and checksum (if small) of each file that a word of the command names."""
     for word in list(dict.fromkeys(command))[:MAX_FILES]:
         with suppress(OSError, ValueError):
             status = os.stat(word)  # noqa: PTH116 - a word of a command may hold anything
@@ -69,6 +70,7 @@ def find_changed_files(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _has_changed(known: Mapping[str, Any]) -> bool:
+    """Return whether a file differs from its facts in run.json (`known`), or is gone."""
     try:
         status = os.stat(known["path"])  # noqa: PTH116 - as above
         if not stat.S_ISREG(status.st_mode) or status.st_size != known.get("size"):

@@ -102,7 +102,7 @@ def read_header(page: bytes) -> Header | None:
 
 
 def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, int]]]:
-    """Return the chunks in order, and (offset, length) of the tables that continue the chunk table."""
+    """Return the chunks of a rank file in order, and (offset, length) of the tables that continue its chunk table."""
     count = int.from_bytes(page[header_offset("chunk_count") : header_offset("chunk_count") + 4], "little")
     entries = unpack_chunks(page[CHUNK_TABLE : HEADER.itemsize], count)
     chunks, tables, seen = [], [], {0}
@@ -138,8 +138,9 @@ def unpack_chunks(table: bytes, count: int) -> list[Chunk]:
     return [Chunk(*entry) for entry in CHUNK_FORMAT.iter_unpack(table[: count * CHUNK_FORMAT.size])]
 
 
-def find_newest_slots(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
-    """Return for each thread the position of its newest event: one piece of the file, or two if it straddles chunks."""
+def locate_newest_events(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
+    """Return for each thread the (offset, length) pieces of the file with its newest event: one, or two if it
+    straddles chunks."""
     slots: dict[int, list[tuple[int, int]]] = {}
     for thread in {chunk.thread for chunk in chunks if chunk.kind == StreamKind.EVENTS}:
         stream = [chunk for chunk in chunks if (chunk.kind, chunk.thread) == (StreamKind.EVENTS, thread)]
@@ -150,7 +151,8 @@ def find_newest_slots(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
 
 
 def find_slot_pieces(stream: list[Chunk], start: int) -> list[tuple[int, int]]:
-    """Return the (offset, length) pieces of the file that hold the slot which begins `start` bytes into a stream."""
+    """Return the (offset, length) pieces of the file with the event record (slot) that begins `start` bytes into a
+    stream."""
     found, position, need = [], 0, SLOT
     for chunk in stream:
         if need and position <= start < position + chunk.used:
@@ -202,16 +204,16 @@ class RankFileWatch:
                 self._tables = tables
                 self._continued = b""
                 return True
-            self._slots = find_newest_slots(chunks)
+            self._slots = locate_newest_events(chunks)
             self._identities = None
-            self._newest = self._read_slots(file, self._slots)
+            self._newest = self._read_newest_events(file, self._slots)
             return True
-        newest = self._read_slots(file, self._slots)
+        newest = self._read_newest_events(file, self._slots)
         changed = newest != self._newest
         self._newest = newest
         return changed
 
-    def _read_slots(self, file: int, slots: dict[int, list[tuple[int, int]]]) -> dict[int, bytes]:
+    def _read_newest_events(self, file: int, slots: dict[int, list[tuple[int, int]]]) -> dict[int, bytes]:
         """Return the last event of each thread as bytes."""
         return {
             thread: b"".join(os.pread(file, length, start) for start, length in places)
@@ -250,7 +252,8 @@ def read_threads(path: Path) -> list[ThreadDefinition]:
 
 
 def read_definitions(path: Path) -> Definitions:
-    """Return the definitions of a record so far; empty if it cannot be read."""
+    """Return the definitions in a record so far (communicators, datatypes, call sites ...); empty if it cannot be
+    read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

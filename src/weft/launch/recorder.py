@@ -60,7 +60,8 @@ def make_recorder_variables(
 ) -> dict[str, str]:  # fmt: skip
     """Return the environment variables that the recorder needs in the ranks. It removes them again for their children.
 
-    `level`: `trace` or `outcomes`. `keep`: seconds that a ring keeps. `patient`: wait for a slow disk.
+    `level`: `trace` or `outcomes`. `keep`: how many last seconds of calls the record keeps, None for all. `patient`:
+    wait for a slow disk.
     """
     preload = PVM_PRELOAD if shim.library == "PVM" else PRELOAD  # there the machine preloads it
     more = {"WEFT_INTERNAL_BUFFERS": "all"} if whole_buffers else {}
@@ -80,8 +81,9 @@ def read_left_out_parts() -> list[str]:
     return left
 
 
-def describe_recorder(plan: LaunchPlan, shim: BuiltRecorder, run: RunDirectory) -> None:
-    """Write into the run what explains its records elsewhere: the MPI, and the table of its functions."""
+def write_recorder_facts(plan: LaunchPlan, shim: BuiltRecorder, run: RunDirectory) -> None:
+    """Write into the run what a reader on another machine needs: the facts of the MPI, and the
+    table of its functions."""
     if plan.pvm is not None:
         run.facts["system"] = "pvm"
     run.facts["mpi"] = {

@@ -16,7 +16,7 @@ from weft.base.lazy import dataclass
 from weft.base.version import VERSION
 from weft.errors import UsageError, WeftError
 from weft.launch.program_files import describe_program_files
-from weft.safety.folders import Held, read_regular
+from weft.safety.folders import OpenFolder, read_regular
 from weft.safety.runs import add_signature, read_own_facts
 
 SCHEMA = "weft-run/1"
@@ -40,15 +40,15 @@ class RunDirectory:
         """The folder of the rank files."""
         return self.path / "ranks"
 
-    _held: Held | None = None
+    _held: OpenFolder | None = None
     """The folder itself, from the first time that it was needed: what takes its place later is not ours."""
 
-    def open_folder(self) -> Held:
+    def open_folder(self) -> OpenFolder:
         """Return a handle of the folder, which stays the same folder if its path changes. Raises OSError for none, or a
         link.
         """
         if self._held is None:
-            self._held = Held(self.path)
+            self._held = OpenFolder(self.path)
         return self._held
 
     def write(self) -> None:

@@ -113,8 +113,9 @@ class SharedRun:
             self._watching = file
         return True
 
-    def read_decision(self) -> str | None:
-        """Return how the watching task ended the run, once it has reported that; None while the run goes on."""
+    def read_forced_ending(self) -> str | None:
+        """Return how the watching task ended the run (`deadlock`, `killed` ...). None before that is reported, or if
+        it did not end it."""
         if self.folder.exists() and not (self.folder / "told").exists():
             return None
         facts = rundir.read_facts(self.run.path)
@@ -136,7 +137,7 @@ class SharedRun:
         """Bring the records into the run before they are reported; `kill`: end ranks that still run."""
 
     def report(self, *, ending: bool = True) -> bool:
-        """Report now, while the ranks stand still, unless another task has: ending a rank may end this task, too.
+        """Report the run now, unless another task has: ending a rank, which comes next, may end this task, too.
 
         `ending`: whether the other tasks must end their ranks then. Returns whether this task reported.
         """
@@ -281,11 +282,11 @@ class SharedRun:
             return False
         return True
 
-    def first_failed_status(self, own: int) -> int:
-        """Return the wait status of the run: that of the first task that failed by itself, else `own`."""
+    def first_failed_status(self, own_status: int) -> int:
+        """Return the wait status of the run: that of the first task that failed by itself, else `own_status`."""
         statuses = [status for _, status, _ in self.read_ends()]
         return next((status for status in statuses if status and not is_ended_from_outside(status)), None) or next(
-            (status for status in statuses if status), own
+            (status for status in statuses if status), own_status
         )
 
     def remove_step_folder(self) -> None:
@@ -351,19 +352,19 @@ def wait_for_run(step: JobStep, path: Path) -> RunDirectory:
     """Wait until another task has made the run of the step at `path`, and return it."""
     limit = time.monotonic() + PATIENCE
     while not (facts := rundir.read_facts(path)):
-        if not _made_by_us(path, "ranks"):
+        if not _are_own_files(path, "ranks"):
             raise occupied_error(path)
         if time.monotonic() > limit:
             raise WeftError(f"no task of this job step made the run {path} within {PATIENCE:.0f} s")
         time.sleep(POLL)
     if facts.get("step") != {"system": step.system, "name": step.name} or facts.get("finished") is not None:
         raise occupied_error(path)
-    if not _made_by_us(path, "ranks", "step", rundir.RUN_JSON):
+    if not _are_own_files(path, "ranks", "step", rundir.RUN_JSON):
         raise occupied_error(path)
     return RunDirectory(path, dict(facts), made=False)
 
 
-def _made_by_us(path: Path, *names: str) -> bool:
+def _are_own_files(path: Path, *names: str) -> bool:
     """Return whether files of a run belong to this user: another user may have guessed the name of the run."""
     try:
         return all(os.lstat(path / name).st_uid == os.geteuid() for name in names)
@@ -389,7 +390,7 @@ def choose_folder(step: JobStep, name: str) -> Path:
             path = BASE / known.get(step.name, "")
             if (
                 step.name not in known
-                or not _made_by_us(path, "")
+                or not _are_own_files(path, "")
                 or rundir.read_facts(path).get("finished") is not None
             ):
                 path = rundir.make_numbered_folder(name)
@@ -423,9 +424,9 @@ def read_known_steps(file: IO[bytes]) -> dict[str, str]:
 
 
 @contextmanager
-def open_locked(path: Path, how: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[bytes]]:
+def open_locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[bytes]]:
     """Open a file of this user's and hold a lock on it, so that no other task reads or writes it meanwhile."""
-    descriptor = open_own(path, how, 0o644)
+    descriptor = open_own(path, flags, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX)

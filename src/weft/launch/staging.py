@@ -31,7 +31,7 @@ ROOM: Final = 1 << 30
 """Bytes that must be free where a run is recorded that was to lie elsewhere."""
 
 
-def measure_folder(folder: Path) -> float | None:
+def measure_write_time(folder: Path) -> float | None:
     """Return the shortest time in seconds that a folder takes to write a piece of a record, None if it cannot be
     written.
     """
@@ -69,7 +69,7 @@ def find_faster_folder(slow_folder: Path) -> Path | None:
         with suppress(OSError):
             if place.stat().st_dev == device or shutil.disk_usage(place).free < ROOM:
                 continue
-            if (took := measure_folder(place)) is not None and took < SLOW:
+            if (took := measure_write_time(place)) is not None and took < SLOW:
                 return place
     return None
 

@@ -85,16 +85,16 @@ class RankWatch:
         for name in self.files.keys() - names:
             del self.files[name]
 
-    def find_fallen_ranks(self) -> list[Header]:
+    def find_dead_ranks(self) -> list[Header]:
         """The ranks that ended inside MPI or without leaving it: nobody who waits for them can go on."""
-        return [file.header for file in self.files.values() if file.header is not None and _has_fallen(file)]
+        return [file.header for file in self.files.values() if file.header is not None and _has_died(file)]
 
     def are_all_inside_mpi(self) -> bool:
         """Return whether every rank of every world has begun, and is inside MPI or has left it, at least one inside."""
         return (
             bool(self.files)
             and self.has_all_ranks()
-            and all(is_inside_mpi(file) or _has_fallen(file) for file in self.files.values())
+            and all(is_inside_mpi(file) or _has_died(file) for file in self.files.values())
             and any(file.threads_inside_mpi() for file in self.files.values())
         )
 
@@ -151,7 +151,7 @@ def is_inside_mpi(file: RankFileWatch, waiting_threads: Collection[int] = ()) ->
     return entered and not any(may_return_to_mpi(header, thread, file) for thread in closed)
 
 
-def _has_fallen(file: RankFileWatch) -> bool:
+def _has_died(file: RankFileWatch) -> bool:
     """Return whether the process of a record is gone without having ended its record."""
     header = file.header
     if header is None or header.state in (State.STOPPED, State.FINALIZED):

@@ -39,8 +39,9 @@ static int64_t extent_of(MPI_Datatype type) {
 
 
 def render_access_hooks(functions: list[Function]) -> str:
-    """Return the C source of the hooks and of their table."""
-    bodies = {f.name: _render_hook(f, buffers) for f in functions if (buffers := list(_statements(f)))}
+    """Return the C source of the access hooks and their table: for each function of MPI one that tells the recorder
+    which memory MPI has."""
+    bodies = {f.name: _render_hook(f, buffers) for f in functions if (buffers := list(_hook_statements(f)))}
     table = ", ".join(f"(void *)weft_a_{f.name}" if f.name in bodies else "NULL" for f in functions)
     count = len(functions)
     tables = [f"void *const weft_accessed[{count}] = {{{table}}};", f"void *weft_beneath[{count}];", ""]
@@ -48,7 +49,7 @@ def render_access_hooks(functions: list[Function]) -> str:
 
 
 def _render_hook(f: Function, statements: list[str]) -> str:
-    """Return the C function beneath one wrapper, with its statements before and after the call."""
+    """Return the C function that stands beneath one wrapper: it runs `statements` before and after the call of MPI."""
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
     lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameter_list(f)}) {{"]
@@ -61,10 +62,9 @@ def _render_hook(f: Function, statements: list[str]) -> str:
     return "\n".join([*lines, "    return result;", "}"])
 
 
-def _statements(f: Function) -> Iterator[str]:
-    """Yield the C statements before the call and, after the prefix `after:`, those after a successful one; `returned:`
-    if its buffers are free at its return.
-    """
+def _hook_statements(f: Function) -> Iterator[str]:
+    """Yield the C statements that tell the recorder which memory MPI may access because of a call. Those with the
+    prefix `after:` run after a successful call; `returned:` means that the buffers are free at its return."""
     names = {p.name for p in f.parameters}
     one_sided = _ONE_SIDED.fullmatch(f.name)
     if one_sided:
@@ -95,7 +95,7 @@ def _statements(f: Function) -> Iterator[str]:
 
 
 def _one_sided_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield the statements that name the buffers of a one-sided operation."""
+    """Yield C statements that register the buffers of a one-sided operation with the recorder."""
     fetches = re.fullmatch(r"MPI_R?get(_c)?", f.name, re.IGNORECASE)
     guard = "if (target_rank != MPI_PROC_NULL) " if "op" not in names or "result_addr" not in names else (
         "if (target_rank != MPI_PROC_NULL && op != MPI_NO_OP) ")  # fmt: skip
@@ -113,7 +113,7 @@ def _render_part(buffer: str, count: str, kind: str, *, written: bool) -> str:
 
 
 def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield the statements that name the buffers of a call that makes a request."""
+    """Yield C statements that register the buffers of a call that makes a request."""
     found, transfer = _REQUESTS.fullmatch(f.name), _TRANSFERS.fullmatch(f.name)
     if transfer:
         yield _render_part("buf", "count", "datatype", written=transfer[1] == "read")
@@ -122,13 +122,13 @@ def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
     base = (found["now"] or found["later"] or "").lower().removesuffix("_c")
     if base in _COLLECTIVES:
         yield from _collective_statements(base, names)
-        yield from _list_statements(base, names)
+        yield from _count_array_statements(base, names)
     elif base in ("", "sendrecv", "sendrecv_replace"):
         yield from _message_statements(f, names)
 
 
 def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield the statements that name the buffers of a blocking call."""
+    """Yield C statements that register the buffers of a blocking send, receive or collective."""
     if re.fullmatch(r"MPI_((b|s|r)?send|recv|sendrecv(_replace)?|mrecv)(_c)?", f.name, re.IGNORECASE):
         yield from _message_statements(f, names)
     elif (base := f.name.removeprefix("MPI_").removesuffix("_c").lower()) in _COLLECTIVES:
@@ -136,7 +136,7 @@ def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield the statements that name the buffers of a send or receive."""
+    """Yield C statements that register the buffers of a send or receive."""
     if "sendbuf" in names:
         yield f"if (dest != MPI_PROC_NULL) {_render_part('sendbuf', 'sendcount', 'sendtype', written=False)}"
         yield f"if (source != MPI_PROC_NULL) {_render_part('recvbuf', 'recvcount', 'recvtype', written=True)}"
@@ -154,7 +154,7 @@ def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield the statements that name a collective's buffers; `base`: its name in lower case without MPI_."""
+    """Yield C statements that register a collective's buffers; `base`: its name in lower case without MPI_."""
     if base == "bcast":
         yield "const bool sends = weft_root(comm, root);"
         yield "weft_parts_kept();"
@@ -173,7 +173,7 @@ def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
 
 
 def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield the statements that name the buffers of a reduction."""
+    """Yield C statements that register the buffers of a reduction; `base`: its name in lower case without MPI_."""
     many, got = "(int64_t)count", "(int64_t)count"
     if base == "reduce_scatter_block":
         many, got = "(int64_t)recvcount * weft_many(comm)", "(int64_t)recvcount"
@@ -190,9 +190,9 @@ def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
     yield f"{where}{{ weft_part(recvbuf, {both}, datatype, true); if (sendbuf == MPI_IN_PLACE) weft_part_brought(); }}"
 
 
-def _list_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield statements for the counts and displacements of each peer, which may not change before a collective
-    completes (6.12).
+def _count_array_statements(base: str, names: set[str]) -> Iterator[str]:
+    """Yield C statements that register the arrays of counts and displacements, which may not change before a
+    collective completes (MPI-4.1, 6.12).
 
     Lists of datatypes are left out: a binding to another language may make a list of its own, which is gone after the
     call.
@@ -206,7 +206,8 @@ def _list_statements(base: str, names: set[str]) -> Iterator[str]:
 
 
 def _render_side(side: str, base: str, names: set[str], peers: str) -> str:
-    """Return the statement for one side of a collective: one count for all peers, or one each with displacements."""
+    """Return the C statement that registers the send or receive buffer of a collective, with one count for all peers
+    or a count and displacement for each. `side`: `send` or `recv`."""
     buffer, written = f"{side}buf", "true" if side == "recv" else "false"
     displacements = next((n for n in ({"send": "sdispls", "recv": "rdispls"}[side], "displs") if n in names), None)
     if f"{side}counts" not in names:

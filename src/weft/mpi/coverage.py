@@ -70,7 +70,7 @@ def find_unexplained(exported: Iterable[str]) -> list[str]:
 
 
 def _render_row(function: Function) -> str:
-    """Return the line of the table for one function."""
+    """Return the row of one function in the table, in Markdown."""
     if function.passed_through:
         return f"| `{function.name}` | passed through: {function.passed_through} | | | |"
     slot = [f"{_TITLES[p.place]}: {p.name}" for p in function.parameters if p.place in _TITLES]
@@ -108,7 +108,7 @@ _NOUNS = {"COMM": "communicator", "OP": "operation", "INFO": "info object", "ERR
 
 
 def _describe_act(row: Meaning) -> str:
-    """Return what a function does, in words."""
+    """Return in words what a function does, such as `collective over the communicator: data`."""
     if row.act is Act.COLLECTIVE:
         return f"collective over the {row.over.value}: {'data' if row.moves else row.topic}"
     if row.act is Act.LOCAL:
@@ -127,7 +127,7 @@ def _describe_meaning(row: Meaning) -> str:
 
 
 def render_page() -> str:
-    """Return the whole page in Markdown."""
+    """Return the page that says of every function of MPI what it means and how it is recorded, in Markdown."""
     functions = table.all_functions()
     recorded = sum(f.passed_through is None for f in functions)
     return (
@@ -135,7 +135,7 @@ def render_page() -> str:
             [
                 _INTRODUCTION.format(recorded=recorded, total=len(functions)),
                 *_render_table(functions),
-                *_render_beyond(),
+                *_render_functions_beyond_standard(),
             ]
         )
         + "\n"
@@ -149,8 +149,8 @@ def _render_table(functions: Iterable[Function]) -> Iterator[str]:
     yield from (_render_row(function) for function in functions)
 
 
-def _render_beyond() -> Iterator[str]:
-    """Yield the section about functions beyond the standard."""
+def _render_functions_beyond_standard() -> Iterator[str]:
+    """Yield the lines of the section about functions that libraries have and the standard has not."""
     yield ""
     yield "## Beside the standard"
     yield ""

@@ -9,7 +9,7 @@ from weft.mpi.expressions import id_expression
 from weft.mpi.function_facts import (
     LOCAL_ALONE,
     choose_buffer_watch,
-    completes_accesses,
+    find_completed_target,
     frees_object,
     gives_known_handle,
     is_persistent,
@@ -25,7 +25,8 @@ _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_sh
 
 
 def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield statements after success for an object that came out of the call through the handle `p`."""
+    """Yield C statements that enter the object behind the output handle `p` into the recorder's tables after a
+    successful call."""
     handle = f"*{p.name}"
     target = "event->object = " if p.place == "object" else ""
     look = f"        {target}{id_expression(p, handle)};" if target else ""
@@ -61,7 +62,7 @@ def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator[str]:
-    """Yield statements after success for a communicator that came out of the call."""
+    """Yield C statements that enter a new communicator into the recorder's tables after a successful call."""
     if promises_communicator(f):
         return
     names = {q.name for q in f.parameters}
@@ -80,7 +81,8 @@ def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator
 
 
 def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield statements after success for a request that came out of the call, with the buffer that it watches."""
+    """Yield C statements that enter a new request into the recorder's tables after a successful call, with the buffer
+    to watch."""
     words = {False: "false", True: "true"}
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .status = {status_fields(f)}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
@@ -100,11 +102,11 @@ def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
 
 def tracks_windows(f: Function) -> bool:
     """Return whether the call changes what the recorder tracks of a window."""
-    return completes_accesses(f) is not None or any(_window_statements(f))
+    return find_completed_target(f) is not None or any(_window_effect_statements(f))
 
 
 def statements_after_call(f: Function) -> Iterator[str]:
-    """Yield statements after a successful call that keep the tables of objects up to date."""
+    """Yield C statements, run after a successful call, that keep the recorder's tables of MPI objects up to date."""
     for p in f.parameters:
         if p.handle and not p.array and p.direction == "out":
             yield from _object_statements(f, p)
@@ -121,7 +123,7 @@ def statements_after_call(f: Function) -> Iterator[str]:
             "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
     if sends_and_receives(f) and any(p.kind == "STATUS" for p in f.parameters):
         yield "        if (UNLIKELY(weft_keep)) weft_record_taken_at_once(thread, event, w_status);"
-    yield from _window_statements(f)
+    yield from _window_effect_statements(f)
     naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
     if naming:
         place = {"Comm": "comm", "Type": "datatype", "Win": "object"}[naming[1]]
@@ -133,8 +135,9 @@ def statements_after_call(f: Function) -> Iterator[str]:
         yield "        weft_session_finalized();"
 
 
-def _window_statements(f: Function) -> Iterator[str]:
-    """Yield statements after a successful call on a window that record what is decided at its target (windows.c)."""
+def _window_effect_statements(f: Function) -> Iterator[str]:
+    """Yield C statements, run after a successful call on a window, that record what it completes and orders at the
+    target (windows.c)."""
     row = meaning_of(f)
     yield from _origin_statements(f, row)
     if row.sync is Sync.FREE:
@@ -147,16 +150,17 @@ def _window_statements(f: Function) -> Iterator[str]:
         yield f"        weft_window_locked(thread, win, {'rank' if one else '-1'}, {exclusive}, event->enter);"
     elif row.sync in (Sync.UNLOCK, Sync.UNLOCK_ALL):
         yield f"        weft_window_unlocked(thread, win, {'rank' if row.sync is Sync.UNLOCK else '-1'});"
-    elif synced := completes_accesses(f):
+    elif synced := find_completed_target(f):
         yield f"        weft_window_synced(thread, win, {synced}, {'true' if row.sync in LOCAL_ALONE else 'false'});"
     if row.sync is Sync.FENCE:
         yield "        weft_exposed_fenced(win, event->site);"
     elif Access.ATOMIC in row.access:
-        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_access_fields(f))}}});"
+        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_atomic_access_fields(f))}}});"
 
 
 def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
-    """Yield statements after a successful call that watch the origin buffers of a one-sided operation (buffers.c)."""
+    """Yield C statements, run after a successful one-sided operation, that watch its origin buffers for changes
+    (buffers.c)."""
     if row.act is not Act.ACCESS or row.form is not Form.BLOCKING:
         return
     types = {p.name for p in f.parameters}
@@ -173,8 +177,8 @@ def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
         yield f"        {target}, result_addr, {count}, {datatype}, true);"
 
 
-def _access_fields(f: Function) -> Iterator[str]:
-    """Yield the fields of struct weft_did for an atomic access."""
+def _atomic_access_fields(f: Function) -> Iterator[str]:
+    """Yield the C initializers of a struct weft_did, which describes an atomic access to a window."""
     names = {p.name for p in f.parameters}
     yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
     side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""

@@ -40,7 +40,8 @@ _LENGTHS: list[tuple[str, str, str]] = [
 
 
 def array_length(f: Function, p: Parameter) -> str:
-    """Return the C expression for an array's length, in terms of the function's parameters."""
+    """Return the C expression for the number of elements of an array argument, in terms of the
+    function's parameters."""
     if meaning_of(f).moves and re.fullmatch(r"(send|recv)(counts|types)|[sr]?displs", p.name):
         return _member_count(meaning_of(f), p.name)
     for function, parameter, expression in _LENGTHS:
@@ -52,7 +53,7 @@ def array_length(f: Function, p: Parameter) -> str:
 
 
 def _member_count(row: Meaning, name: str) -> str:
-    """Return the C expression for how many members a collective's per-member arguments are given."""
+    """Return the C expression for how many entries the arrays of a collective with one entry for each member have."""
     if row.is_neighbourhood:
         return "weft_outdegree(comm)" if name.startswith("s") else "weft_indegree(comm)"
     if row.is_rooted:
@@ -86,6 +87,7 @@ def value_expression(p: Parameter) -> str:
 
 
 def _null_value(p: Parameter) -> str:
+    """Return the C constant that stands for the parameter's value where its pointer is NULL."""
     return {
         "COMM": "MPI_COMM_NULL", "DATATYPE": "MPI_DATATYPE_NULL", "GROUP": "MPI_GROUP_NULL", "OP": "MPI_OP_NULL",
         "REQUEST": "MPI_REQUEST_NULL", "WINDOW": "MPI_WIN_NULL", "FILE": "MPI_FILE_NULL", "INFO": "MPI_INFO_NULL",
@@ -99,14 +101,14 @@ def request_variable(p: Parameter) -> str:
 
 
 def id_expression(p: Parameter, value: str) -> str:
-    """Return the C expression for the id of a handle."""
+    """Return the C expression for the recorder's id of the handle `value`, a C expression."""
     if p.handle == "REQUEST":
         return f"weft_request_id({value}, {request_variable(p)})"
     return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
 
 
 def _integer_expression(p: Parameter, value: str) -> str:
-    """Return the C expression that converts an integer to its value in the record."""
+    """Return the C expression that converts the integer `value` (a C expression) to what the record stores."""
     if p.kind in ("RANK", "RANK_NNI"):
         return f"weft_rank({value})"
     if p.kind == "TAG":
@@ -118,8 +120,9 @@ def _integer_expression(p: Parameter, value: str) -> str:
     return f"(int64_t)({value})"
 
 
-def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
-    """Return the C expression for the largest size in bytes of a part of the tail; `head`: its fixed size."""
+def tail_size_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
+    """Return the C expression for the most bytes that arguments take at the end of an event's record (in its tail);
+    `head`: their fixed size in bytes."""
     terms: Counter[str] = Counter()
     fixed = head
     for p in parameters:
@@ -137,7 +140,8 @@ def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
 
 
 def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
-    """Yield statements that write an array to the tail."""
+    """Yield C statements that write an array argument to the end of an event's record (its tail). `guard`: a C
+    condition, without which 0 elements are written."""
     name = p.name
     if p.type == "string":
         yield f"        weft_text_strings(&text, {array_length(f, p)}, (char *const *){name});"
@@ -161,7 +165,8 @@ def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
 
 
 def tail_statements(f: Function, p: Parameter, after: bool) -> Iterator[str]:
-    """Yield statements that write one parameter to the tail. After a failed call an output is written as 0."""
+    """Yield C statements that write one argument to the end of an event's record (its tail). After a failed call an
+    output is written as 0."""
     guard = "ok" if after else "1"
     if p.array:
         yield from _array_statements(f, p, guard)
@@ -189,7 +194,7 @@ def tail_statements(f: Function, p: Parameter, after: bool) -> Iterator[str]:
 
 
 def slot_statements(f: Function) -> Iterator[str]:
-    """Yield statements that fill the slot's fields before the call."""
+    """Yield C statements that fill the fixed fields of an event's record (its slot) before the call."""
     receives = any(p.name == "source" and p.place == "peer" for p in f.parameters)
     for p in f.parameters:
         value = value_expression(p)
@@ -230,13 +235,15 @@ def forward_call(f: Function, table: str) -> str:
 
 
 def call_expression(f: Function, replace: dict[str, str], table: str = "weft_next") -> str:
-    """Return the C call of the function that a table holds, with some arguments replaced."""
+    """Return the C call of the function in a table of pointers. `replace`: C expressions for some
+    parameters, by name."""
     types = ", ".join(_type_without_name(p) for p in f.parameters) or "void"
     arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
     return f"(({f.result} (*)({types})){table}[K_{f.name}])({arguments})"
 
 
 def _type_without_name(p: Parameter) -> str:
+    """Return the parameter's C type without its name; arrays become pointers."""
     base, bracket, rest = _c_type(p).partition("[")
     if not bracket:
         return base

@@ -43,7 +43,7 @@ def is_persistent(f: Function) -> bool:
 
 
 def status_fields(f: Function) -> str:
-    """Return what of the status of a call, or of the request that it makes, has a meaning (recorder/shim.h)."""
+    """Return the C constant that says which fields of the status of a call, or of its request, have a meaning."""
     row = meaning_of(f)
     if row.topic == FILES:
         return "WEFT_STATUS_COUNT"
@@ -89,7 +89,7 @@ def is_polled(f: Function) -> bool:
 
 def may_complete(f: Function) -> bool:
     """Return whether the call asks whether something is done, or completes requests."""
-    return is_polled(f) or completed_parameter(f) is not None
+    return is_polled(f) or find_completed_requests(f) is not None
 
 
 LOCAL_ALONE = (Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
@@ -100,17 +100,16 @@ _COMPLETING = (
 )  # fmt: skip
 
 
-def completes_accesses(f: Function) -> str | None:
-    """Return the parameter with the target whose accesses the call completes; -1 for all targets, None for no
-    access.
-    """
+def find_completed_target(f: Function) -> str | None:
+    """Return the name of the parameter with the target rank whose accesses a window call completes, `-1` for all
+    targets; None if it completes none."""
     if meaning_of(f).sync not in _COMPLETING:
         return None
     return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
 
 
-def completed_parameter(f: Function) -> Parameter | None:
-    """Return the request or requests that the call may complete, or None."""
+def find_completed_requests(f: Function) -> Parameter | None:
+    """Return the parameter with the request or requests that the call may complete, None if it completes none."""
     if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
         return None
     return next((p for p in f.parameters if p.handle == "REQUEST" and meaning_of(f).mode is not Mode.PARTITIONED), None)

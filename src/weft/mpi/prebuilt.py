@@ -10,9 +10,9 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from weft.base.cache import digest_files, keep, recall
+from weft.base.cache import digest_files, recall_facts, store_facts
 from weft.base.lazy import dataclass
-from weft.safety.folders import cache_folders, is_kept
+from weft.safety.folders import cache_folders, is_safely_cached
 
 WEFT = Path(__file__).parents[1]
 LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"
@@ -30,7 +30,7 @@ class BuiltRecorder:
 
 def find_recorder(library: Path) -> BuiltRecorder | None:
     """Return the recorder for a library, None if it has to be built: a remembered one, else that of the wheel."""
-    known = recall("recorder", [str(library.resolve())], [library.resolve(), *_source_files()])
+    known = recall_facts("recorder", [str(library.resolve())], [library.resolve(), *_source_files()])
     if known is not None:
         folder = Path(known["folder"])
         shim = BuiltRecorder(folder / LIBRARY, folder / TABLE, known["soname"], known["library"])
@@ -47,13 +47,13 @@ def _is_trusted(shim: BuiltRecorder) -> bool:
     folder = shim.path.parent
     if folder.is_relative_to(wheel_folder()):
         return shim.path.exists()
-    return any(folder.is_relative_to(one) for one in cache_folders()) and is_kept(shim.path)
+    return any(folder.is_relative_to(one) for one in cache_folders()) and is_safely_cached(shim.path)
 
 
 def remember_recorder(library: Path, shim: BuiltRecorder) -> None:
     """Store which recorder a library has."""
     facts = {"folder": str(shim.path.parent), "soname": shim.soname, "library": shim.library}
-    keep("recorder", [str(library.resolve())], [library.resolve(), *_source_files()], facts)
+    store_facts("recorder", [str(library.resolve())], [library.resolve(), *_source_files()], facts)
 
 
 def _find_in_wheel(library: Path) -> BuiltRecorder | None:

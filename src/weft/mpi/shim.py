@@ -26,7 +26,7 @@ from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
 from weft.mpi import access_hooks, generate, generic_wrapper, prebuilt, table, tools
 from weft.mpi.prebuilt import BuiltRecorder
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "rings.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
             "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "blocks.c", "access.c", "memory.c", "endings.c",
@@ -47,6 +47,7 @@ _HEADERS = (
     "access.h",
     "halo.h",
     "halo_kinds.h",
+    "own_memory.h",
     "peek.h",
     "client.h",
 )
@@ -109,10 +110,10 @@ class Library:
     variables: tuple[str, ...]
 
 
-def run_tool(command: list[str], what: str, cwd: Path) -> str:
+def run_tool(command: list[str], purpose: str, cwd: Path) -> str:
     """Return what a compiler or another tool prints.
 
-    RecorderError, which says `what` it was needed for, if it fails.
+    RecorderError, which says `purpose` it was needed for, if it fails.
     """
     try:
         done = subprocess.run(
@@ -120,16 +121,17 @@ def run_tool(command: list[str], what: str, cwd: Path) -> str:
             env=tools.tool_environment(command[0]),
         )  # fmt: skip
     except FileNotFoundError:
-        raise RecorderError(f"{command[0]} is missing; it is needed to {what}") from None
+        raise RecorderError(f"{command[0]} is missing; it is needed to {purpose}") from None
     except subprocess.TimeoutExpired:
         raise RecorderError(f"`{' '.join(command)}` did not end within 300 s") from None
     if done.returncode:
         tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
-        raise RecorderError(f"cannot {what}: `{' '.join(command)}` failed:\n{tail}")
+        raise RecorderError(f"cannot {purpose}: `{' '.join(command)}` failed:\n{tail}")
     return done.stdout
 
 
 def _list_symbols(path: Path, kinds: str = "TWi") -> set[str]:
+    """Return the names of the symbols that a library defines; `kinds`: the letters of nm for the kinds of symbols."""
     out = run_tool(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
     return {
         fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds
@@ -166,10 +168,8 @@ def probe_library(mpicc: str) -> Library:
 
 
 def _handle_variables(linked: dict[str, Path]) -> tuple[str, ...]:
-    """Return the variables that are behind predefined handles:
-
-    Open MPI has them in libmpi, from 6 on in libopen_mpi.
-    """
+    """Return the library's variables behind predefined handles. Open MPI has them in libmpi, from 6
+    on in libopen_mpi."""
     handle = re.compile(r"ompi_(mpi|request|message)_\w+|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)")
     libraries = [path for name, path in linked.items() if re.match(r"lib(open_)?mp(i|ich)\w*\.so", name)]
     return tuple(sorted({v for path in libraries for v in _list_symbols(path, "BDRV") if handle.fullmatch(v)}))
@@ -196,7 +196,7 @@ def _read_sources() -> dict[str, bytes]:
 
 
 def _show_compiler_call(mpicc: str) -> subprocess.CompletedProcess[str]:
-    """Return what `mpicc` adds to a call of the compiler."""
+    """Return what `mpicc -show` printed: the compiler that it calls, with its options."""
     return subprocess.run(
         [mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False, env=tools.tool_environment(mpicc)
     )
@@ -236,8 +236,8 @@ def build_shim(
     sources = _read_sources() | _generate_sources(library)
     folder = root / _build_key(found, library, sources)
     shim = BuiltRecorder(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
-    if not is_kept(shim.path):
-        with _build_alone(folder):
+    if not is_safely_cached(shim.path):
+        with _building_alone(folder):
             if not shim.path.exists():
                 if announce:
                     announce(library.path)
@@ -269,7 +269,7 @@ def _file_stamp(library: Path) -> list[int]:
 
 
 def _write_note(note: Path, shim: BuiltRecorder, library: Library) -> None:
-    """Store which library and recorder an mpicc has."""
+    """Write into the file `note` which library and recorder an mpicc has, for the next run."""
     content = {"folder": shim.path.parent.name, "soname": shim.soname, "library": shim.library,
                "path": str(library.path), "stamp": _file_stamp(library.path)}  # fmt: skip
     with suppress(OSError):
@@ -289,12 +289,12 @@ def _read_note(note: Path, root: Path) -> tuple[Path, BuiltRecorder] | None:
         unchanged = _file_stamp(Path(content["path"])) == content["stamp"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    whole = unchanged and is_kept(shim.path) and shim.functions_json_path.exists()
+    whole = unchanged and is_safely_cached(shim.path) and shim.functions_json_path.exists()
     return (Path(content["path"]), shim) if whole else None
 
 
 @contextmanager
-def _build_alone(folder: Path) -> Iterator[None]:
+def _building_alone(folder: Path) -> Iterator[None]:
     """Let one run at a time build the recorder of this folder; the others wait and then find it."""
     with ExitStack() as held:
         try:
@@ -374,7 +374,8 @@ def _include_all(parts: tuple[str, ...]) -> str:
 
 
 def _handwritten_functions(letter: str, sources: tuple[str, ...]) -> set[str]:
-    """Return the functions for which these sources have a body of their own."""
+    """Return the functions of MPI that have a hand-written body in these sources; `letter`: that of the names of those
+    bodies."""
     text = "".join(files("weft").joinpath("recorder", source).read_text() for source in sources)
     return set(
         re.findall(rf"(?:WEFT_(?:OUTCOME_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text)

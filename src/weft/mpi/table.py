@@ -92,7 +92,8 @@ class Parameter:
 
     @property
     def part(self) -> str | None:
-        """Return which part of a tail has the parameter: entry, exit, both, or None if its place is not the tail.
+        """Return when the parameter is written to the end of an event's record (its tail): `entry`, `exit` or `both`;
+        None if it is not written there.
 
         The address of a buffer is known at entry, whatever the direction of its content; so are handles.
         """
@@ -173,16 +174,17 @@ def _record_type(kind: str, declaration: str) -> str:
 
 
 def _array_length(declaration: str, kind: str, length: str | None) -> str | None:
-    """Return the length expression of an array parameter, None for a scalar."""
+    """Return the length of an array parameter as the standard states it, `*` if it does not; None for a scalar."""
     if "[" not in declaration or kind == "STRING":
         return None
     return length or "*"
 
 
 def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
-    """Return the place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
+    """Yield the place of each parameter in a record: the first of its sort gets the fixed field (of the slot), the
+    others go to the tail."""
     taken: set[str] = set()
-    object_index = _object_parameter(parameters)
+    object_index = _find_object_index(parameters)
     row = find_meaning(name)
     replaces = row is not None and row.act is Act.SEND_RECEIVE
     poll = row is not None and row.act is Act.COMPLETE and row.polls and row.many is not Many.ONE
@@ -201,10 +203,9 @@ def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
             yield field
 
 
-def _object_parameter(parameters: list[Parameter]) -> int | None:
-    """Return which parameter is the call's object: its request, else window, file, message; else what it makes or
-    frees.
-    """
+def _find_object_index(parameters: list[Parameter]) -> int | None:
+    """Return the index of the parameter that is the call's object: its request, else window, file, message; else what
+    it makes or frees."""
     scalars = [(i, p) for i, p in enumerate(parameters) if p.handle and not p.array]
     for classes in (("REQUEST",), ("WINDOW", "FILE", "MESSAGE", "SESSION")):
         for i, p in scalars:
@@ -220,7 +221,8 @@ def _object_parameter(parameters: list[Parameter]) -> int | None:
 
 
 def _slot_field(p: Parameter, replaces: bool) -> str:
-    """Return the slot's field that a parameter asks for."""
+    """Return the fixed field of an event's record (of its slot) that a parameter would fill; `tail` or `none` for no
+    field. `replaces`: whether the call sends and receives."""
     if p.kind in ("VARARGS", "ARGUMENT_COUNT", "ARGUMENT_LIST", "STRING_2DARRAY"):
         return "none"
     if p.array:
@@ -260,7 +262,7 @@ def _read_standard() -> dict[str, Any]:
     return table
 
 
-def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Function:
+def _make_from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Function:
     """Make a function from its C prototype and the standard's entry for it."""
     match = re.fullmatch(r"(\S+) (MPI_\w+)\((.*)\)", prototype.strip())
     if match is None:
@@ -291,7 +293,7 @@ def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Funct
     return _make_function(number, match[2], match[1], parameters)
 
 
-def _from_removed(number: int, name: str, text: str) -> Function:
+def _make_removed_function(number: int, name: str, text: str) -> Function:
     """Make a function that the standard has removed, from its parameters as text."""
     parameters = []
     for part in text.split(", "):
@@ -319,9 +321,9 @@ def all_functions() -> tuple[Function, ...]:
             expressions.append(procedure.express.embiggen.iso_c)
         for expression in expressions:
             if expression:
-                found.append(_from_prototype(len(found) + 1, str(expression), standard[key]))
+                found.append(_make_from_prototype(len(found) + 1, str(expression), standard[key]))
     for name, text in _REMOVED.items():
-        found.append(_from_removed(len(found) + 1, name, text))
+        found.append(_make_removed_function(len(found) + 1, name, text))
     return tuple(found)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 def tool_environment(mpicc: str | Path) -> dict[str, str]:
     """Return the environment in which to call an mpicc.
 
-    Intel MPI's finds its files by I_MPI_ROOT where they were not installed where they were built for, as from PyPI:
-    nobody need set it to run programs, so that it is set here to the tree that this mpicc is of.
+    Intel MPI's mpicc needs I_MPI_ROOT if it was installed elsewhere than where it was built for, as from PyPI. Users
+    need not set it to run programs: it is set here to the tree of this mpicc.
     """
     root = Path(mpicc).absolute().parent.parent
     is_intel = (root / "bin/mpigcc").is_file() and (root / "include/mpi.h").is_file()

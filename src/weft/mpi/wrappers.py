@@ -13,13 +13,13 @@ from weft.mpi.expressions import (
     parameter_list,
     request_variable,
     slot_statements,
-    tail_bound,
+    tail_size_bound,
     tail_statements,
     value_expression,
 )
 from weft.mpi.function_facts import (
-    completed_parameter,
-    completes_accesses,
+    find_completed_requests,
+    find_completed_target,
     has_posting_order,
     is_made_by_fortran_bindings,
     is_polled,
@@ -49,11 +49,11 @@ def render_wrapper(f: Function) -> str:
     entry = [p for p in f.parameters if p.part in ("entry", "both")]
     leaving = [p for p in f.parameters if p.part in ("exit", "both")]
     status = next((p for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), None)
-    poll, completion = is_polled(f), completed_parameter(f)
+    poll, completion = is_polled(f), find_completed_requests(f)
     lines += slot_statements(f)
     replace: dict[str, str] = {}
     if completion:
-        lines += _statements_before_completion(f, completion)
+        lines += _statements_noting_requests(f, completion)
     if status:
         lines += _own_status_statements(f, status, completion)
         replace[status.name] = "w_statuses" if status.array else "w_status"
@@ -81,7 +81,7 @@ def render_wrapper(f: Function) -> str:
         lines.append("    weft_aborting(errorcode);")
     if f.name.startswith("MPI_Comm_spawn"):
         lines += _spawn_statements(f, replace)
-    completed = completes_accesses(f)
+    completed = find_completed_target(f)
     if completed:
         lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
     if meaning_of(f).sync is Sync.FENCE:
@@ -105,7 +105,7 @@ def render_wrapper(f: Function) -> str:
 
 
 def _opening_statements(f: Function) -> Iterator[str]:
-    """Yield the statements from the wrapper's entry to the call."""
+    """Yield the C statements of a wrapper before the call that open its event."""
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start();"
     yield "    void *site = __builtin_return_address(0);"
@@ -114,7 +114,7 @@ def _opening_statements(f: Function) -> Iterator[str]:
     poll = is_polled(f)
     if poll:
         key = " ^ ".join(
-            f"weft_mix({_poll_key(p)}, {i})"
+            f"weft_mix({_poll_key_expression(p)}, {i})"
             for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "status"
         )  # fmt: skip
         yield f"    uint64_t w_key = {key};"
@@ -131,17 +131,16 @@ def _opening_statements(f: Function) -> Iterator[str]:
         yield f"    if (UNLIKELY(!event)) {{ weft_outside(K_{f.name}); return {call_expression(f, {})}; }}"
 
 
-def _poll_key(p: Parameter) -> str:
-    """Return what distinguishes one poll's argument from another's: handles by value, as Fortran's bindings copy them
-    first.
-    """
+def _poll_key_expression(p: Parameter) -> str:
+    """Return the C expression whose value tells one poll's argument from another's: handles by value, as Fortran's
+    bindings copy them first."""
     if p.array:
         return f"weft_mix_handles({p.length}, {p.name})"
     return f"(uint64_t){'*' if is_pointer_to_value(p) else ''}{p.name}"
 
 
 def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
-    """Yield statements that start spawned processes through env(1), with the name of the spawn and the recorder.
+    """Yield C statements that start spawned processes through env(1), with the name of the spawn and the recorder.
 
     The recorder is named there as Open MPI passes on the launcher's environment only.
     """
@@ -160,8 +159,8 @@ def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
         replace |= {"command": "spawn.n ? spawn.commands[0] : command", "argv": "spawn.n ? spawn.vectors[0] : argv"}
 
 
-def _statements_before_completion(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield statements that note the requests which the call may complete."""
+def _statements_noting_requests(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield C statements, run before the call, that note the requests which it may complete."""
     if p.array:
         every = "true" if meaning_of(f).many is Many.ALL else "false"
         yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
@@ -173,7 +172,8 @@ def _statements_before_completion(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _own_status_statements(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
-    """Yield statements that pass a status of our own if the user ignores it, as it says what was received."""
+    """Yield C statements that pass the recorder's own status if the program ignores it, as it says
+    what was received."""
     if p.array:
         yield f"    MPI_Status *w_statuses = {p.name} == MPI_STATUSES_IGNORE ? completion.statuses : {p.name};"
     else:
@@ -182,18 +182,18 @@ def _own_status_statements(f: Function, p: Parameter, completion: Parameter | No
 
 
 def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]:
-    """Yield statements that write the tail's part that is known at entry."""
+    """Yield C statements that write the arguments known before the call to the end of the event's record (its tail)."""
     count = f.parameter("count")
     large = count is not None and ("MPI_Count" in count.declaration)
     always = f.tail
     folded = "!folded && " if is_polled(f) else ""
     conditions = ["1"] if always else ["weft_threaded", *(["event->count == INT32_MAX"] if count else [])]
     yield f"    if ({folded}({' || '.join(conditions)})) {{"
-    yield f"        struct weft_text text = weft_tail_first(thread, event, {tail_bound(f, entry, 24)});"
+    yield f"        struct weft_text text = weft_tail_first(thread, event, {tail_size_bound(f, entry, 24)});"
     if count:
         yield f"        if ({'event->count == INT32_MAX' if large else f'{count.name} == INT32_MAX'}) weft_text_z(&text, (int64_t){count.name});"
     for p in entry:
-        if p.array and p.handle == "REQUEST" and completed_parameter(f):
+        if p.array and p.handle == "REQUEST" and find_completed_requests(f):
             yield "        weft_text_ids(&text, &completion);"
         else:
             yield from tail_statements(f, p, after=False)
@@ -204,7 +204,7 @@ def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]
 def _closing_statements(
     f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None
 ) -> Iterator[str]:
-    """Yield the statements from the call's return to the wrapper's end."""
+    """Yield the C statements of a wrapper after the call that close its event."""
     if f.result == "double":
         yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
         yield "    weft_leave(event, now, MPI_SUCCESS);"
@@ -223,7 +223,7 @@ def _closing_statements(
     if flag:
         yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
     if completion:
-        yield from _statements_after_completion(f, completion)
+        yield from _statements_finding_completed(f, completion)
     if promises_communicator(f):
         yield "    uint32_t promised = 0;"
     after = list(statements_after_call(f))
@@ -233,7 +233,7 @@ def _closing_statements(
         yield "    }"
     in_slot = status is not None and status.place == "status"
     if in_slot:
-        yield from _slot_status_statements(f, flag, completion, left=bool(leaving))
+        yield from _slot_status_statements(f, flag, completion, size_in_tail=bool(leaving))
     if leaving:
         yield from _tail_exit_statements(f, leaving, in_slot=in_slot)
     yield "    weft_leave(event, now, w_result);"
@@ -244,9 +244,10 @@ def _closing_statements(
 
 
 def _slot_status_statements(
-    f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool
+    f: Function, flag: Parameter | None, completion: Parameter | None, *, size_in_tail: bool
 ) -> Iterator[str]:
-    """Yield statements that put the status's fields into the event; `left`: the size of the message goes into its tail."""
+    """Yield C statements that put the status's fields into the event. `size_in_tail`: the message's size goes to the
+    end of its record."""
     is_set = f"ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}"
     fill = "weft_status_asked" if f.parameter("tag") else "weft_status_slot"
     if completion:
@@ -254,15 +255,15 @@ def _slot_status_statements(
         yield f"    uint64_t bytes = weft_status_completed(event, w_status, {fields});"
     else:
         yield f"    uint64_t bytes = 0; if ({is_set}) bytes = {fill}(event, w_status);"
-    if not left:
+    if not size_in_tail:
         yield f"    weft_received(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
 
 
 def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:
-    """Yield statements that write the part of the tail that is known at the return."""
+    """Yield C statements that write the arguments known at the return to the end of the event's record (its tail)."""
     before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
     yield f"    {before if in_slot else ''}{{"
-    yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
+    yield f"        struct weft_text text = weft_tail_more(thread, {tail_size_bound(f, leaving, 24)});"
     for p in leaving:
         yield from tail_statements(f, p, after=True)
     if in_slot:
@@ -274,15 +275,16 @@ def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: boo
 
 
 def _late_tail_entry_statements(f: Function) -> Iterator[str]:
-    """Yield statements that write the entry part of a poll that follows equal failed ones, after its return."""
+    """Yield C statements that write the arguments of a poll after its return, if it follows equal polls that failed."""
     yield from (
         line.replace("!folded && ", "")
         for line in _tail_entry_statements(f, [p for p in f.parameters if p.part in ("entry", "both")])
     )
 
 
-def _statements_after_completion(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield statements that find which requests are complete now, and whether a watched send buffer had changed."""
+def _statements_finding_completed(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield C statements, run after the call, that find which requests are complete, and whether a watched send buffer
+    had changed."""
     row = meaning_of(f)
     if row.act is Act.ASK:
         if any(q.place == "status" for q in f.parameters):

@@ -26,20 +26,21 @@ Target = object  # a dtype, a class of Struct, or ANY
 Signature = tuple[object, tuple[object, ...]]
 
 
-def array_address(array: NDArray[Any], target: Target, what: str) -> int:
-    """Return the address of an array. TypeError for one of another type than C reads there, or in pieces."""
+def array_address(array: NDArray[Any], target: Target, receiver: str) -> int:
+    """Return the address of an array. TypeError for one of another type than C reads there, or in pieces. `receiver`:
+    the C parameter or member, for the message."""
     if target is not ANY and array.dtype != target and not (target is U8 and array.dtype == np.bool_):
-        raise TypeError(f"{what}: C reads {target} there, and not {array.dtype}")
+        raise TypeError(f"{receiver}: C reads {target} there, and not {array.dtype}")
     if not array.flags.c_contiguous:
-        raise TypeError(f"{what}: C reads an array in one piece there")
+        raise TypeError(f"{receiver}: C reads an array in one piece there")
     return array.ctypes.data
 
 
-def _check_structure(value: ctypes.Structure | ctypes.Array[Any], target: Target, what: str) -> None:
+def _check_structure(value: ctypes.Structure | ctypes.Array[Any], target: Target, receiver: str) -> None:
     """Raise TypeError if a structure, or several, are others than C reads."""
     of = value._type_ if isinstance(value, ctypes.Array) else type(value)
     if isinstance(target, type) and issubclass(target, Struct) and not issubclass(of, target):
-        raise TypeError(f"{what}: C reads {target.__name__} there, and not {of.__name__}")
+        raise TypeError(f"{receiver}: C reads {target.__name__} there, and not {of.__name__}")
 
 
 class Pointer:
@@ -51,7 +52,7 @@ class Pointer:
         self._what, self._target = what, target
 
     def from_param(self, value: object) -> object:
-        """Return the pointer that ctypes passes on."""
+        """Return the pointer that ctypes passes to C for a NumPy array or a structure."""
         if isinstance(value, np.ndarray):
             return ctypes.c_void_p(array_address(value, self._target, self._what))
         if isinstance(value, ctypes.Structure | ctypes.Array):
@@ -99,23 +100,23 @@ class Struct(ctypes.Structure):
         return ctypes.addressof(value)
 
 
-def as_c_array(structures: Sequence[Struct], of: type[Struct]) -> ctypes.Array[Any]:
+def as_c_array(structures: Sequence[Struct], struct_class: type[Struct]) -> ctypes.Array[Any]:
     """Return structures in one C array, which keeps them alive."""
-    array = (of * len(structures))(*structures)
+    array = (struct_class * len(structures))(*structures)
     vars(array)["structures"] = structures
     return array
 
 
-def array_addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, what: str) -> NDArray[np.uint64]:
+def array_addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, receiver: str) -> NDArray[np.uint64]:
     """Return the addresses of several arrays, as C reads a pointer to pointers; 0 for None.
 
     The caller keeps them alive.
     """
-    return np.array([0 if a is None else array_address(a, target, what) for a in arrays], np.uint64)
+    return np.array([0 if a is None else array_address(a, target, receiver) for a in arrays], np.uint64)
 
 
 def bind_functions(functions: Mapping[str, Signature]) -> object:
-    """Return the kernels, with the types of these functions set."""
+    """Return the library of C kernels, with the types of these functions set for ctypes."""
     lib = load_library()
     for name, (returns, parameters) in functions.items():
         function = getattr(lib, name)

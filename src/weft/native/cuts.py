@@ -22,7 +22,8 @@ def report_cuts() -> None:
 
 
 def prepare_for_cuts() -> None:
-    """Be ready for cuts, before a file is mapped, if they are reported."""
+    """Install the handler for files that are cut off while they are mapped, if cuts are reported. To be called before
+    a file is mapped."""
     if _Cuts.told and not _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # only who maps files
 

@@ -120,7 +120,7 @@ def read_header(path: Path, known: Known, *, functions: bool) -> Header:
     bare = re.sub(_BETWEEN, " ", text)
     bare = re.sub(r"^#ifdef __cplusplus\n.*?^#endif\n", "", bare, flags=re.DOTALL | re.MULTILINE)
     for name, value in _find_defines(bare):
-        number = _evaluate(value, known)
+        number = _evaluate_constant(value, known)
         if number is not None:
             header.constants[name] = known.constants[name] = number
     header.enums += _find_flags(bare, header.constants)
@@ -143,11 +143,11 @@ def _find_defines(text: str) -> Iterator[tuple[str, str]]:
         yield m[1], m[2].strip()
 
 
-def _evaluate(text: str, known: Known) -> int | str | None:
+def _evaluate_constant(expression: str, known: Known) -> int | str | None:
     """Return the value of a constant expression; None if it is not one."""
-    if text.startswith('"') and text.endswith('"'):
-        return text[1:-1]
-    plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text)
+    if expression.startswith('"') and expression.endswith('"'):
+        return expression[1:-1]
+    plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
     try:
         return _evaluate_node(ast.parse(plain.strip(), mode="eval").body, known)
     except (HeaderError, KeyError, SyntaxError):
@@ -225,19 +225,19 @@ def _read_enumerators(body: str, known: Known) -> Iterator[tuple[str, int]]:
     for one in body.split(","):
         name, _, value = (part.strip() for part in one.partition("="))
         if name:
-            number = _evaluate(value, known) if value else last + 1
+            number = _evaluate_constant(value, known) if value else last + 1
             if not isinstance(number, int):
                 raise HeaderError(f"{name} is not a number")
             last = known.constants[name] = number
             yield name, number
 
 
-def _read_parameter(text: str) -> Parameter:
-    """Return a function's parameter, from its text."""
-    words = re.sub(r"\b(const|volatile|struct)\b", " ", text)
+def _read_parameter(declaration: str) -> Parameter:
+    """Return a function's parameter from its declaration in C, such as `const int *a`."""
+    words = re.sub(r"\b(const|volatile|struct)\b", " ", declaration)
     m = re.fullmatch(r"\s*(\w+)([\s*]*?)(\w+)((?:\[\w*\])*)\s*", words)
     if m is None:
-        raise HeaderError(f"`{text.strip()}` is not a parameter")
+        raise HeaderError(f"`{declaration.strip()}` is not a parameter")
     return Parameter(m[3], m[1], m[2].count("*") + bool(m[4]))
 
 
@@ -269,9 +269,9 @@ def _lay_out_members(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
     return tuple(members), -(-at // widest) * widest
 
 
-def _size_and_alignment(type_: str, depth: int, parts: tuple[Member, ...], known: Known) -> tuple[int, int]:
+def _size_and_alignment(type_: str, pointer_depth: int, parts: tuple[Member, ...], known: Known) -> tuple[int, int]:
     """Return size and alignment of one member."""
-    if depth:
+    if pointer_depth:
         return WORD, WORD
     if type_ in SCALARS:
         return SCALARS[type_], SCALARS[type_]

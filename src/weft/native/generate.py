@@ -168,7 +168,7 @@ class _ModuleWriter:
             given = ", ".join(["self", *(f"{_plain(p.name)}: {self._typed(p)}" for p in f.parameters), "/"])
             yield f"        def {f.name}({given}) -> {self._gives(f.returns)}: ..."
         yield "\n\n@cache\ndef kernel() -> Kernel:"
-        yield f'    """The functions of {self.header.name}."""\n'
+        yield f'    """Return the C functions of {self.header.name}, bound with ctypes at the first call."""\n'
         yield "    lib: Kernel = bind_functions(FUNCTIONS)\n    return lib\n"
 
     def _parameter_type(self, function: Function, parameter: Parameter) -> str:

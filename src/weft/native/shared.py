@@ -28,7 +28,8 @@ def shared_headers() -> dict[str, Path]:
 
 
 def header_state() -> int:
-    """Return a checksum of all their texts: the kernels and weft.native.headers are made for one state only."""
+    """Return a checksum of the texts of all shared headers: the kernels and weft.native.headers are made for one state
+    only."""
     total = 0
     for name, path in shared_headers().items():
         total = zlib.crc32(path.read_bytes(), zlib.crc32(name.encode(), total))

@@ -46,7 +46,7 @@ def use_one_thread() -> None:
 
 
 def run_in_threads(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
-    """Return what a call makes of each thing given, in that order, with `count` threads."""
+    """Call `call` with each of `given`, in `count` threads, and return the results in that order."""
     if count == 1:
         return [call(one) for one in given]
     # Small runs have one thread.

@@ -49,7 +49,7 @@ class VariableNames:
             self.module: DwarfModule | None = DwarfModule(program)
         except (OSError, ValueError):
             self.module = None
-        self.symbols = self.module.symbols() if self.module else []
+        self.symbols = self.module.data_symbols() if self.module else []
         self.starts = [one.at for one in self.symbols]
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class VariableNames:
 
     def _find_shape(self, pc: int, name: str) -> Shape | None:
         try:
-            return self.module.named(pc - 1, name) if self.module else None
+            return self.module.find_pointed_type(pc - 1, name) if self.module else None
         except Exception:  # as above
             return None
 

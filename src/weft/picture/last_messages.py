@@ -35,7 +35,7 @@ class Message:
     received: EventId | None
 
     def precedes(self, other: Message) -> bool:
-        """Tell whether a rank that takes part in both messages took part in this one first."""
+        """Return whether a rank that takes part in both messages took part in this one first."""
         ends = [self.sent, *([self.received] if self.received else [])]
         others = [other.sent, *([other.received] if other.received else [])]
         return any(a[0] == b[0] and a[1] < b[1] for a in ends for b in others)

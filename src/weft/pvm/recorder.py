@@ -16,7 +16,7 @@ from weft.mpi import generate
 from weft.mpi.prebuilt import LIBRARY, TABLE, BuiltRecorder
 from weft.mpi.shim import build_folder, run_tool
 from weft.pvm import table, wrappers
-from weft.safety.folders import cache_folder, is_kept
+from weft.safety.folders import cache_folder, is_safely_cached
 
 _SHARED: Final = ("process.c", "peek.c", "sites.c", "python.c", "endings.c", "crash.c", "leaving.c", "cores.c")
 """What the recorder of MPI is made of, too."""
@@ -57,7 +57,7 @@ def build_recorder(announce: Callable[[], object] | None = None) -> BuiltRecorde
         digest.update(name.encode() + b"\0" + text + b"\0")
     folder = cache_folder() / "pvm" / digest.hexdigest()[:20]
     shim = BuiltRecorder(folder / LIBRARY, folder / TABLE, SONAME, "PVM")
-    if not is_kept(shim.path):
+    if not is_safely_cached(shim.path):
         if announce is not None:
             announce()
         _compile_recorder(texts, folder)

@@ -189,7 +189,7 @@ class PvmCall:
 
     @property
     def datatype(self) -> int:
-        """Return the datatype that it packs or unpacks by its id, 0 for one that does neither."""
+        """Return the id of the datatype that the call packs or unpacks, 0 for a call that does neither."""
         if not self.words & {"packs", "unpacks"}:
             return 0
         code = CODES.index(self.name.removeprefix("pvm_").removeprefix("upk").removeprefix("pk").upper())

@@ -57,7 +57,8 @@ def render_wrappers() -> str:
 
 
 def render_wrapper(call: PvmCall) -> Iterator[str]:
-    """Yield the lines of one wrapper: fill the event and its tail, make the call, and record the result."""
+    """Yield the lines of C of one wrapper, which writes the arguments into an event, makes the call, and records its
+    result."""
     given = ", ".join(declaration for declaration, _, _ in call.given) or "void"
     passed = ", ".join(name for _, name, _ in call.given)
     group, messages = "group" in call.words, call.words & {"packs", "unpacks"}
@@ -105,7 +106,7 @@ def render_wrapper(call: PvmCall) -> Iterator[str]:
 
 
 def _render_tail_bound(values: list[tuple[str, str, str]]) -> str:
-    """Return a C expression for the largest size of the values in a tail."""
+    """Return a C expression for the most bytes that values take at the end of an event's record (in its tail)."""
     parts = ["32"]
     for name, word, length in values:
         if word == "text":
@@ -118,7 +119,7 @@ def _render_tail_bound(values: list[tuple[str, str, str]]) -> str:
 
 
 def _render_tail_writes(values: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Yield the C lines that write values into a tail."""
+    """Yield the C lines that write values to the end of an event's record (its tail)."""
     for name, word, length in values:
         if word == "text":
             yield f"    weft_text_string(&text, {name});"

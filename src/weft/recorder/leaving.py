@@ -80,7 +80,7 @@ def _record_exception(error: BaseException, traceback: "TracebackType | None", w
 
 
 def uncaught() -> None:
-    """Tell of the exception that ends the program: the interpreter has printed it, or its handler gives up.
+    """Record the exception that ends the program: the interpreter has printed it, or its handler gives up.
 
     Others put theirs into sys.last_value, too (consoles, pytest); only an exception that left the thread's first frame
     was caught by nobody. A handler that calls MPI_Abort or os._exit ends the program by the exception that it handles.
@@ -116,7 +116,7 @@ class _Tasks:
 
 
 def tasks() -> None:
-    """Listen to asyncio's log."""
+    """Listen to asyncio's log, which reports the exceptions of tasks that nobody awaits."""
     log = sys.modules.get("asyncio.log")
     if log is not None:
         log.logger.addFilter(_Tasks())

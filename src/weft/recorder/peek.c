@@ -3,10 +3,9 @@
 #define _GNU_SOURCE
 #include "peek.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "own_memory.h"
 
 enum { PAGES_AT_ONCE = 64 };
 static const char unreadable[] = "buffers that the recorder cannot read (memory of a GPU, or given back) were not "
@@ -16,42 +15,16 @@ static const char forbidden[] =
     "buffers were not looked at, and messages were not hashed: the kernel does not let a process read its own memory "
     "(process_vm_readv, /proc/self/mem)";
 
-/* Containers that forbid process_vm_readv leave a process the file of its own memory. The descriptor is opened once and
- * stays; -1 where it cannot be opened. */
-static ssize_t read_own_file(char *to, const struct iovec *pieces, int n) {
-    static int descriptor = -2;
-    int known = __atomic_load_n(&descriptor, __ATOMIC_ACQUIRE);
-    if (known == -2) {
-        int opened = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-        if (__atomic_compare_exchange_n(&descriptor, &known, opened, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            known = opened;
-        else if (opened >= 0) close(opened); /* another thread was first */
-    }
-    if (known < 0) return -1;
-    ssize_t got = 0;
-    for (int i = 0; i < n; i++) {
-        ssize_t more = pread(known, to + got, pieces[i].iov_len, (off_t)(uintptr_t)pieces[i].iov_base);
-        if (more > 0) got += more;
-        if (more != (ssize_t)pieces[i].iov_len) break;
-    }
-    return got;
-}
+ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) { return weft_read_own_memory(to, pieces, n); }
 
-ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) {
-    struct iovec here = {.iov_base = to};
-    for (int i = 0; i < n; i++) here.iov_len += pieces[i].iov_len;
-    ssize_t got;
-    do got = process_vm_readv(getpid(), &here, 1, pieces, (unsigned long)n, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0 && errno != EFAULT) return read_own_file(to, pieces, n);
-    return got < 0 ? 0 : got;
-}
-
+/* Copies `bytes` bytes that may not be there, by the kernel; returns whether all were read. */
 bool weft_peek(void *to, uintptr_t from, size_t bytes) {
     struct iovec there = {.iov_base = (void *)from, .iov_len = bytes};
     return from && weft_peek_pieces(to, &there, 1) == (ssize_t)bytes;
 }
 
+/* Copies bytes of a buffer: by itself from this thread's stack, by the kernel elsewhere. Returns whether they were
+ * read. */
 bool weft_see(void *to, const void *from, size_t bytes) {
     if (weft_on_own_stack(from, bytes)) {
         memcpy(to, from, bytes);
@@ -62,6 +35,7 @@ bool weft_see(void *to, const void *from, size_t bytes) {
     return false;
 }
 
+/* Returns whether every page of a buffer can be read. */
 bool weft_is_readable(const void *from, size_t bytes) {
     char byte[PAGES_AT_ONCE];
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)from + bytes;
@@ -75,6 +49,7 @@ bool weft_is_readable(const void *from, size_t bytes) {
     return true;
 }
 
+/* Writes bytes into memory that may not be there, by the kernel. */
 void weft_poke(void *to, const void *from, size_t bytes) {
     struct iovec here = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes},
                  there = {.iov_base = to, .iov_len = bytes};
@@ -83,6 +58,7 @@ void weft_poke(void *to, const void *from, size_t bytes) {
     else if (put != (ssize_t)bytes) weft_unseen();
 }
 
+/* Records once that there is memory which the recorder cannot read, and why. */
 void weft_unseen(void) {
     static bool told;
     char byte;

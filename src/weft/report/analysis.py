@@ -16,16 +16,16 @@ from weft.kinds import CERTAINTIES
 from weft.native.threads import worker_count
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
-    follow_from_deadlocks,
-    follow_from_overruns,
-    follow_from_sizes,
+    attach_consequences_of_overruns,
     is_harmful_race,
     join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    remove_absences_of_deadlocks,
+    remove_truncations_without_sizes,
 )
 from weft.report.explored import add_explored
-from weft.report.failure import AnalysisWarning, Failure, failure_lines
+from weft.report.failure import AnalysisWarning, Failure, describe_failures
 from weft.report.ground import AnalysisContext
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.rings import add_snapshot_findings, suffix_scope
@@ -48,9 +48,10 @@ def run_analyses(
     trace: Trace, analyses: Sequence[Analysis] = ANALYSES,
     ground: AnalysisContext | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
 ) -> Report:  # fmt: skip
-    """Run the analyses, on the `ground` if there is one. A run of level `outcomes` has no calls and no findings.
+    """Run the analyses on a run, and return the report of what they find; an analysis that fails is named in it.
 
-    `found` holds by name what some analyses have found already (weft.report.parallel).
+    `ground`: the run's match and order, if they were computed before. `found`: what some analyses have found already,
+    by name (weft.report.parallel). A run of level `outcomes` has no calls and no findings.
     """
     if trace.level == Level.OUTCOMES:
         return Report(())
@@ -73,12 +74,12 @@ def run_analyses(
         if isinstance(result, Failure):
             failures.append(result)
         else:
-            findings += [one for one in result if scope is None or scope.holds(analysis, one)]
+            findings += [one for one in result if scope is None or scope.is_true_of_run(analysis, one)]
     try:
         findings = add_explored(trace, attach_consequences(ground, findings))
     except Exception as error:
         failures.append(Failure.from_exception("what follows from the ends of ranks", error))
-    told = join_equal_overruns(merge_by_cause(follow_from_deadlocks(findings)))
+    told = join_equal_overruns(merge_by_cause(remove_absences_of_deadlocks(findings)))
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
     return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
@@ -86,7 +87,7 @@ def run_analyses(
 
 def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> list[Finding]:
     """Return the findings without those that only follow from how a rank ended; these become its consequences."""
-    findings = follow_from_sizes(follow_from_overruns(remove_sampled(findings)))
+    findings = remove_truncations_without_sizes(attach_consequences_of_overruns(remove_sampled(findings)))
     trace, asked = ground.locate_at_end(findings)
     following = find_consequences(trace, asked)
     return [
@@ -139,7 +140,7 @@ def analyse(trace: Trace) -> list[Finding]:
     Warns of analyses that fail: AnalysisWarning.
     """
     report = run_analyses(trace)
-    for text in failure_lines(trace.path, report.failures):
+    for text in describe_failures(trace.path, report.failures):
         warnings.warn(text, AnalysisWarning, stacklevel=2)
     return list(report.findings)
 
@@ -152,16 +153,16 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
     return [_merge_findings(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
 
 
-def _merge_findings(found: list[Finding]) -> Finding:
+def _merge_findings(findings: list[Finding]) -> Finding:
     """Return one finding for several of one cause: the first one's message, and all ranks, sites and events."""
-    first = min(found, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
-    sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
-    events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))
-    count = sum(1 + f.beyond for f in found)
+    first = min(findings, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
+    sites = tuple(dict.fromkeys(site for f in (first, *findings) for site in f.sites))
+    events = tuple(dict.fromkeys(event for f in (first, *findings) for event in f.events))
+    count = sum(1 + f.beyond for f in findings)
     return replace(
         first,
         message=f"{first.message} (and {count - 1:,} more like it)",
-        ranks=tuple(sorted({rank for f in found for rank in f.ranks})),
+        ranks=tuple(sorted({rank for f in findings for rank in f.ranks})),
         sites=sites[:MAX_MERGED],
         events=events[:MAX_MERGED],
         alike=count,

@@ -21,16 +21,16 @@ _EXPLAINS: Final = {"crash": _WRITES | {"truncation"}, "error": _ERRORS, "except
 """By how a rank ended, the kinds that explain it."""
 
 
-def follow_from_overruns(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without those that only say that a buffer meets others because it is too long: these are
-    consequences of its `buffer-overrun`.
+def attach_consequences_of_overruns(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, with those that only say that a too long buffer meets others as consequences
+    of its overrun.
     """
     too_long = {_place(one.sites[0]): one for one in findings if one.kind == "buffer-overrun" and one.sites}
     follows: defaultdict[int, list[str]] = defaultdict(list)
     kept: list[Finding] = []
     for one in findings:
         overrun = next((too_long[at] for site in one.sites if (at := _place(site)) in too_long), None)
-        if overrun is not None and _tells_of_shared_bytes(one):
+        if overrun is not None and _reports_shared_bytes(one):
             follows[id(overrun)].append(f"{one.message} [{one.kind}]")
         else:
             kept.append(one)
@@ -38,7 +38,7 @@ def follow_from_overruns(findings: Sequence[Finding]) -> list[Finding]:
             for one in kept]  # fmt: skip
 
 
-def follow_from_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
+def remove_absences_of_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings without those that say only that members are missing from a collective that a proven deadlock
     is about.
     """
@@ -57,9 +57,8 @@ def join_equal_overruns(findings: Sequence[Finding]) -> list[Finding]:
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for one in findings:
         site, sizes = (one.sites[0] if one.sites else None), one.evidence
-        alike = isinstance(sizes, Overrun) and site is not None and site.line > 0
         key: tuple[object, ...] = (id(one),)
-        if alike and isinstance(sizes, Overrun) and site is not None:
+        if isinstance(sizes, Overrun) and site is not None and site.line > 0:
             key = (one.severity, site.file, site.function, sizes.bytes, sizes.room, sizes.behind, sizes.before)
         groups.setdefault(key, []).append(one)
     return [_join_overruns(found) for found in groups.values()]
@@ -82,8 +81,8 @@ def _join_overruns(found: Sequence[Finding]) -> Finding:
     )
 
 
-def follow_from_sizes(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without those that say only that a message was too long where another says by how much."""
+def remove_truncations_without_sizes(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without truncations that give no sizes, where others give the sizes for the same ranks."""
     if not any(one.kind == "truncation" for one in findings):
         return list(findings)
     from weft.usage.messages import Sizes  # few runs have truncated messages
@@ -100,15 +99,15 @@ def _place(site: Site) -> tuple[int, str, str, int]:
     return site.rank, site.call, site.file, site.line
 
 
-def _tells_of_shared_bytes(one: Finding) -> bool:
-    """Return whether a finding rests on how far buffers reach."""
-    if one.kind == "buffer-reuse":
-        return isinstance(one.evidence, (Overlap, Sampled))
+def _reports_shared_bytes(finding: Finding) -> bool:
+    """Return whether a finding says that two buffers share bytes."""
+    if finding.kind == "buffer-reuse":
+        return isinstance(finding.evidence, (Overlap, Sampled))
     return (
-        one.kind == "invalid-argument"
-        and isinstance(one.evidence, Parameter)
-        and one.evidence.parameter == "recvbuf"
-        and "shares bytes" in one.message
+        finding.kind == "invalid-argument"
+        and isinstance(finding.evidence, Parameter)
+        and finding.evidence.parameter == "recvbuf"
+        and "shares bytes" in finding.message
     )
 
 
@@ -116,7 +115,7 @@ def put_ends_behind_causes(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with each crash, and each end by MPI, behind the errors of its ranks that explain it."""
     found = list(findings)
     for end in [one for one in found if isinstance(one.evidence, Ended)]:
-        kinds = _EXPLAINS.get(_how(end), frozenset())
+        kinds = _EXPLAINS.get(_way_of_ending(end), frozenset())
         places = [
             place
             for place, one in enumerate(found)
@@ -142,8 +141,8 @@ def put_harmful_races_first(findings: Iterable[Finding]) -> list[Finding]:
     return found
 
 
-def _how(end: Finding) -> str:
-    """How the ranks of a finding ended; "" for an exception of Python's own, which MPI did not raise."""
+def _way_of_ending(end: Finding) -> str:
+    """Return how the ranks of a finding ended; "" for an exception of Python's own, which MPI did not raise."""
     if not isinstance(end.evidence, Ended) or (
         end.evidence.how == "exception" and "mpi4py" not in (end.evidence.name or "")
     ):

@@ -51,6 +51,7 @@ def render_page() -> str:
 
 
 def _kind_sections(known: dict[str, type[Evidence]]) -> Iterator[str]:
+    """Yield the lines of the page: a section for each kind of finding, with the keys of its evidence."""
     for kind in sorted(KINDS.values(), key=lambda one: one.slug):
         yield from (f"## {kind.slug}", "")
         if not kind.evidence:
@@ -60,6 +61,7 @@ def _kind_sections(known: dict[str, type[Evidence]]) -> Iterator[str]:
 
 
 def _table_rows(shape: type[Evidence]) -> Iterable[str]:
+    """Yield a row of the page's table for each key of a class of evidence."""
     hints = get_type_hints(shape)
     return (
         f"| `{key}`{'?' if hasattr(shape, name) else ''} | {type_words(hints[name], left_out=hasattr(shape, name))} |"

@@ -53,7 +53,7 @@ def _line_in_weft(error: Exception) -> str:
     return own[-1] if own else ""
 
 
-def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
+def describe_failures(run: Path, failures: Iterable[Failure]) -> list[str]:
     """Return a line for each error in which analyses ended; the last error of Weft's own says what to send."""
     causes: dict[Failure, list[str]] = {}
     for one in sorted(failures, key=lambda one: one.damaged):
@@ -61,14 +61,17 @@ def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
     send = f"`weft doctor --bug-report` and `weft report --format json {run}`"
     own = [cause for cause in causes if not cause.damaged]
     more = dict.fromkeys(own[-1:], f". To have it mended, send what {send} say")
-    return [printable(failure_line(names, cause) + more.get(cause, "")) for cause, names in causes.items()]
+    return [printable(describe_failed_analyses(names, cause) + more.get(cause, "")) for cause, names in causes.items()]
 
 
-def failure_line(names: Sequence[str], of: Failure) -> str:
-    """Return the sentence that says in which analyses an error occurred, where in Weft, and what the report lacks."""
+def describe_failed_analyses(names: Sequence[str], failure: Failure) -> str:
+    """Return the sentence that says which analyses an error ended, where in Weft, and what the report lacks.
+
+    `names`: the analyses, `failure`: the error.
+    """
     which = f"analysis of {names[0]}" if len(names) == 1 else f"analyses of {', '.join(names[:-1])} and {names[-1]}"
-    if of.damaged:
-        return f"the {which} {'is' if len(names) == 1 else 'are'} left out, as the record is damaged: {of.error}"
+    if failure.damaged:
+        return f"the {which} {'is' if len(names) == 1 else 'are'} left out, as the record is damaged: {failure.error}"
     lost = "what it looks for is" if len(names) == 1 else "what they look for is"
-    at = f" at {of.where}" if of.where else ""
-    return f"Weft's error, not the program's: the {which} failed{at}, so {lost} not in here: {of.error}"
+    at = f" at {failure.where}" if failure.where else ""
+    return f"Weft's error, not the program's: the {which} failed{at}, so {lost} not in here: {failure.error}"

@@ -13,7 +13,7 @@ from weft.trace.run import STOP_REASONS
 
 
 def explain_blindness(trace: Trace) -> str:
-    """Say why no call of a run was looked at, "" for a run whose calls were."""
+    """Return why no call of a run was looked at, "" for a run whose calls were."""
     if trace.level == Level.OUTCOMES:
         return (
             "--level outcomes records no calls. To look for errors, `weft replay` it: the replay's record has all calls"
@@ -31,6 +31,9 @@ def list_gaps(trace: Trace) -> list[str]:
 
 
 def _gaps(trace: Trace) -> Iterator[str]:
+    """Yield a sentence for each part of the run that a report could not look at: ranks without a record, calls that
+    were not recorded, damage.
+    """
     if absent := describe_ranks_without_record(trace):
         yield absent
     stopped = [(rank.index, rank.header.stop_reason) for rank in trace.ranks if rank.header and rank.state == "stopped"]
@@ -46,7 +49,7 @@ def _gaps(trace: Trace) -> Iterator[str]:
 
 
 def describe_ranks_without_record(trace: Trace) -> str:
-    """`ranks 2 and 3 of 4 left no record`, "" where all have left one: nothing that is found speaks for those."""
+    """Return `ranks 2 and 3 of 4 left no record`, as nothing that is found speaks for those; "" if all left one."""
     if not trace.ranks and trace.run.get("lost"):
         return "no rank left a record"
     absent = [rank.index for rank in trace.ranks if rank.missing]
@@ -62,7 +65,9 @@ def is_incomplete(trace: Trace) -> bool:
 
 
 def describe_unrecorded_accesses(trace: Trace) -> str:
-    """Say that loads and stores of window memory were not recorded, "" for a run that has no window or has them."""
+    """Return a sentence that loads and stores of window memory were not recorded; "" for a run that has no window or
+    has them.
+    """
     if any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in trace.ranks):
         return ""
     if any("loads and stores" in note for rank in trace.ranks for note in rank.definitions.notes):

@@ -46,7 +46,9 @@ class AnalysisContext:
         """For a segment that looks ahead: what each rank knows of the others when it begins."""
 
     def prepare(self) -> None:
-        """Read what is read once, so that analyses in several threads find it there."""
+        """Compute the match, and read the definitions, axis and catalogue of each rank, before several threads share
+        them.
+        """
         _ = self.match
         if "called" in self.__dict__:
             return  # the catalogues are other workers'
@@ -71,6 +73,7 @@ class AnalysisContext:
 
     @cached_property
     def _order(self) -> Order:
+        """Return the order of the run's events, computed when it is first asked for."""
         # Only some analyses need the order.
         from weft.order import order_events
 
@@ -81,7 +84,7 @@ class AnalysisContext:
         return (self, event) if self.parts is None else self.parts.locate_event(event)
 
     def locate_finding(self, finding: Finding) -> tuple[AnalysisContext, Finding]:
-        """Return the ground that has the events of a finding, and the finding with the ids of its events there."""
+        """Return the context of the segment that has a finding's events, and the finding with the events' ids there."""
         if self.parts is None or not finding.events:
             return self, finding
         from weft.races import translate_to_run  # only findings of segments
@@ -103,7 +106,7 @@ class AnalysisContext:
         return self.trace.to_run_event(event) if isinstance(self.trace, Segment) else event
 
     def count_in_past(self, past: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return by rank how many calls of the run have begun, and ended, in a past of this ground.
+        """Return by rank how many calls of the run have begun, and ended, in a past (a cut of this context's events).
 
         All calls before a segment have. The call at its beginning, which every rank has entered, counts as ended only
         for ranks of which a later call is in the past.
@@ -122,7 +125,9 @@ class AnalysisContext:
         return begun, ended
 
     def locate_at_end(self, findings: list[Finding]) -> tuple[Trace, list[Finding]]:
-        """Return the calls among which the run ended, and the findings with those of their events that are there."""
+        """Return the trace of the calls among which the run ended, and the findings with those of their events that are
+        there.
+        """
         if self.parts is None:
             return self.trace, findings
         end = segment_of(self.parts.context_of(self.parts.spans[-1]))
@@ -183,9 +188,11 @@ class AnalysisContext:
         return any(rank.file is not None and rank.file.numbers(StreamKind.CONTENTS) for rank in self.trace.ranks)
 
 
-def collect_garbage(calls: int) -> None:
-    """Give back the memory of what was derived from so many calls: a trace and what is derived refer to each other."""
-    if calls > MANY:
+def collect_garbage(call_count: int) -> None:
+    """Give back the memory of what was derived from `call_count` calls, if that is much: a trace and what is derived
+    refer to each other.
+    """
+    if call_count > MANY:
         gc.collect()
         release_freed_memory()
 
@@ -214,7 +221,7 @@ class RunSegments:
         self._known: CutKnowledge | None = None
 
     def context_of(self, span: tuple[int, int], *, looking: bool = False) -> AnalysisContext:
-        """Return the context of a segment, or of all that it looks at; the last one is kept.
+        """Return the analysis context of a segment; the latest is cached.
 
         `looking`: with the calls that the segment looks ahead to.
         """
@@ -230,6 +237,7 @@ class RunSegments:
         return self._last[2]
 
     def _known_at(self, moment: int) -> NDArray[np.int64]:
+        """Return what is known of the whole run at one of the moments at which it is cut, as points of each rank."""
         if self._known is None:
             from weft.segments.cut_knowledge import CutKnowledge  # as above
 

@@ -58,7 +58,7 @@ class CallLimit:
 
 
 def open_calls(trace: Trace) -> Iterator[tuple[Place, Event]]:
-    """Yield the call that each thread is in."""
+    """Yield the call that each thread is in, with a key for it: rank, thread, number of calls so far."""
     for rank in trace.ranks:
         for number, thread in enumerate(rank.threads):
             if len(thread.events) and not thread.events["flags"][-1] & Flag.CLOSED:
@@ -79,9 +79,13 @@ def limit_sentence(event: Event, seconds: float, others: str) -> str:
     )
 
 
-def describe_others(trace: Trace, of: int, made: Mapping[int, int]) -> str:
-    """Return what the other ranks did since the call began: made calls, computed, or stayed in a call, too."""
-    others = [rank for rank in trace.ranks if rank.index != of and not rank.missing]
+def describe_others(trace: Trace, caller: int, made: Mapping[int, int]) -> str:
+    """Return what the other ranks did since a call of rank `caller` began: made calls, computed, or stayed in a call,
+    too.
+
+    `made`: how many calls each rank had made then.
+    """
+    others = [rank for rank in trace.ranks if rank.index != caller and not rank.missing]
     went_on = [rank.index for rank in others if len(rank.events) > made.get(rank.index, 0)]
     inside = {place[0] for place, _ in open_calls(trace)}
     outside = [rank.index for rank in others if rank.index not in {*went_on, *inside}]

@@ -53,7 +53,7 @@ class LiveReporter:
         self.over = False
 
     def find_news(self) -> Iterator[tuple[str, str]]:
-        """Read the run once, and yield the findings that are new, as lines with their styles."""
+        """Read the run once, and yield the findings that are new, as `(line, style)`."""
         trace = self._open_if_changed()
         if trace is None:
             return
@@ -61,7 +61,7 @@ class LiveReporter:
             self.over = True
             yield f"note: {ELSEWHERE}: {self.ELSEWHERE_THEN}", ""
             return
-        yield from self._report_new(trace)
+        yield from self._render_new_findings(trace)
 
     def _open_if_changed(self) -> Trace | None:
         """Return the run as it is now, None if there is none, or nothing new in it."""
@@ -71,8 +71,8 @@ class LiveReporter:
         self._calls = trace.event_count
         return trace
 
-    def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
-        """Yield the findings of a trace that are new, as lines with their styles."""
+    def _render_new_findings(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        """Yield the findings of a trace that are new, as `(line, style)`."""
         for finding in self._find_proven(trace):
             if finding.group not in self._told:
                 self._told.add(finding.group)
@@ -106,8 +106,11 @@ class SnapshotTaker(LiveReporter):
         trace = open_growing(self.run)  # a full ring may have as many calls as before, and others
         return trace if trace is not None and trace.event_count else None
 
-    def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
-        """What is seen while the rings turn is no more than a reason to look at a copy, which stands still."""
+    def _render_new_findings(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        """Take a snapshot if there are new findings, and yield lines on it, as `(line, style)`.
+
+        What is seen while the rings turn is no more than a reason to look at a copy, which stands still.
+        """
         try:
             seen = {finding.group: finding for finding in self._find_proven(trace)}
         except Exception:

@@ -12,7 +12,7 @@ from weft.evidence import Ended
 from weft.findings import Finding, Site
 from weft.report import proof
 from weft.report.analysis import Report
-from weft.report.failure import failure_lines
+from weft.report.failure import describe_failures
 from weft.report.quotes import Quotes, source_places
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
@@ -65,7 +65,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     command = trace.run.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
     parts = [f"{HEAD}<title>{title}</title><style>{STYLE}</style></head><body>"]
-    parts += [f'<p class="failure">{escape(text)}</p>' for text in failure_lines(trace.path, report.failures)]
+    parts += [f'<p class="failure">{escape(text)}</p>' for text in describe_failures(trace.path, report.failures)]
     parts.append(f"<h1>{title}</h1>")
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
     parts += [
@@ -84,6 +84,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
 
 
 def render_finding(trace: Trace, finding: Finding, quotes: Quotes) -> str:
+    """Return a finding as HTML: its message, sites, source lines, replay commands and evidence."""
     rows = "".join(
         f'<tr><td class="place">{escape(printable(file_line(s.file, s.line)))}</td><td>rank {s.rank}</td>'
         f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short_function(s.function)))}{_render_callers(s)}</td></tr>"
@@ -138,6 +139,7 @@ def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], state
 
 
 def _render_callers(site: Site) -> str:
+    """Return the callers of a site as HTML, "" if it has none."""
     names = " &lt; ".join(
         escape(printable(f"{file_line(f, n)} {short_function(name)}".rstrip())) for f, n, name in site.callers
     )

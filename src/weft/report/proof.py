@@ -44,6 +44,7 @@ def _is_place_note(finding: Finding) -> bool:
 
 
 def _make_proof(ground: AnalysisContext, finding: Finding) -> Proof:
+    """Return the vector times of a race's events, and sentences on why nothing orders them."""
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]

@@ -48,6 +48,7 @@ class Quotes:
 
 
 def _files_of(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield the source files of the sites of findings and of their callers."""
     for finding in findings:
         for site in finding.sites:
             yield site.file

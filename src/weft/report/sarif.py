@@ -12,7 +12,7 @@ from weft.base.version import VERSION
 from weft.findings import Finding, Site
 from weft.kinds import HOME, KINDS
 from weft.report.document import Subject
-from weft.report.failure import Failure, failure_line
+from weft.report.failure import Failure, describe_failed_analyses
 from weft.report.gaps import list_gaps
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
@@ -62,7 +62,7 @@ def to_sarif(
             {
                 "executionSuccessful": successful and not failures,
                 "toolExecutionNotifications": [
-                    *(_make_notification("error", failure_line([f.analysis], f)) for f in failures),
+                    *(_make_notification("error", describe_failed_analyses([f.analysis], f)) for f in failures),
                     *(_make_notification("warning", problem) for problem in trace.problems),
                     *(_make_notification("note", text) for text in told),
                 ],
@@ -77,6 +77,7 @@ def to_sarif(
 
 
 def _make_rule(slug: str) -> dict[str, object]:
+    """Return the SARIF rule of a kind of finding."""
     kind = KINDS[slug]
     return {
         "id": slug,
@@ -95,6 +96,9 @@ def _make_notification(level: str, text: str) -> dict[str, object]:
 
 
 def _make_result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
+    """Return the SARIF result of a finding: its rule, message, locations and stacks. `root`: the folder of relative
+    paths.
+    """
     shown = [(_make_location(finding, site, root, marked), site) for site in finding.sites if site.file]
     places = [place for place, _ in shown]
     told = {key: value for key, value in finding.facts().items() if key in _TOLD}
@@ -115,6 +119,7 @@ def _make_result(finding: Finding, kinds: list[str], root: str, marked: Marked) 
 
 
 def _make_stack(site: Site, root: str) -> dict[str, object]:
+    """Return the SARIF stack of a site: its place and its callers."""
     frames = [(site.file, site.line, site.function), *site.callers]
     return {
         "message": {"text": f"rank {site.rank}: {site.call}"},
@@ -137,6 +142,7 @@ def _escape_brackets(text: str) -> str:
 
 
 def _make_location(finding: Finding, site: Site, root: str, marked: Marked) -> dict[str, Any]:
+    """Return the SARIF location of a site of a finding, with its source if there is some."""
     place = _make_physical_location(site.file, site.line, site.function, root)
     if "region" in place["physicalLocation"]:
         place["physicalLocation"] |= marked(finding, site)
@@ -149,6 +155,7 @@ def quote_regions(quotes: Quotes) -> Marked:
     """
 
     def quote(finding: Finding, site: Site) -> dict[str, Any]:
+        """Return the region of a site and its context; {} if its file is not there."""
         excerpt = quotes.excerpt(site.file, site.line)
         if excerpt is None:
             return {}
@@ -162,9 +169,11 @@ def quote_regions(quotes: Quotes) -> Marked:
     return quote
 
 
-def context_region(excerpt: Excerpt, region: int) -> dict[str, Any]:
-    """Return the lines around a region of so many; {} if there are no more (SARIF 3.29.5)."""
-    if len(excerpt.lines) <= region:
+def context_region(excerpt: Excerpt, region_lines: int) -> dict[str, Any]:
+    """Return the SARIF region of the lines around a region of `region_lines` lines; {} if there are no more (SARIF
+    3.29.5).
+    """
+    if len(excerpt.lines) <= region_lines:
         return {}
     last = excerpt.first + len(excerpt.lines) - 1
     return {
@@ -173,6 +182,7 @@ def context_region(excerpt: Excerpt, region: int) -> dict[str, Any]:
 
 
 def _make_physical_location(file: str, line: int, function: str, root: str) -> dict[str, Any]:
+    """Return the SARIF location of a line and function of a file."""
     physical: dict[str, object] = {"artifactLocation": _artifact_location(file, root)}
     if line > 0:
         physical["region"] = {"startLine": line}
@@ -183,6 +193,7 @@ def _make_physical_location(file: str, line: int, function: str, root: str) -> d
 
 
 def _artifact_location(file: str, root: str) -> dict[str, str]:
+    """Return the SARIF address of a file, relative to `root` if it lies there."""
     path = PurePosixPath(file)
     if root and path.is_relative_to(root):
         return {"uri": quote(str(path.relative_to(root))), "uriBaseId": "CWD"}

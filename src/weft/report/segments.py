@@ -46,11 +46,11 @@ from weft.segments import (
     find_cuts,
     has_wide_gaps,
     is_quiet,
-    keep_whole,
+    is_worth_cutting,
     last_sends,
+    make_cuts_of_whole_run,
     receives_from_any_source,
     scan_rank,
-    worth_cutting,
 )  # fmt: skip
 from weft.systems import MPI
 from weft.trace import Level, Trace
@@ -86,21 +86,26 @@ def analyse_in_segments(
     """
     cells = cells or min(team.size, MOST_CELLS)
     trace = ground.trace
-    if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.has_halos or not worth_cutting(trace, least):
+    if (
+        trace.level == Level.OUTCOMES
+        or trace.system is not MPI
+        or ground.has_halos
+        or not is_worth_cutting(trace, least)
+    ):
         return None
     seen = _scan_ranks(team, trace, progress)
-    whole, of = keep_whole(trace, seen), find_cuts(trace, seen, least)
+    whole, of = make_cuts_of_whole_run(trace, seen), find_cuts(trace, seen, least)
     closed = allows_closed_cuts(trace, whole.called)
     closed = closed and not (cancels_requests(trace, whole.called) and _wildcard_ranks(team, trace).any())
     if closed and (of is None or has_wide_gaps(of, least)):
-        found = _SegmentedReport(team, ground, progress, RunSegments(whole, []), least).found()
+        found = _SegmentedReport(team, ground, progress, RunSegments(whole, []), least).analyse()
         if found is not None:
             return found
     if of is None:
         return None
     report = _SegmentedReport(team, ground, progress, RunSegments(of, []), least if closed else 0)
     report.cell = 0 if cells == 1 else calls_between_cuts(least // cells, len(trace.ranks))
-    return report.found()
+    return report.analyse()
 
 
 def analyse_in_segments_alone(ground: AnalysisContext, progress: Progress | None) -> dict[str, Found] | None:
@@ -173,7 +178,10 @@ class _KeptResults:
     costs: Costs | None = None
 
     def keep_findings(self, name: str, number: int, found: Found) -> None:
-        """Keep findings; of those that are alike the first ones."""
+        """Keep the findings of an analysis, or its failure; of findings that are alike the first ones.
+
+        `name`: the analysis, `number`: the segment or rank.
+        """
         if isinstance(found, Failure):
             self.failed.setdefault(name, found)
             return
@@ -224,15 +232,19 @@ class _SegmentedReport:
         ranks, comms = len(self.trace.ranks), len(self.trace.communicators)
         return _SegmentCounts(quiet, np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), np.zeros(comms, np.int64))
 
-    def found(self) -> dict[str, Found] | None:
-        """Analyse the segments, then the ranks. None if no cut is found: that run is analysed whole."""
-        with freeze_garbage_collector():
-            return self._found()
+    def analyse(self) -> dict[str, Found] | None:
+        """Return what every analysis finds, by name, segment by segment and then rank by rank.
 
-    def _found(self) -> dict[str, Found] | None:
+        None if no cut is found: that run is analysed whole.
+        """
+        with freeze_garbage_collector():
+            return self._analyse_all()
+
+    def _analyse_all(self) -> dict[str, Found] | None:
+        """Return what every analysis finds, by name; None if no cut is found. `analyse` freezes garbage collection."""
         start, rest, many = 0, False, len(self.cuts)
         while not rest and start < len(self.cuts) - 1:
-            spans, rest = self._analyse_some(start)
+            spans, rest = self._analyse_next_segments(start)
             self.parts.spans += spans
             start = spans[-1][1] if spans else start
         if self.closed and (many == 1 or rest):
@@ -283,8 +295,9 @@ class _SegmentedReport:
             looking = Looking(self.cuts, of, _sends_by_rank(self.team, self.trace), behind)
         return SegmentWalk(self.cuts, self.cuts.at[start], self.closed, looking)
 
-    def _analyse_some(self, start: int) -> tuple[list[Span], bool]:
-        """Analyse some segments from one of the moments on; return them, and whether the rest is left for the last one.
+    def _analyse_next_segments(self, start: int) -> tuple[list[Span], bool]:
+        """Analyse the next segments from one of the moments on; return them, and whether the rest is left for the last
+        one.
 
         A segment that is not quiet at its end is joined with as much of what follows as makes it quiet.
         """
@@ -314,7 +327,7 @@ class _SegmentedReport:
 
     def _analyse_segment(self, span: Span) -> _SegmentResult:
         """Match a segment, and if it is quiet run the analyses that go segment by segment."""
-        silent = self._analyse_in_cells(span)
+        silent = self._analyse_in_cells_if_clean(span)
         if silent is not None:
             return silent
         self._show_progress(span, "matching messages")
@@ -328,12 +341,13 @@ class _SegmentedReport:
         _release_segment(segment)
         return result
 
-    def _analyse_in_cells(self, span: Span, *, end: bool = False) -> _SegmentResult | None:
-        """Return the result of a segment without findings, in the memory of a cell of it; None for other segments.
+    def _analyse_in_cells_if_clean(self, span: Span, *, end: bool = False) -> _SegmentResult | None:
+        """Analyse a segment in small parts (cells), to need the memory of one at a time; return its result if nothing
+        is found.
 
-        The segment is cut at moments within. If each cell ends quiet and nothing is found in any, the segment ends
-        quiet and has no findings. Otherwise it is to be analysed whole, as a limit for each line may count differently
-        in cells. So the report is the same, however many cells there are.
+        If each cell ends quiet and nothing is found in any, the segment ends quiet and has no findings. Otherwise,
+        None: it is to be analysed whole, as a limit for each line may count differently in cells. So the report is the
+        same, however many cells there are.
         """
         cells = cut_between(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
         if cells is None:
@@ -358,6 +372,7 @@ class _SegmentedReport:
         return _SegmentResult(told, self.cuts.segment(*span), costs=reduce(Costs.__add__, costs))
 
     def _count_segment(self, ground: AnalysisContext, *, end: bool) -> _SegmentCounts:
+        """Match a segment, and return how many receives, probes and collectives it has. `end`: it is the last one."""
         try:
             match = ground.match
         except Exception:  # the analyses of the last segment, which this one then joins, say why
@@ -365,6 +380,9 @@ class _SegmentedReport:
         return self._count_match(match, quiet=not end and is_quiet(segment_of(ground), match))
 
     def _count_match(self, match: Match, *, quiet: bool) -> _SegmentCounts:
+        """Return how many receives and probes each rank posted in a match, and how many collectives each communicator
+        had.
+        """
         of = match.instances
         return _SegmentCounts(
             quiet,
@@ -377,16 +395,17 @@ class _SegmentedReport:
         )
 
     def _run_analyses(
-        self, ground: AnalysisContext, result: _SegmentResult, ways: tuple[str, ...], span: Span, looking:
+        self, ground: AnalysisContext, result: _SegmentResult, kinds: tuple[str, ...], span: Span, looking:
 AnalysisContext | None = None
     ) -> None:  # fmt: skip
-        """Run the analyses that go one of these `ways` on a segment.
+        """Run on a segment the analyses of some kinds, and put what they find into `result`.
 
-        `looking`: the context of all that the segment looks at.
+        `kinds`: "each" for those that run in every segment, "end" for those that run in the last. `looking`: the
+        context of all that the segment looks at.
         """
         to = result.segment.to_run_event
         for analysis in ANALYSES:
-            if analysis.cut not in ways or not may_find(ground, analysis):
+            if analysis.cut not in kinds or not may_find(ground, analysis):
                 continue
             self._show_progress(span, analysis.name)
             if looking is not None and analysis.name in _AHEAD:
@@ -402,7 +421,7 @@ AnalysisContext | None = None
     def _analyse_last(self, span: Span) -> None:
         """Analyse the last segment, which need not be quiet: it says how the run ended."""
         self.trace.set_last_part(self.cuts.segment(*span))
-        silent = self._analyse_in_cells(span, end=True)
+        silent = self._analyse_in_cells_if_clean(span, end=True)
         if silent is not None:
             self._keep_result(span, silent)
             return
@@ -418,24 +437,26 @@ AnalysisContext | None = None
         self._run_analyses(ground, result, ("each", "end"), span)
         self._keep_result(span, result)
 
-    def _keep_result(self, span: Span, of: _SegmentResult) -> None:
+    def _keep_result(self, span: Span, result: _SegmentResult) -> None:
         """Keep what a segment found, with the ids that its events have in the run."""
         before = self.before
 
         def posted(what: str, rank: int) -> int:
             return int((before.probes if what == "probe" else before.receives)[rank])
 
-        for name, found in of.found.items():
+        for name, found in result.found.items():
             if isinstance(found, Failure):
                 self.kept.keep_findings(name, span[0], found)
                 continue
             there = [
-                _translate_finding(one, of.segment.to_run_event, posted, behind_others=before.races) for one in found
+                _translate_finding(one, result.segment.to_run_event, posted, behind_others=before.races)
+                for one in found
             ]
             self.kept.keep_findings(name, span[0], there)
-        self.kept.keep_costs(of.costs)
+        self.kept.keep_costs(result.costs)
 
     def _show_progress(self, span: Span, what: str) -> None:
+        """Report which analysis is at which segment, and the share of the run that is behind."""
         if self._walked:
             self.progress(0.1 + 0.7 * self._walked, f"{what} (part {span[0] + 1})")
         else:
@@ -490,7 +511,7 @@ AnalysisContext | None = None
         return result
 
     def _limit_alike(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
-        """Return the findings, of those that are alike the first, and notes on one line merged."""
+        """Return the findings, but of those that are alike only the first few; notes on one line are merged."""
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
         untried = [one for one in found if is_bound_note(one)]
@@ -537,17 +558,19 @@ def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
     return make_findings(trace, of) if len(trace.ranks) > 1 else []
 
 
-def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) -> Evidence:
+def _translate_evidence(evidence: Evidence, to_run: Callable[[EventId], EventId]) -> Evidence:
     """Return the evidence with the ids that its events have in the run."""
     if isinstance(evidence, Alternative):
-        took, other = (moved_to(place, to) for place in (evidence.took, evidence.alternative))
+        took, other = (moved_to(place, to_run) for place in (evidence.took, evidence.alternative))
         return changed(evidence, took=took, alternative=other)
     if isinstance(evidence, Deadlock):
-        misses = [changed(m, event=to(m.event)) if isinstance(m, OtherMessage) else m for m in evidence.near_misses]
+        misses = [changed(m, event=to_run(m.event)) if isinstance(m, OtherMessage) else m for m in evidence.near_misses]
         return changed(evidence, near_misses=tuple(misses))
     if isinstance(evidence, Overlap | WindowOverlap):
         accesses = [
-            changed(access, **{name: to(value) for name, value in vars(access).items() if isinstance(value, EventId)})
+            changed(
+                access, **{name: to_run(value) for name, value in vars(access).items() if isinstance(value, EventId)}
+            )
             for access in evidence.accesses
         ]
         return changed(evidence, accesses=accesses)
@@ -555,11 +578,11 @@ def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) ->
 
 
 def _translate_finding(
-    one: Finding, to: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
+    one: Finding, to_run: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
 ) -> Finding:
     """Return a finding of a segment with the ids that its events have in the run."""
     if one.kind == "message-race":
-        one = translate_to_run(one, to, posted, has_race_before=behind_others)
+        one = translate_to_run(one, to_run, posted, has_race_before=behind_others)
     else:
-        one = replace(one, evidence=_translate_evidence(one.evidence, to))
-    return replace(one, events=tuple(to(event) for event in one.events))
+        one = replace(one, evidence=_translate_evidence(one.evidence, to_run))
+    return replace(one, events=tuple(to_run(event) for event in one.events))

@@ -38,8 +38,8 @@ class SuppressionRule:
     reason: str
     where: str
 
-    def means(self, finding: Finding) -> bool:
-        """Return whether the rule applies to a finding."""
+    def applies_to(self, finding: Finding) -> bool:
+        """Return whether the rule suppresses a finding: by its kind, file, and line or procedure."""
         site = finding.sites[0] if finding.sites else None
         if site is None or self.kind not in (finding.kind, "*"):
             return False
@@ -121,15 +121,15 @@ def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[F
     mistyped.
     """
     for rule in rules:
-        if not any(rule.means(one) for one in findings):
+        if not any(rule.applies_to(one) for one in findings):
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
-def _take_known(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+def _take_known(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
     """Take one finding with this key from the known ones; return whether there was one."""
-    if known[one] < 1:
+    if known[key] < 1:
         return False
-    known[one] -= 1
+    known[key] -= 1
     return True
 
 
@@ -175,7 +175,7 @@ def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unrea
             unread.append(
                 f"{site.file}:{number}: `weft: ignore {finding.kind}` gives no reason, and suppresses nothing"
             )
-    return next((rule.reason for rule in rules if rule.means(finding)), "")
+    return next((rule.reason for rule in rules if rule.applies_to(finding)), "")
 
 
 def read_suppression_rules(path: Path | None) -> tuple[SuppressionRule, ...]:

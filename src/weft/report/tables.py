@@ -191,6 +191,7 @@ def _render_causes(ledger: Ledger) -> str:
 
 
 def _render_matrix(of: Tables) -> str:
+    """Return the bytes from rank to rank as an SVG picture; the messages where no size is known."""
     sizes, each = merge_blocks(of.bytes, MAX_BLOCKS)
     messages, _ = merge_blocks(of.messages, MAX_BLOCKS)
     if not messages.any():

@@ -50,6 +50,7 @@ def terminal_columns(to: TextIO) -> int:
 
 
 def _wrap(text: str, style: str, width: int) -> list[str]:
+    """Return a line as lines of a terminal of `width` characters; source code is cut off, pictures stay."""
     if style == PICTURE:
         return [text]
     if style == "code":
@@ -59,6 +60,7 @@ def _wrap(text: str, style: str, width: int) -> list[str]:
 
 
 def _colour(line: str, style: str) -> str:
+    """Return a line in the colour of its style, as escape codes of a terminal."""
     code = _CODES.get(style)
     if not code or not line.strip():
         return line

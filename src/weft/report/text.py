@@ -15,7 +15,7 @@ from weft.kinds import SEVERITIES
 from weft.report import proof
 from weft.report.analysis import Report, run_analyses
 from weft.report.causes import is_harmful_race
-from weft.report.failure import failure_lines
+from weft.report.failure import describe_failures
 from weft.report.gaps import describe_unrecorded_accesses, explain_blindness, is_incomplete, list_gaps
 from weft.report.ground import AnalysisContext
 from weft.report.pictures import draw_pictures
@@ -66,7 +66,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     lines += [(text, "") for text in ended] if first else []
     numbers = {id(finding): number for number, finding in enumerate(report.findings, 1)}
     lines += [
-        (finding_line(finding) + _exploration(trace, finding, numbers[id(finding)]), line_style(finding))
+        (finding_line(finding) + _explore_command(trace, finding, numbers[id(finding)]), line_style(finding))
         for finding in loud[:SUMMARY_LINES]
     ]
     if len(loud) > SUMMARY_LINES:
@@ -84,8 +84,10 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
 
 
-def _exploration(trace: Trace, finding: Finding, number: int) -> str:
-    """Name the command that runs the other outcomes of a race which are errors; "" for other findings."""
+def _explore_command(trace: Trace, finding: Finding, number: int) -> str:
+    """Return the sentence with the command that runs a race's other outcomes, if these are errors; "" for other
+    findings.
+    """
     if not is_harmful_race(finding) or trace.may_lack_its_beginning or trace.system is not MPI:
         return ""
     return printable(f" To run it: weft explore {trace.path} --finding {number}")
@@ -97,7 +99,7 @@ def _share(finding: Finding) -> float:
 
 
 def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
-    """Say that nothing was found, and in what it cannot have been."""
+    """Return a sentence that nothing was found, and of what that does not speak."""
     if reason := explain_blindness(trace):
         return f"nothing was looked at: {reason}"
     said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"
@@ -127,7 +129,7 @@ def is_interrupted(trace: Trace) -> bool:
 
 def failed_lines(trace: Trace, report: Report) -> list[Block]:
     """Return the first lines if analyses failed, with their style."""
-    return [(text, "failure") for text in failure_lines(trace.path, report.failures)]
+    return [(text, "failure") for text in describe_failures(trace.path, report.failures)]
 
 
 def heading(trace: Trace, report: Report) -> str:
@@ -206,7 +208,7 @@ def replay_commands(trace: Trace, finding: Finding) -> list[str]:
 
 
 def advice_lines(finding: Finding) -> Iterable[str]:
-    """Yield which receive races, and the remedy."""
+    """Yield two lines on a race: the receive that races, and the remedy; none for other findings."""
     if isinstance(finding.evidence, Race):
         receive = finding.evidence.receive
         tag = "any tag" if receive.tag is None else f"tag {receive.tag}"
@@ -237,7 +239,7 @@ def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[st
             yield " " * INDENT + text, colour
         for text in (*advice_lines(finding), *proof.proof_lines(finding), *consequence_lines(finding)):
             yield " " * INDENT + printable(text), "dim"
-        for text in (*replay_commands(trace, finding), _exploration(trace, finding, number + 1).strip()):
+        for text in (*replay_commands(trace, finding), _explore_command(trace, finding, number + 1).strip()):
             if text:
                 yield " " * INDENT + text, "dim"
         if number in drawn:

@@ -97,7 +97,7 @@ def cache_folders() -> list[Path]:
     return [writable] if wanted == writable or find_weakness(wanted) else [wanted, writable]
 
 
-def is_kept(made: Path) -> bool:
+def is_safely_cached(made: Path) -> bool:
     """Return whether a cached file exists and nobody else can have written it; an unsafe file is removed."""
     root = cache_folder()
     if not made.exists():
@@ -129,7 +129,7 @@ def _choose_cache(wanted: str) -> Path:
     why = explain_unusable(Path(wanted))
     if not why:
         return Path(wanted)
-    private = _private()
+    private = _make_private_cache()
     if os.environ.get(TOLD) != wanted:
         os.environ[TOLD] = wanted
         print(f"weft: the cache {wanted} is not used: {why}; what is built is kept in {private} "
@@ -151,7 +151,7 @@ def explain_unusable(folder: Path) -> str:
     return find_weakness(folder)  # what was not there may have been made by another user meanwhile
 
 
-def _private() -> Path:
+def _make_private_cache() -> Path:
     """Return a folder of this user's below the temporary ones: the same as last time, or one for this process only."""
     # Seldom: where the cache cannot be used.
     import atexit
@@ -176,11 +176,11 @@ def append_own(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def open_own(path: Path, how: int, mode: int = 0o600) -> int:
+def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
     """Open a regular file of this user's that has no other name, and return its descriptor. Raises OSError for any
     other.
     """
-    opened = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, mode)
+    opened = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, mode)
     status = os.fstat(opened)
     if status.st_uid != os.geteuid() or status.st_nlink > 1 or not stat.S_ISREG(status.st_mode):
         os.close(opened)
@@ -223,7 +223,7 @@ def read_regular(path: Path, root: Path | None = None, most: int = 64 << 20) -> 
     return data
 
 
-class Held:
+class OpenFolder:
     """An open folder: what takes its path later is not touched, and no link in it is followed.
 
     `within`: the open folder that contains it. Raises OSError if it is no folder, or another user's link to one.
@@ -231,7 +231,7 @@ class Held:
 
     _opened: int
 
-    def __init__(self, path: Path, within: Held | None = None) -> None:
+    def __init__(self, path: Path, within: OpenFolder | None = None) -> None:
         self.path = path
         how = os.O_RDONLY | os.O_DIRECTORY
         if within is not None:
@@ -290,16 +290,16 @@ class Held:
             self.remove(beside)
             raise
 
-    def inside(self, name: str) -> Held:
+    def inside(self, name: str) -> OpenFolder:
         """Return a folder in it, held too. OSError where there is none, or a link."""
-        return Held(self.path / name, self)
+        return OpenFolder(self.path / name, self)
 
     def make_folder(self, name: str) -> None:
         """Make a folder in it."""
         os.mkdir(name, dir_fd=self._opened)
 
     def remove(self, *names: str) -> None:
-        """Take away files, where they are there."""
+        """Remove files of the folder; those that do not exist are ignored."""
         for name in names:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._opened)

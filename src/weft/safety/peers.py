@@ -56,14 +56,14 @@ def claim_name(name: str) -> socket.socket | None:
             held.listen(ASKERS)
         except OSError:
             held.close()
-            if _find_holder(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}") == os.geteuid():
+            if _find_listening_user(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}") == os.geteuid():
                 return None
         else:
             return held
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)  # two that speak are better than none
 
 
-def _find_holder(address: str) -> int | None:
+def _find_listening_user(address: str) -> int | None:
     """Return the user who listens at an abstract socket name, None if nobody does."""
     for _ in range(10):  # it may have been taken just now, and not be listened at yet
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
@@ -88,9 +88,8 @@ def _format_ipv4(address: tuple[str, int]) -> str:
 
 
 def _format_mapped_ipv4(address: tuple[str, int]) -> str:
-    """Return the same as /proc/net/tcp6 has it, where a socket of IPv6 has connected to one of IPv4:
-    ::ffff:127.0.0.1.
-    """
+    """Return an address as /proc/net/tcp6 shows it for a socket of IPv6 that has connected to IPv4, as
+    ::ffff:127.0.0.1."""
     return f"{0:016X}{int.from_bytes(bytes.fromhex('0000ffff'), sys.byteorder):08X}{_format_ipv4(address)}"
 
 

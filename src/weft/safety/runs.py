@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from weft.safety.folders import Held, make_private
+from weft.safety.folders import OpenFolder, make_private
 
 SIGNATURE: Final = "signature"
 """In run.json."""
@@ -60,7 +60,7 @@ def is_own(folder: Path) -> bool:
 def read_own_facts(folder: Path) -> dict[str, Any] | None:
     """Return the content of run.json of a run of this user's; None for another's, {} if it cannot be read."""
     with suppress(OSError):
-        held = Held(folder)
+        held = OpenFolder(folder)
         if held.owner != os.geteuid():
             return None
         file = held.open("run.json")
@@ -95,7 +95,7 @@ def describe_execution(facts: Mapping[str, Any]) -> tuple[str, str]:
 def read_command(facts: Mapping[str, Any]) -> list[str]:
     """Return the words of a run's command, its programs by full path if the run has them: what is shown is executed.
 
-    None if run.json holds no list.
+    Empty if run.json holds no list.
     """
     command = facts.get("resolved", facts.get("command"))
     return [str(word) for word in command] if isinstance(command, list) else []
@@ -116,7 +116,7 @@ def _key_file() -> Path:
 
 
 def _home() -> str:
-    """This user's home; of root never that of who called `sudo -E`. A relative path where there is none."""
+    """Return this user's home; for root never that of who called `sudo -E`. A relative path if there is none."""
     home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, Path raises)
     with suppress(OSError):
         if os.geteuid() == 0 and os.stat(home).st_uid != 0:  # noqa: PTH116 (as above)

@@ -17,7 +17,7 @@ from weft.segments.closed_cuts import (
     allows_closed_cuts,
     cancels_requests,
     has_wide_gaps,
-    keep_whole,
+    make_cuts_of_whole_run,
     receives_from_any_source,
 )
 from weft.segments.cut_points import (
@@ -26,8 +26,8 @@ from weft.segments.cut_points import (
     calls_between_cuts,
     cut_between,
     find_cuts,
+    is_worth_cutting,
     scan_rank,
-    worth_cutting,
 )
 from weft.segments.lookahead import LookAhead, Looking, Sends, last_sends
 from weft.segments.quiescence import is_quiet
@@ -48,9 +48,9 @@ __all__ = [
     "find_cuts",
     "has_wide_gaps",
     "is_quiet",
-    "keep_whole",
+    "is_worth_cutting",
     "last_sends",
+    "make_cuts_of_whole_run",
     "receives_from_any_source",
     "scan_rank",
-    "worth_cutting",
 ]  # fmt: skip

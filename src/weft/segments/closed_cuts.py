@@ -58,8 +58,8 @@ _READY: Final = functions_with(Act.SEND, where=lambda row: row.mode is Mode.READ
 
 
 def allows_closed_cuts(trace: Trace, called: frozenset[int]) -> bool:
-    """Return whether closed cuts are safe for a run that calls these functions; `receives_from_any_source` decides
-    about wildcards."""
+    """Return whether a run that calls the functions `called` (ids) may be cut where all messages before are matched.
+    About wildcard receives `receives_from_any_source` decides."""
     ids = masks_of(trace.functions).ids
     restarted = cancels_requests(trace, called) and called.intersection(ids(calls.STARTS))
     return not restarted and not called.intersection(ids(_UNDIVIDED))
@@ -87,8 +87,8 @@ def receives_from_any_source(rank: Rank) -> bool:
     return False
 
 
-def keep_whole(trace: Trace, seen: Sequence[RankScan]) -> Cuts:
-    """Return the start and the end of a run alone."""
+def make_cuts_of_whole_run(trace: Trace, seen: Sequence[RankScan]) -> Cuts:
+    """Return the cuts of a run that stays whole: its start and its end."""
     ends = np.array([one.calls for one in seen], np.int64)
     called = frozenset[int]().union(*(one.called for one in seen))
     return Cuts(trace, np.stack([np.zeros_like(ends), ends]), seen, np.full((2, len(ends)), -1, np.int64), called)
@@ -137,7 +137,7 @@ class SegmentWalk:
         return found
 
     def _add_last_look(self) -> None:
-        """Store what the last segment knows: all that comes after its beginning, and whether races are before it."""
+        """Store how far the last segment looks ahead: over all calls after its beginning."""
         if self.looking is not None:
             rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
@@ -171,44 +171,48 @@ class SegmentWalk:
         return None
 
     def _segment_with_lookahead(
-        self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
+        self, window: Segment, match: Match, wanted: int, carried_in: Sequence[Ints]
     ) -> tuple[Segment, Match, LookAhead] | None:
-        """Return the segment before the cut of a window within which a look goes further, None if there is no such
+        """Return the segment before the cut of a window that is also read beyond the cut, None if there is no such
         cut."""
         assert self.looking is not None
         least, found = -(-wanted // WIDER), None
         if not self.carried:
-            found = self.looking.look_within(window, of, least)
+            found = self.looking.look_within(window, match, least)
         if found is None and self.carries:
-            found = self.looking.look_within(window, of, least, into, carries=True)
+            found = self.looking.look_within(window, match, least, carried_in, carries=True)
         if found is None:
             return None
         ahead, cut, out = found
         first = np.array(window.first, np.int64)
-        segment = self.of.between(first, first + cut.cut - _ahead(window), into, out)
+        segment = self.of.between(first, first + cut.cut - _ahead(window), carried_in, out)
         return segment, match_before(ahead.match, segment, cut), ahead
 
     def _segment_without_wildcards(
-        self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
+        self, window: Segment, match: Match, wanted: int, carried_in: Sequence[Ints]
     ) -> tuple[Segment, Match, None] | None:
         """Return the segment before the cut of a window without receives of any source, None if too few calls are
         before the cut."""
-        found, first = self._find_cut(window, of, wanted), np.array(window.first, np.int64)
+        found, first = self._find_cut(window, match, wanted), np.array(window.first, np.int64)
         if not _has_enough_calls(found, window, wanted):
             return None
         segment = self.of.between(
-            first, first + found.cut - _ahead(window), into, calls_carried_over(window, of, found)
+            first, first + found.cut - _ahead(window), carried_in, calls_carried_over(window, match, found)
         )
-        return segment, match_before(of, segment, found), None
+        return segment, match_before(match, segment, found), None
 
-    def _find_cut(self, window: Segment, of: Match, wanted: int) -> ClosedCut:
-        """Return the cut of a window: with nothing carried over it, unless that leaves too little or did so before."""
+    def _find_cut(self, window: Segment, match: Match, wanted: int) -> ClosedCut:
+        """Return the cut of a window. No message goes over it, unless too few calls would be left or messages went
+        over an earlier cut."""
         if not self.carried:
-            plain = CutDescent(window, of).find_cut()
+            plain = CutDescent(window, match).find_cut()
             if not self.carries or _has_enough_calls(plain, window, wanted):
                 return plain
         return CutDescent(
-            window, of, receives_that_may_be_pending(of), self.lost.untaken_sends(of, np.array(window.last, np.int64))
+            window,
+            match,
+            receives_that_may_be_pending(match),
+            self.lost.untaken_sends(match, np.array(window.last, np.int64)),
         ).find_cut()
 
 

@@ -30,8 +30,8 @@ class CutKnowledge:
         self._at: dict[int, Points] = {first: known}
 
     def points_at(self, moment: int) -> Points:
-        """Return ranks by ranks the last point that each knows at a moment, computed from the last moment before it
-        that was asked for."""
+        """Return, as a matrix of ranks by ranks, the last point of each other rank that a rank knows at a moment;
+        computed from the last moment before it that was asked for."""
         if moment not in self._at:
             place = max(one for one in self._at if one < moment)
             known = self._at[place]

@@ -89,7 +89,7 @@ class Cuts:
         return len(self.at) - 1
 
     def segment(self, low: int, high: int) -> Segment:
-        """Return the calls between two of the moments."""
+        """Return the segment between two of the moments, which are given by their numbers."""
         if low in self.looks and high == len(self):
             return self.segment_looking_ahead(low)
         goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
@@ -98,7 +98,7 @@ class Cuts:
         return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
 
     def segment_looking_ahead(self, low: int) -> Segment:
-        """Return the calls from a moment on, as far as the segment that begins there looks."""
+        """Return the segment from a moment on, with the calls after it that it also reads."""
         end, look, out = self.looks[low]
         segment = self.between(self.at[low], end, self.carried.get(low, ()), out)
         segment.look = look
@@ -108,8 +108,8 @@ class Cuts:
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
         going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Segment:  # fmt: skip
-        """Return the calls from some on up to before others, one a rank, with what is carried into them and out of
-        them."""
+        """Return the segment of each rank's calls `begin` up to before `end`, with the calls carried into it and out
+        of it. `going`: calls and fences that are under way at its begin."""
         first, last = begin.tolist(), end.tolist()
         before, fenced = [], []
         for place, (rank, seen, start) in enumerate(zip(self.run.ranks, self.seen, first, strict=True)):
@@ -129,7 +129,7 @@ class Cuts:
         return place
 
 
-def worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
+def is_worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
     """Return whether a run is long, and of a kind that can be cut into segments."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
@@ -181,7 +181,8 @@ def scan_rank(rank: Rank) -> RankScan:
 
 
 def _find_releases(rank: Rank, made: Ints, frees: Ints) -> Ints:
-    """Return the call that frees what each of some calls made; the number of calls if none does."""
+    """Return for each of some calls the event index of the call that frees what it made; the number of the rank's
+    calls if none does."""
     if not len(made):
         return made
     found = match_frees_with_makers(rank, made, frees)
@@ -240,31 +241,33 @@ def find_cuts(trace: Trace, seen: Sequence[RankScan], least: int = SEGMENT) -> C
     return Cuts(trace, np.stack(rows), seen, which, called)
 
 
-def cut_between(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
-    """Return the run cut only between two of its moments, at others about `wanted` calls apart; None if there are
-    none."""
-    if len(of.which) != len(of.at) or any(len(one.carried.calls) for one in of.seen):
+def cut_between(cuts: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
+    """Return the run with cuts only between two of its moments, about `wanted` calls apart; None if
+    there can be none."""
+    if len(cuts.which) != len(cuts.at) or any(len(one.carried.calls) for one in cuts.seen):
         return None
-    stride = max(one.stride for one in of.seen)
-    steps = np.array([stride // one.stride for one in of.seen])
-    first = int(of.which[low][0] + 1) // int(steps[0])
-    last = min(one.many for one in of.seen) // stride if high == len(of) else int(of.which[high][0]) // int(steps[0])
+    stride = max(one.stride for one in cuts.seen)
+    steps = np.array([stride // one.stride for one in cuts.seen])
+    first = int(cuts.which[low][0] + 1) // int(steps[0])
+    last = (
+        min(one.many for one in cuts.seen) // stride if high == len(cuts) else int(cuts.which[high][0]) // int(steps[0])
+    )
     numbers = np.arange(first, last)
     if not len(numbers):
         return None
     which = (numbers[:, None] + 1) * steps - 1
-    at = np.stack([one.candidates[column] for one, column in zip(of.seen, which.T, strict=True)], axis=1)
-    chosen = _choose_moments(at.sum(axis=1), int(of.at[low].sum()), int(of.at[high].sum()), wanted)
+    at = np.stack([one.candidates[column] for one, column in zip(cuts.seen, which.T, strict=True)], axis=1)
+    chosen = _choose_moments(at.sum(axis=1), int(cuts.at[low].sum()), int(cuts.at[high].sum()), wanted)
     if not chosen:
         return None
     return replace(
-        of, at=np.stack([of.at[low], *at[chosen], of.at[high]]),
-        which=np.stack([of.which[low], *which[chosen], of.which[high]]),
+        cuts, at=np.stack([cuts.at[low], *at[chosen], cuts.at[high]]),
+        which=np.stack([cuts.which[low], *which[chosen], cuts.which[high]]),
     )  # fmt: skip
 
 
 def _choose_moments(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
-    """Choose moments that are about `wanted` calls apart. `total`: how many calls are before each."""
+    """Return the indices of moments that are about `wanted` calls apart. `total`: how many calls are before each."""
     chosen: list[int] = []
     before = begin
     for place, calls_ in enumerate(total.tolist()):

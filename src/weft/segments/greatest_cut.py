@@ -94,8 +94,7 @@ class CutDescent:
         return ClosedCut(cut, self.lost & (self.of.sends.event < cut[self.of.sends.ranks()]), recvs)
 
     def _step_down(self) -> Ints:
-        """Return the cut after stepping down rank by rank, over what the steps before have left without its other
-        parts."""
+        """Return the cut, lowered rank by rank until no call before it has its partner after it."""
         done = self.ends.copy()
         steps = 0
         while steps < MOST_STEPS + MOST_OF_A_RANK * len(done):
@@ -122,7 +121,7 @@ class CutDescent:
         np.minimum.at(self.bound, ranks, events.astype(np.int64))
 
     def _exclude_incomplete(self, window: Segment) -> None:
-        """Move the cut before what has no other part in the window, or is not complete in it."""
+        """Lower the cut before the calls that have no partner in the window, or are not complete in it."""
         sends, recvs = self.of.sends, self.of.recvs
         open_ = ((sends.partner == NONE) | (sends.completion == NONE)) & ~self.lost
         self._lower(sends.ranks()[open_], sends.event[open_])
@@ -159,7 +158,8 @@ class CutDescent:
         return last
 
     def _light_receives_by_end(self, rank: int) -> Ints:
-        """Return the light receives of a rank in the order in which they are complete."""
+        """Return the receives of a rank that may be pending over the cut (light ones), in the order in which they are
+        complete."""
         if rank not in self._ends:
             part = self.of.recvs.of_rank(rank)
             rows = part.start + np.flatnonzero(self.light[part])
@@ -167,7 +167,7 @@ class CutDescent:
         return self._ends[rank]
 
     def _probes_by_send(self) -> tuple[Ints, Ints, Ints]:
-        """Probes by the send that they saw: rows of sends in order, and rank and event of the probe."""
+        """Return what each probe saw, ordered by send: rows of sends, ranks of the probes, and their events."""
         probes = self.of.probes
         rows = np.flatnonzero(probes.partner != NONE)
         rows = rows[np.argsort(probes.partner[rows], kind="stable")]
@@ -175,8 +175,8 @@ class CutDescent:
         return of.astype(np.int64), ranks.astype(np.int64), events.astype(np.int64)
 
     def _exclude_partners(self, rank: int, low: int, high: int) -> None:
-        """Move the cut before the other parts of what calls `low` up to before `high` of a rank began, or of what
-        they received."""
+        """Lower the other ranks' cuts before the partners (sends, receives, parts of collectives) of the calls `low`
+        up to before `high` of a rank."""
         sends, recvs, probes = self.of.sends, self.of.recvs, self.of.probes
         mine = _rows_posted_by(sends, rank, low, high)
         self._lower_partners(sends.peer[mine], sends.partner[mine], self.taken)
@@ -244,7 +244,7 @@ class _Kept(NamedTuple):
 
 
 def _select_rows(of: Match, segment: Segment, kept: _Kept) -> Match:
-    """Return the match of some of the rows, of which each has its partner."""
+    """Return the match with only the rows in `kept`, which must contain the partner of each."""
     sends, of_sends = _select_part(of.sends, kept.sends)
     recvs, of_recvs = _select_part(of.recvs, kept.recvs)
     probes, _ = _select_part(of.probes, kept.probes)

@@ -42,7 +42,7 @@ Sends = dict[int, int]
 
 
 def last_sends(rank: Rank) -> Sends:
-    """Return for each rank that a rank sends to the last call that sends there."""
+    """Return, for each rank that this one sends to, the event index of the last call that sends there."""
     table, of = masks_of(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
     sending, starts, inits = table(_SENDS), table(calls.STARTS), table(calls.SEND_INITS)
     width = len(rank.trace.ranks) + 1
@@ -92,14 +92,14 @@ class Looking:
         self.of, self.wild, self.sends, self.behind = of, wild, sends, behind
 
     def pending_receives(self, of: Match) -> Mask:
-        """Receives that may be pending over a cut, of messages that do not wait for them."""
+        """Return which receives may be pending over a cut: the sends of their messages do not wait for them."""
         recvs, sends = of.recvs, of.sends
         waits = np.append(sends.flags & Post.SYNCHRONOUS != 0, [False])[np.minimum(recvs.partner, len(sends))]
         found: Mask = receives_that_may_be_pending(of) & ~self.wild[recvs.ranks()] & ~waits
         return found
 
     def _later_senders(self, end: Ints) -> dict[int, list[int]]:
-        """Return for each rank who may send it something from some calls on."""
+        """Return for each rank which ranks may send it something from the calls `end` on."""
         found: dict[int, list[int]] = {}
         for sender, (first, sends) in enumerate(zip(end.tolist(), self.sends, strict=True)):
             for receiver, last in sends.items():
@@ -110,8 +110,8 @@ class Looking:
     def look_within(
         self, window: Segment, of: Match, least: int, carried_in: Sequence[Ints] = (), *, carries: bool = False
     ) -> tuple[LookAhead, ClosedCut, list[Ints]] | None:  # fmt: skip
-        """Return as far as a window can be looked at, the cut in it before which nothing is open, and what is
-        carried over that cut."""
+        """Return how far a window of calls can be judged, the cut in it before which nothing is open, and the calls
+        carried over that cut. None if it has fewer than `least` calls."""
         ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
         far = CutDescent(window, of, self.pending_receives(of) if carries else None).find_cut()
         begin, end = np.array(window.first, np.int64), np.array(window.first, np.int64) + far.cut - ahead

@@ -116,20 +116,21 @@ class StateFollower:
             self._apply_call(int(of[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
         return found + [self._current_state()] * (len(moments) - len(found))
 
-    def _apply_call(self, of: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
-        """Take the last call of its kind up to a moment, and how many fences there were of it."""
+    def _apply_call(self, object_key: int, kind: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
+        """Change the state of a window or file by the last call of its kind up to a moment. `fences`: how many fences
+        there were."""
         self._now = None
-        if what[0] in (_GONE, _CLOSED):
-            self._open.pop(of, None)
-            self._fences.pop(of, None)
+        if kind[0] in (_GONE, _CLOSED):
+            self._open.pop(object_key, None)
+            self._fences.pop(object_key, None)
             return
-        mine = self._open.setdefault(of, {})
+        mine = self._open.setdefault(object_key, {})
         if begins:
-            mine[what] = call
+            mine[kind] = call
         else:
-            mine.pop(what, None)
+            mine.pop(kind, None)
         if fences:
-            self._fences[of] = self._fences.get(of, 0) + fences
+            self._fences[object_key] = self._fences.get(object_key, 0) + fences
 
     def _current_state(self) -> Now:
         """Return the calls that make up the state now, each with the number of fences before the last one."""

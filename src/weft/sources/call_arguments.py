@@ -22,10 +22,10 @@ def find_call_arguments(lines: Sequence[str], function: str) -> list[str] | None
     """Return the argument texts of the only call of a function; None if there is none, or more than one."""
     text = "\n".join(lines)[:_MOST]
     calls = list(re.finditer(rf"\b{re.escape(function)}\s*\(", text))
-    return _arguments(text, calls[0].end()) if len(calls) == 1 else None
+    return _split_arguments(text, calls[0].end()) if len(calls) == 1 else None
 
 
-def _arguments(text: str, start: int) -> list[str]:
+def _split_arguments(text: str, start: int) -> list[str]:
     """Return the argument texts that begin at an offset in a text, none if the bracket is not closed."""
     depth, begin = 0, start
     found: list[str] = []

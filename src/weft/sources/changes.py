@@ -45,12 +45,12 @@ def is_here(host: object) -> bool:
     return not isinstance(host, str) or host == os.uname().nodename
 
 
-def change(mark: Mark, here: bool) -> Change | None:
+def find_change(mark: Mark, is_this_machine: bool) -> Change | None:
     """Return how a file differs from the one that ran; None if it does not, or it is on another machine."""
     try:
         status = os.stat(mark.found)  # noqa: PTH116 - a path out of a record may hold anything
     except (OSError, ValueError):
-        return Change(mark.path, "gone") if here else _find_doubt(mark)
+        return Change(mark.path, "gone") if is_this_machine else _find_doubt(mark)
     if status.st_size != mark.size or not stat.S_ISREG(status.st_mode):
         return Change(mark.path, "changed")
     if status.st_mtime_ns != mark.mtime_ns and _hash_file(mark.found) != mark.sha256:

@@ -56,10 +56,10 @@ def read_compiler_calls(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _is_valid_call(one: object) -> bool:
+def _is_valid_call(entry: object) -> bool:
     """Return whether an entry of a compilation database is complete."""
-    if not isinstance(one, dict) or not isinstance(one.get("directory"), str):
+    if not isinstance(entry, dict) or not isinstance(entry.get("directory"), str):
         return False
-    words = one.get("arguments")
-    named = isinstance(one.get("file", ""), str)
+    words = entry.get("arguments")
+    named = isinstance(entry.get("file", ""), str)
     return named and isinstance(words, list) and len(words) > 0 and all(isinstance(word, str) for word in words)

@@ -33,7 +33,7 @@ class SourceFile:
     @property
     def lines(self) -> list[str]:
         """Its lines, counted as compilers count them."""
-        text = _decoded(self.data).replace("\r\n", "\n").replace("\r", "\n")
+        text = _decode_source(self.data).replace("\r\n", "\n").replace("\r", "\n")
         return text.removesuffix("\n").split("\n")
 
 
@@ -63,8 +63,8 @@ def read(path: str | Path) -> SourceFile | None:
     return SourceFile(data, status.st_mtime_ns)
 
 
-def _decoded(data: bytes) -> str:
-    """Decode as UTF-8, or as the file itself declares in its first two lines (PEP 263)."""
+def _decode_source(data: bytes) -> str:
+    """Return a file's text, decoded as UTF-8 or as the file itself declares in its first two lines (PEP 263)."""
     for line in data[:400].split(b"\n")[:2]:
         found = _COOKIE.match(line)
         name = found[1].decode("ascii", "replace").lower() if found else ""

@@ -46,18 +46,19 @@ class WantedLines:
     """Programs and libraries that were built from it."""
 
 
-def keep_sources(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> list[str]:
-    """Write RUN/sources.json and RUN/sources.bin. Returns sentences on what could not be written.
+def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[Frame] = ()) -> list[str]:
+    """Write the source around the call sites into RUN/sources.json and RUN/sources.bin; return what could not be
+    written.
 
-    To be called on the machine that ran the program, soon after, when RUN/sites.json exists. `more`: further locations
-    that a report may name, such as frames of tracebacks. Without `texts` no line of source is kept, only the names of
-    the functions that each line with a call calls.
+    To be called on the machine that ran the program, soon after, when RUN/sites.json exists. `further_frames`: further
+    locations that a report may name, such as frames of tracebacks. Without `texts` no line of source is kept, only the
+    names of the functions that each line with a call calls.
     """
     cwd = str(trace.run.get("cwd") or "")
     entries: list[dict[str, Any]] = []
     packed: list[bytes] = []
     room = PackingRoom(MAX_PLAIN if texts else 0, MAX_PACKED)
-    for path, wanted in _order_files(collect_wanted_lines(trace, more))[:MAX_FILES]:
+    for path, wanted in _order_files(collect_wanted_lines(trace, further_frames))[:MAX_FILES]:
         found = os.path.join(cwd, path) if cwd else path  # noqa: PTH118 - a Path would tidy what the record says
         source = files.read(found) if found.startswith("/") else None
         if source is None:
@@ -77,14 +78,14 @@ def keep_sources(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()
         return []
     problems: list[str] = []
     if packed:
-        _write(trace.path / TEXTS, b"".join(packed), problems)
+        _write_file(trace.path / TEXTS, b"".join(packed), problems)
     if not problems:
-        _write(trace.path / INDEX, json.dumps({"schema": SCHEMA, "files": entries}).encode(), problems)
+        _write_file(trace.path / INDEX, json.dumps({"schema": SCHEMA, "files": entries}).encode(), problems)
     kept_sources.forget(trace)
     return problems
 
 
-def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, WantedLines]:
+def collect_wanted_lines(trace: Trace, further_frames: Iterable[Frame] = ()) -> dict[str, WantedLines]:
     """Return the lines that the record of a run names, by file."""
     wanted: dict[str, WantedLines] = defaultdict(WantedLines)
     seen: set[CallSite] = set()
@@ -95,7 +96,7 @@ def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, 
             if site not in seen:
                 seen.add(site)
                 _add_site(wanted, site, own=True)
-    for file, line, _ in more:
+    for file, line, _ in further_frames:
         wanted[file].others.add(line)
     return {file: lines for file, lines in wanted.items() if file and not file.startswith("<")}
 
@@ -117,7 +118,8 @@ def _order_files(wanted: Mapping[str, WantedLines]) -> list[tuple[str, WantedLin
 
 
 def _find_calls(path: str, lines: Sequence[str], wanted: WantedLines) -> dict[str, Any]:
-    """Return what the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's.
+    """Return, as `{"calls": {line: names}}`, what each line with a recorded call calls: mpi4py makes other calls
+    inside its own, and messages name the program's.
 
     If the text may not be what ran, this is not kept: messages then name the MPI function.
     """
@@ -182,7 +184,7 @@ class PackingRoom:
     at: int = 0
 
     def take(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
-        """Pack the lines of the spans; None if there is no room for them."""
+        """Return the lines of the spans packed, and take their room; None if there is none left."""
         text = "".join(f"{line}\n" for first, count in spans for line in lines[first - 1 : first - 1 + count]).encode()
         if not text or len(text) > self.plain:
             return None
@@ -196,8 +198,8 @@ class PackingRoom:
         return taken
 
 
-def _write(path: Path, data: bytes, problems: list[str]) -> None:
-    """Whole or not at all."""
+def _write_file(path: Path, data: bytes, problems: list[str]) -> None:
+    """Write a file whole or not at all; add a sentence to `problems` if that fails."""
     try:
         write_whole(path, data)
     except OSError as error:

@@ -80,7 +80,7 @@ class Sources:
         found = self._text(file, known)[before : before + count]
         return (first, found) if line < first + len(found) else None
 
-    def loops(self, file: str, line: int, around: int = 0) -> bool:
+    def has_waiting_loop(self, file: str, line: int, around: int = 0) -> bool:
         """Return whether a line, or one within `around` lines, begins or ends a loop that waits for something."""
         first, lines = self.lines(file, line) or (0, [])
         near = lines[max(0, line - around - first) : line + around + 1 - first] if lines else []
@@ -160,7 +160,7 @@ class Sources:
         return [colour.cut_line(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
 
     def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
-        """Return an excerpt as plain values for a page; None if the lines are not known.
+        """Return the lines around a line of source as JSON for the view's page; None if they are not known.
 
         {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept", "statement":
         {"first", "text"} or None}
@@ -175,7 +175,7 @@ class Sources:
             "statement": of and {"first": of.first, "text": of.text},
         }  # fmt: skip
 
-    def called(self, file: str, line: int) -> tuple[str, ...] | None:
+    def called_names(self, file: str, line: int) -> tuple[str, ...] | None:
         """Return what a line of Python calls, such as `comm.recv`; None if its source is not known."""
         if self.kept:
             known = self._files.get(file)
@@ -193,7 +193,9 @@ class Sources:
     def changes(self, of: Iterable[str] | None = None) -> list[changes.Change]:
         """Return which files (by default: those that call MPI) are not what they were when the run was recorded."""
         wanted = self.own if of is None else [file for file in dict.fromkeys(of) if file in self._files]
-        return [found for file in wanted if (found := changes.change(self._files[file].mark, self._here)) is not None]
+        return [
+            found for file in wanted if (found := changes.find_change(self._files[file].mark, self._here)) is not None
+        ]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
         """One sentence on the files that have changed since the run; None where all are as they were."""

@@ -27,7 +27,7 @@ def may_share_bytes(producer: str) -> bool:
     return _PLAIN_GNU.match(producer) is None
 
 
-def select_believed(variables: Sequence[DwarfVariable], frames: Sequence[Found]) -> list[DwarfVariable]:
+def select_unshared_variables(variables: Sequence[DwarfVariable], frames: Sequence[Found]) -> list[DwarfVariable]:
     """Return the variables of optimised code that own their bytes at a call; `frames`: its lines, the innermost
     first.
     """

@@ -98,22 +98,21 @@ class Variables:
         for offset, pointed in module["pointed"].items():
             self._pointed[place, int(offset)] = {int(n): (str(name), types[t]) for n, (name, t) in pointed.items()}
 
-    def local(self, place: Place, offset: int, at: int) -> ProgramVariable | None:
-        """Return the largest local variable that holds the byte at distance `at` from the end of the frame, at a return
-        address.
-        """
-        rows = (v for v in self._frames.get((place, offset), ()) if v.at <= at < v.at + v.size)
+    def find_local(self, module: Place, offset: int, distance: int) -> ProgramVariable | None:
+        """Return the largest local variable with the byte at a distance from the end of a frame, in the function with
+        a return address."""
+        rows = (v for v in self._frames.get((module, offset), ()) if v.at <= distance < v.at + v.size)
         return max(rows, key=lambda v: (v.at + v.size, -v.at), default=None)
 
-    def static(self, place: Place, at: int) -> ProgramVariable | None:
+    def find_static(self, module: Place, address: int) -> ProgramVariable | None:
         """Return the static variable of a module that holds an address, None if there is none."""
-        rows = self._statics.get(place, [])
-        found = bisect_right([v.at for v in rows], at) - 1
-        return rows[found] if found >= 0 and at < rows[found].at + rows[found].size else None
+        rows = self._statics.get(module, [])
+        found = bisect_right([v.at for v in rows], address) - 1
+        return rows[found] if found >= 0 and address < rows[found].at + rows[found].size else None
 
-    def pointed(self, place: Place, offset: int, argument: int) -> tuple[str, VariableType] | None:
+    def pointed(self, module: Place, offset: int, argument: int) -> tuple[str, VariableType] | None:
         """Return the pointer given to a call as an argument, and the type that it points to; None if unknown."""
-        return self._pointed.get((place, offset), {}).get(argument)
+        return self._pointed.get((module, offset), {}).get(argument)
 
 
 def _type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
@@ -157,8 +156,9 @@ class _Wanted:
     """By return address: names by number of the argument."""
 
 
-def resolve(trace: Trace) -> list[str]:
-    """Look up the variables and keep them in RUN/variables.json; return sentences on what went wrong."""
+def resolve_variables(trace: Trace) -> list[str]:
+    """Look up the variables behind the buffers of a run's calls, and keep them in RUN/variables.json; return what went
+    wrong."""
     problems: list[str] = []
     modules = look_up_variables(trace)
     if modules:
@@ -172,7 +172,7 @@ def resolve(trace: Trace) -> list[str]:
 def look_up_variables(trace: Trace) -> list[dict[str, object]]:
     """Return the variables behind the buffers of a run, module by module, as run directories keep them."""
     modules: list[dict[str, object]] = []
-    for place, wanted in sorted(_collect_wanted(trace).items()):
+    for place, wanted in sorted(_collect_wanted_variables(trace).items()):
         if why_module_differs(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
             continue  # that the file is another one, the call sites have said
         key = place, repr(wanted)
@@ -189,8 +189,9 @@ _LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
 """What a module answered last: one run after the other of a program asks it the same."""
 
 
-def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
-    """Return what is wanted of each module: where buffers of calls are on the stack."""
+def _collect_wanted_variables(trace: Trace) -> dict[Place, _Wanted]:
+    """Return which variables of each module are to be looked up: those at the addresses of buffers, and those that
+    calls name."""
     found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
     for rank in trace.ranks:
         if not rank.missing and rank.definitions.ways:
@@ -199,7 +200,7 @@ def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
 
 
 def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
-    """Add what one rank's calls want of its modules."""
+    """Add the variables of modules that one rank's calls need to `found`."""
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)
@@ -211,14 +212,14 @@ def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
         if of is None or module is None or of.code or not module.path.startswith("/"):
             continue
         home = found[module.path, module.build_id]
-        addresses = {a for event in events for a in _addresses(rank, event)}
+        addresses = {a for event in events for a in _buffer_addresses(rank, event)}
         for address in addresses:
             for way in ways[site]:
-                _want_frame(way, address, [(of.module, of.offset), *of.callers], modules, found)
+                _request_frame_variables(way, address, [(of.module, of.offset), *of.callers], modules, found)
             for m in modules.values():
                 if m.base <= address < m.end:
                     found[m.path, m.build_id].statics[address - m.base].add(of.offset)
-        _want_pointers(rank, events[0], home.pointers.setdefault(of.offset, {}))
+        _request_named_variables(rank, events[0], home.pointers.setdefault(of.offset, {}))
 
 
 def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
@@ -238,7 +239,7 @@ def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
     yield from by_site.items()
 
 
-def _addresses(rank: Rank, event: int) -> Iterator[int]:
+def _buffer_addresses(rank: Rank, event: int) -> Iterator[int]:
     """Yield the buffer addresses of a call."""
     of = rank.event(event)
     for parameter in of.function.parameters:
@@ -247,7 +248,7 @@ def _addresses(rank: Rank, event: int) -> Iterator[int]:
             yield value
 
 
-def _want_frame(
+def _request_frame_variables(
     way: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
 ) -> None:
     """Request the variables of the function in whose frame an address is."""
@@ -258,7 +259,7 @@ def _want_frame(
         low = end
 
 
-def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
+def _request_named_variables(rank: Rank, event: int, names: dict[int, str]) -> None:
     """Request the variables that the statement of a call names for its buffers."""
     of = rank.event(event)
     source = files.read(of.site.file) if of.site.file else None
@@ -299,24 +300,25 @@ class _Answers:
         self.types: dict[Any, int] = {}
 
     def look_up(self, wanted: _Wanted) -> dict[str, Any]:
-        """Return the variables that are wanted."""
-        frames = {str(offset): self._rows(self._believed(offset)) for offset in sorted(wanted.frames)}
+        """Return the requested variables as variables.json has them: by frame, static ones, and what pointers lead to;
+        with their types."""
+        frames = {str(offset): self._rows(self._unshared_variables(offset)) for offset in sorted(wanted.frames)}
         statics = list(self._statics(wanted.statics))
         pointed = {}
         for offset, names in sorted(wanted.pointers.items()):
-            shapes = {str(n): self.module.named(offset - 1, name) for n, name in names.items()}
+            shapes = {str(n): self.module.find_pointed_type(offset - 1, name) for n, name in names.items()}
             rows = {n: [names[int(n)], self._number(s)] for n, s in shapes.items() if s is not None}
             if rows:
                 pointed[str(offset)] = rows
         types = [[s.text, s.size, s.element, [list(leaf) for leaf in s.leaves]] for s in self.types]
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
-    def _believed(self, offset: int) -> list[dwarf.DwarfVariable]:
+    def _unshared_variables(self, offset: int) -> list[dwarf.DwarfVariable]:
         """Return the variables of the function with a return address that own their bytes there."""
         found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
         if not variable_slots.may_share_bytes(self.module.producer(offset - 1)):
             return found
-        return variable_slots.select_believed(found, self.lines.get(str(offset), ()))
+        return variable_slots.select_unshared_variables(found, self.lines.get(str(offset), ()))
 
     def _rows(self, variables: Sequence[dwarf.DwarfVariable]) -> list[list[object]]:
         return [[v.name, v.at, v.shape.size, v.line, self._number(v.shape)] for v in variables]
@@ -328,7 +330,7 @@ class _Answers:
         """Yield what holds each address: the object of the symbol table, with the type that the caller's file
         gives it.
         """
-        symbols = self.module.symbols() if wanted else []
+        symbols = self.module.data_symbols() if wanted else []
         starts = [s.at for s in symbols]
         told = set()
         for address, calls in sorted(wanted.items()):

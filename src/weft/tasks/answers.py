@@ -28,7 +28,9 @@ def _render_line(at: Answer | None) -> str:
 
 
 def _render_exit_status(code: int | None) -> str:
-    """Return how a program ended, if not with status 0; a negative status is the number of a signal."""
+    """Return how a program ended, such as `, with status 1`; empty for status 0. A negative status is the number of a
+    signal.
+    """
     if code is not None and code < 0:
         with suppress(ValueError):
             return f", killed by {signal.Signals(-code).name}"
@@ -36,7 +38,7 @@ def _render_exit_status(code: int | None) -> str:
 
 
 def _render_stop(answer: Answer) -> list[str]:
-    """Return why and where the program has stopped."""
+    """Return in lines why and where the program has stopped."""
     why = answer["why"]
     if why == "ended":
         return ["the program has come to its end" + _render_exit_status(answer["code"])]
@@ -106,7 +108,7 @@ def _render_row(row: Answer) -> str:
 
 
 def _render_tasks(answer: Answer) -> list[str]:
-    """Return the table of tasks, and how many rows were left out."""
+    """Return the table of tasks as lines, with how many rows were left out."""
     rows = answer["tasks"]
     lines = [_render_row(row) for row in rows]
     if answer["chosen"] > len(rows):
@@ -116,7 +118,7 @@ def _render_tasks(answer: Answer) -> list[str]:
 
 
 def _render_child_processes(children: list[Answer]) -> list[str]:
-    """Return how many processes the program has made, and the command that enters one."""
+    """Return one line: how many processes the program has made by multiprocessing, and the command that enters one."""
     some = [f"{child['pid']} ({child['name']})" for child in children[:8]]
     more = f" and {len(children) - 8:,} more" if len(children) > 8 else ""
     first = children[0]["pid"]

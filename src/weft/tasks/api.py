@@ -15,7 +15,7 @@ from weft.errors import UsageError
 from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
 from weft.tasks.cilk import build_as_openmp
-from weft.tasks.commandline import python_command
+from weft.tasks.commandline import parse_python_command
 from weft.tasks.console import TaskConsole
 from weft.tasks.debugger import TaskDebugger
 from weft.tasks.python import PythonBackend
@@ -70,7 +70,8 @@ def session(
     replay: str = "",
     as_openmp: bool = False,
 ) -> Session:  # fmt: skip
-    """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file.
+    """Return a session that debugs a program: `with session(["prog.py"]) as s: s.do("step")`; or a running process, or
+    a core file.
 
     `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a source in
     Cilk, which is translated to OpenMP and compiled. UsageError if the arguments cannot be combined.
@@ -94,8 +95,10 @@ def session(
 
 
 def select_backend(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
-    """Return the backend for a program, by its kind and its runtime. UsageError if there is no such program."""
-    if (found := python_command(command)) is not None:
+    """Return the backend that debugs a program, chosen by its kind (Python, OpenMP, Cilk). UsageError if there is no
+    such program.
+    """
+    if (found := parse_python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)
     if command[0].endswith(".cilk"):
         if record or replay:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from weft.base.debuggers import REMEDY, find_debuggers
-from weft.base.processes import refusal
+from weft.base.processes import why_not_examinable
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
 from weft.tasks.code_injection import InjectionError, MainThreadCall, RemoteExecution
@@ -38,8 +38,10 @@ class AttachedBackend(AgentConversation):
         self._pid = pid
 
     def start(self) -> Stop:
-        """Load the agent while the program keeps running. UsageError if the system or the program does not allow it."""
-        if why := refusal(self._pid):
+        """Load the agent while the program keeps running, and return its first stop. UsageError if the system or the
+        program does not allow it.
+        """
+        if why := why_not_examinable(self._pid):
             raise UsageError(f"process {self._pid} is not looked into: {why}")
         limit = time.monotonic() + SECONDS
         while (stop := self._start_agent()).code == AGAIN and time.monotonic() < limit:
@@ -55,41 +57,41 @@ class AttachedBackend(AgentConversation):
             self._line = self._let_agent_in(place)
         return self._wait_for_stop(SECONDS)
 
-    def _let_agent_in(self, place: Rendezvous) -> socket.socket:
-        """Return the socket of the agent, which is loaded by the first of three ways that works. UsageError if none
-        does.
+    def _let_agent_in(self, rendezvous: Rendezvous) -> socket.socket:
+        """Return the socket of the agent, after loading the agent by the first of three ways that works. UsageError if
+        none does.
         """
-        if (line := self._try_remote_execution(place)) is not None:
+        if (line := self._try_remote_execution(rendezvous)) is not None:
             return line
         try:
-            line = self._try_main_thread_call(place)
+            line = self._try_main_thread_call(rendezvous)
         except InjectionError as why:
-            line = self._try_gdb(place, str(why))
+            line = self._try_gdb(rendezvous, str(why))
         if line is None:
             raise UsageError(
                 "the program does not let Weft in: its main thread computes in native code, or waits there for a lock"
             )
         return line
 
-    def _try_remote_execution(self, place: Rendezvous) -> socket.socket | None:
-        """Ask the interpreter to run the agent's script (PEP 768); None if it cannot be asked, or
-        does not run it soon.
+    def _try_remote_execution(self, rendezvous: Rendezvous) -> socket.socket | None:
+        """Ask the interpreter to run the agent's script (PEP 768), and return the agent's socket; None if it cannot be
+        asked, or does not run the script soon.
         """
         way = RemoteExecution(self._pid)
         try:
-            way.request_script(place.script)
+            way.request_script(rendezvous.script)
         except InjectionError:
             return None
         line = None
         try:
-            line = place.accept(SOON)
+            line = rendezvous.accept(SOON)
         finally:
             way.withdraw(has_arrived=line is not None)
         return line
 
-    def _try_main_thread_call(self, place: Rendezvous) -> socket.socket | None:
-        """Make the main thread call the agent's script, once it is at a place where that is safe; None if it gets to
-        none.
+    def _try_main_thread_call(self, rendezvous: Rendezvous) -> socket.socket | None:
+        """Make the main thread call the agent's script once that is safe, and return the agent's socket; None if it
+        gets to no such point in time.
         """
         way = MainThreadCall(self._pid)
         limit = time.monotonic() + SECONDS
@@ -97,22 +99,24 @@ class AttachedBackend(AgentConversation):
         try:
             while line is None and time.monotonic() < limit:
                 if not way.is_direct:
-                    way.request_script(place.script)
-                line = place.accept(SOON if way.is_given else PAUSE)
+                    way.request_script(rendezvous.script)
+                line = rendezvous.accept(SOON if way.is_given else PAUSE)
         finally:
             way.withdraw(has_arrived=line is not None)
         return line
 
-    def _try_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
-        """Let gdb make the program run the agent's script. UsageError with gdb's own words if that fails."""
+    def _try_gdb(self, rendezvous: Rendezvous, reason: str) -> socket.socket | None:
+        """Let gdb make the program run the agent's script, and return the agent's socket. UsageError with gdb's own
+        words if that fails; `reason`: why the other ways failed.
+        """
         known = find_debuggers()
         if not known:
-            raise UsageError(f"{why}; gdb brings Weft into a program: {REMEDY}")
+            raise UsageError(f"{reason}; gdb brings Weft into a program: {REMEDY}")
         for gdb in known:
-            said = run_script_by_gdb(gdb.path, self._pid, str(place.script))
+            said = run_script_by_gdb(gdb.path, self._pid, str(rendezvous.script))
             if not said:
-                return place.accept(SECONDS)
-        raise UsageError(f"the program does not let Weft in: {why}, and gdb says: {said}")
+                return rendezvous.accept(SECONDS)
+        raise UsageError(f"the program does not let Weft in: {reason}, and gdb says: {said}")
 
     def _exit_status(self, code: int | None) -> int | None:
         """Wait for the process to end, and return `code`: the exit status of another's child cannot be read."""

@@ -10,7 +10,7 @@ from weft.errors import DebuggerError
 from weft.gdb.point import Point
 from weft.tasks.model import SourceLine, TaskRow
 
-How = Literal["next", "step", "finish", "continue"]
+Movement = Literal["next", "step", "finish", "continue"]
 Why = Literal[
     "start",
     "line",
@@ -92,7 +92,7 @@ class Backend(Protocol):
         """Return the table of tasks, in the order of creation."""
         ...
 
-    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has moved on by `movement`, such as one line; return where it stopped.
 
         `task`: None for the program's first task. `child`: the next task that `task` creates is followed instead. At
@@ -101,25 +101,27 @@ class Backend(Protocol):
         ...
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and the creations of the task and its ancestors.
+        """Return a task's frames, innermost first, and where the task and its ancestors were created.
 
         `with_libraries`: keep the frames of libraries.
         """
         ...
 
-    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """Return the value of an expression in a task's frame as text. `form`: a format of gdb, such as `x`."""
+    def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
+        """Return the value of an expression in a task's frame as text. `gdb_format`: a letter such as `x`, empty for
+        none.
+        """
         ...
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """Return the names and values of the variables of a task's frame."""
         ...
 
-    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+    def assign(self, task: int | None, name: str, expression: str, level: int) -> str:
         """Assign the value of an expression to a variable of a task's frame; return the value as text."""
         ...
 
-    def find_task(self, task: int | None, text: str) -> int:
+    def find_task(self, task: int | None, expression: str) -> int:
         """Return the number of the task that an expression in a task's frame refers to.
         DebuggerError if there is none.
         """
@@ -129,7 +131,7 @@ class Backend(Protocol):
         """Replace all breakpoints by these."""
         ...
 
-    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+    def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
         """Watch an expression in a task's frame as breakpoint `number`; return its value now, as text."""
         ...
 
@@ -154,8 +156,8 @@ class Backend(Protocol):
         ...
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Hold a task, so that it makes no step while the others run, or release it; return how it is held, if that
-        needs words.
+        """Hold a task (`on`), so that it makes no step while the others run, or release it. Return how it is held, if
+        that needs words; else an empty string.
         """
         ...
 
@@ -163,7 +165,7 @@ class Backend(Protocol):
         """Return the worker that waits with each held task, if holding it takes a worker."""
         ...
 
-    def catch(self, name: str, *, on: bool) -> None:
+    def catch(self, exception_name: str, *, on: bool) -> None:
         """Stop if a task ends by an exception of a name (empty: of any), or no longer."""
         ...
 

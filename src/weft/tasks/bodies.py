@@ -40,16 +40,23 @@ class OutlinedBody:
     first: tuple[tuple[int, int], ...] = ()
 
 
-def analyse_body(name: str, code: list[MachineInstruction], size: int, spawns: set[tuple[str, int]]) -> OutlinedBody:
-    """Return a body by its instructions. `spawns`: file and line of all directives that create tasks."""
-    first = code[0]
-    lines = frozenset(one.line for one in code if one.file == first.file)
+def analyse_body(
+    name: str, instructions: list[MachineInstruction], size: int, spawn_lines: set[tuple[str, int]]
+) -> OutlinedBody:
+    """Return the addresses and lines of a task's or region's function from its instructions. `spawn_lines`: file and
+    line of all directives that create tasks.
+    """
+    first = instructions[0]
+    lines = frozenset(one.line for one in instructions if one.file == first.file)
     body = OutlinedBody(name, first.pc, first.pc + size, first.line, lines, first.file)
-    back = next((i for i, one in enumerate(code) if GIVEN_BACK.search(one.text) and one[1:3] not in spawns), len(code))
-    behind = next((one.pc for one in code[back + 1 :] if not JUMP.match(one.text)), 0)
+    back = next(
+        (i for i, one in enumerate(instructions) if GIVEN_BACK.search(one.text) and one[1:3] not in spawn_lines),
+        len(instructions),
+    )
+    behind = next((one.pc for one in instructions[back + 1 :] if not JUMP.match(one.text)), 0)
     if not behind or not name.startswith(".omp_task_entry."):
         return body
-    own = {one.line: one.pc for one in reversed(code) if one.pc >= behind and one.file == first.file}
+    own = {one.line: one.pc for one in reversed(instructions) if one.pc >= behind and one.file == first.file}
     return replace(body, begins=behind, first=tuple(own.items()))
 
 
@@ -80,13 +87,13 @@ class OutlinedBodies:
         return [body.name for body in self.all if OUTLINED.match(body.name)]
 
     def body_at(self, pc: int) -> OutlinedBody | None:
-        """Return the body that contains an address; None if none does."""
+        """Return the body of a task or region that contains an address; None if none does."""
         at = bisect.bisect_right(self._starts, pc, key=lambda body: body.start) - 1
         return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
 
     def is_compiler_line(self, frame: Frame) -> bool:
-        """Return whether a frame is at compiler-made code: at its task's directive, or a line of a
-        task nested inside.
+        """Return whether a frame is at code that the compiler made up: at its task's directive, or a line of a task
+        nested inside.
         """
         body, line = self.body_at(int(frame["addr"], 16)), int(frame["line"])
         if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
@@ -94,8 +101,8 @@ class OutlinedBodies:
         return linecache.getline(str(frame["fullname"]), line).strip() == "{" or self.is_line_executed_elsewhere(frame)
 
     def is_line_executed_elsewhere(self, frame: Frame) -> bool:
-        """Return whether a frame's line is executed elsewhere: in a task nested inside, or after
-        this body's prologue.
+        """Return whether a frame's line is executed elsewhere: in a task nested inside, or after the compiler's code at
+        the begin of this body.
         """
         pc, file, line = int(frame["addr"], 16), str(frame.get("fullname", "")), int(frame.get("line", 0))
         body = self.body_at(pc)
@@ -111,7 +118,7 @@ class OutlinedBodies:
         return body is not None and pc < body.begins
 
     def line_addresses(self, file: str, line: int) -> list[int]:
-        """Return the addresses at which a line is executed in bodies with a prologue, where gdb
+        """Return the addresses at which a line is executed in bodies that begin with the compiler's own code, where gdb
         would stop too early.
         """
         name = Path(file).name

@@ -29,7 +29,7 @@ def prepare_recording(programs: Iterable[Sequence[str]], run: RunDirectory) -> d
 
 
 def finish_recording(run: RunDirectory) -> None:
-    """After the job, shrink the files of its ranks to their contents, and remove the folder if no rank had tasks."""
+    """Shrink the files of tasks to their contents after the job, and remove their folder if no rank had tasks."""
     folder = run.path / FOLDER
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, RunError):  # a longer file is no worse

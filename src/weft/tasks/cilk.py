@@ -56,9 +56,9 @@ class CilkSource:
         self.is_cilk5 = old
         self._made = 0
 
-    def describe_position(self, at: int) -> str:
+    def describe_position(self, position: int) -> str:
         """Return `prog.c:9` for a position in the text."""
-        return f"{Path(self.name).name}:{self.text.count(chr(10), 0, at) + 1}"
+        return f"{Path(self.name).name}:{self.text.count(chr(10), 0, position) + 1}"
 
     def auto_type(self) -> str:
         """Return the keyword that gives a variable the type of its value."""
@@ -69,10 +69,12 @@ class CilkSource:
         self._made += 1
         return f"weft_{self._made}"
 
-    def find_closing_bracket(self, at: int) -> int:
-        """Return the position of the bracket that closes the one at `at`. UsageError if there is none."""
+    def find_closing_bracket(self, position: int) -> int:
+        """Return the position of the bracket that closes the one at a position of the text. UsageError if there is
+        none.
+        """
         stack = []
-        for i in range(at, len(self.code)):
+        for i in range(position, len(self.code)):
             letter = self.code[i]
             if letter in "([{":
                 stack.append(letter)
@@ -81,21 +83,25 @@ class CilkSource:
                     break
                 if not stack:
                     return i
-        raise UsageError(f"{self.describe_position(at)}: this bracket is not closed")
+        raise UsageError(f"{self.describe_position(position)}: this bracket is not closed")
 
-    def find_statement_start(self, at: int) -> int:
-        """Return the position at which the statement that contains `at` begins."""
-        i = at
+    def find_statement_start(self, position: int) -> int:
+        """Return the position at which the statement that contains a position of the text begins."""
+        i = position
         while i and self.code[i - 1] not in ";{}:":
             i -= 1
-            if self.code[i] == ")" and not re.match(r"\)\s*[\w.\->\[\]]*\s*[-+*/]?=", self.code[i:at]):
-                return i + 1 + len(self.code[i + 1 : at]) - len(self.code[i + 1 : at].lstrip())  # behind `if (...)`
-        found = re.match(r"\s*((else|do)\b\s*)?", self.code[i:at])
+            if self.code[i] == ")" and not re.match(r"\)\s*[\w.\->\[\]]*\s*[-+*/]?=", self.code[i:position]):
+                return (
+                    i + 1 + len(self.code[i + 1 : position]) - len(self.code[i + 1 : position].lstrip())
+                )  # behind `if (...)`
+        found = re.match(r"\s*((else|do)\b\s*)?", self.code[i:position])
         return i + (found.end() if found is not None else 0)
 
 
 def translate_to_openmp(name: str, text: str) -> str:
-    """Return a source file of Cilk as OpenMP. UsageError with the line of what OpenMP's tasks cannot express."""
+    """Return the text of a Cilk source file as OpenMP. UsageError with the line of what OpenMP's tasks cannot
+    express.
+    """
     source = CilkSource(name, text)
     found = next((f for f in REFUSED.finditer(source.code) if source.is_cilk5 or f[1] not in CILK5), None)
     if found is not None:
@@ -125,7 +131,7 @@ def apply_edits(text: str, edits: list[TextEdit]) -> str:
 
 
 def edit_loops(source: CilkSource) -> list[TextEdit]:
-    """Return the edits that make each `cilk_for` a taskloop, which waits for its tasks as Cilk does."""
+    """Return the edits that make each `cilk_for` a taskloop of OpenMP, which waits for its tasks as Cilk does."""
     found = []
     for loop in re.finditer(r"\b(?:cilk_for|_Cilk_for)\b", source.code):
         head = source.code.index("(", loop.end())
@@ -140,7 +146,7 @@ def edit_loops(source: CilkSource) -> list[TextEdit]:
 
 
 def edit_functions(source: CilkSource) -> list[TextEdit]:
-    """Return the edits of all functions: their spawns, and the waits before they return."""
+    """Return the edits that translate the spawns of all functions, and insert waits for children before they return."""
     found: list[TextEdit] = []
     depth, start = 0, None
     for i, letter in enumerate(source.code):
@@ -157,7 +163,9 @@ def edit_functions(source: CilkSource) -> list[TextEdit]:
 
 
 def edit_function(source: CilkSource, start: int, end: int) -> list[TextEdit]:
-    """Return the edits between one function's braces."""
+    """Return the edits that translate the spawns between a function's braces (positions `start` and `end`), and wait
+    before each return.
+    """
     spawns = [start + f.start() for f in re.finditer(source.spawn, source.code[start:end])]
     if not spawns:
         return []
@@ -176,24 +184,24 @@ def edit_function(source: CilkSource, start: int, end: int) -> list[TextEdit]:
     return [*found, TextEdit(end, end, f"{WAIT} ; ")]
 
 
-def edit_spawn(source: CilkSource, at: int) -> TextEdit:
-    """Return the edit of one spawn: the arguments are evaluated first, and the call becomes a task
-    with its own copies.
+def edit_spawn(source: CilkSource, position: int) -> TextEdit:
+    """Return the edit that makes the call of a spawn a task of OpenMP; its arguments are evaluated first, and the task
+    has copies of them.
     """
-    begin = source.find_statement_start(at)
-    word = re.match(source.spawn, source.code[at:])
-    call = CALL.match(source.code, at + (word.end() if word is not None else 0))
+    begin = source.find_statement_start(position)
+    word = re.match(source.spawn, source.code[position:])
+    call = CALL.match(source.code, position + (word.end() if word is not None else 0))
     if call is None:
-        raise UsageError(f"{source.describe_position(at)}: only the call of a named function can be spawned")
+        raise UsageError(f"{source.describe_position(position)}: only the call of a named function can be spawned")
     shut = source.find_closing_bracket(call.end() - 1)
     if not (ends := re.match(r"\s*;", source.code[shut + 1 :])):
         raise UsageError(
-            f"{source.describe_position(at)}: a spawn is a statement of its own, or all of what is assigned"
+            f"{source.describe_position(position)}: a spawn is a statement of its own, or all of what is assigned"
         )
     before, own, held = "", [], []
     target = ""
-    if left := source.text[begin:at].strip():
-        before, target = split_assignment(source, left, at)
+    if left := source.text[begin:position].strip():
+        before, target = split_assignment(source, left, position)
         held.append(f"{source.auto_type()} {(pointer := source.new_name())} = &({target});")
         own.append(pointer)
         target = f"*{pointer} {re.search(r'([-+*/|&^]?=)$', left)[1]} "  # type: ignore[index]
@@ -214,23 +222,25 @@ def edit_spawn(source: CilkSource, at: int) -> TextEdit:
     return TextEdit(begin, shut + 1 + ends.end(), text)
 
 
-def split_assignment(source: CilkSource, left: str, at: int) -> tuple[str, str]:
-    """Return the declaration in the text before a spawn, if any, and the variable that the spawn's result is assigned
-    to.
+def split_assignment(source: CilkSource, text_before_spawn: str, position: int) -> tuple[str, str]:
+    """Return the declaration in the text before a spawn (empty if none) and the variable that gets the spawn's result.
+    UsageError if it is no assignment.
     """
-    if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", left)) is None:
+    if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", text_before_spawn)) is None:
         raise UsageError(
-            f"{source.describe_position(at)}: a spawn is a statement of its own, or all of what is assigned"
+            f"{source.describe_position(position)}: a spawn is a statement of its own, or all of what is assigned"
         )
     target = found[1]
     declared = re.fullmatch(r"(?s)((?:const\s+)?[A-Za-z_][\w:<>, ]*[\s*&]+)([A-Za-z_]\w*)", target)
     if declared is not None and declared[1].strip() == "auto":
-        raise UsageError(f"{source.describe_position(at)}: a variable of type `auto` that is spawned: write its type")
+        raise UsageError(
+            f"{source.describe_position(position)}: a variable of type `auto` that is spawned: write its type"
+        )
     return (f"{target}; ", declared[2]) if declared is not None else ("", target)
 
 
 def split_arguments(source: CilkSource, start: int, end: int) -> list[str]:
-    """Return the arguments of a call whose parentheses enclose the positions from `start` to `end`."""
+    """Return the arguments of a call as texts; its parentheses enclose the positions from `start` to `end`."""
     found, depth, at = [], 0, start
     for i in range(start, end):
         depth += (source.code[i] in "([{") - (source.code[i] in ")]}")
@@ -242,13 +252,17 @@ def split_arguments(source: CilkSource, start: int, end: int) -> list[str]:
 
 
 def find_main(source: CilkSource) -> list[tuple[str, int]]:
-    """Return the parameters of the program's `main` and the position of its last brace; empty if the file has none."""
+    """Return one pair (parameters of the program's `main`, position of its last brace); an empty list if the file has
+    no `main`.
+    """
     found = re.search(r"\bmain\s*\(([^)]*)\)\s*\{", source.code)
     return [] if found is None else [(found[1].strip(), source.find_closing_bracket(found.end() - 1))]
 
 
 def render_main(source: CilkSource) -> str:
-    """Return the text of a new `main` that runs the program's own in one thread of a parallel region."""
+    """Return C code of a new `main` that runs the program's own in one thread of a parallel region; empty if the file
+    has no `main`.
+    """
     found = find_main(source)
     if not found:
         return ""
@@ -262,8 +276,8 @@ def render_main(source: CilkSource) -> str:
 
 
 def build_as_openmp(path: str, folder: Path) -> Path:
-    """Compile a program of Cilk as OpenMP with -g into a folder, and return its path. UsageError with the compiler's
-    words.
+    """Translate a program of Cilk to OpenMP, compile it with -g into a folder, and return its path. UsageError with the
+    compiler's words.
     """
     if not Path(path).is_file():
         raise UsageError(f"--as-openmp {path}: there is no such file")

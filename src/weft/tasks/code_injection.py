@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from weft.base.processes import explain_forbidden, maps_of
+from weft.base.processes import explain_forbidden, read_memory_map
 from weft.debug.ptrace import Standing, registers_of, set_registers
 from weft.errors import UsageError
 from weft.tasks.symbols import LoadedModule, ProcessMemory, find_symbol, find_symbol_address, read_modules
@@ -39,6 +39,10 @@ OFFSETS: Final = {
 LAYOUT: Final = 0x030E
 """The version whose table that is."""
 TABLE: Final = 760
+FINALIZING: Final = 32
+"""Where the offset of the thread that ends the interpreter stands in it, also in that of 3.13."""
+FINALIZING_WITHOUT_TABLE: Final = 24
+"""That offset in 3.11 and 3.12, which have no table."""
 STOP: Final = 1 << 5
 """The bit by which a thread of 3.14 looks whether it is asked for anything."""
 MOST_INTERPRETERS: Final = 1000
@@ -93,8 +97,8 @@ class RemoteExecution:
         self._flag = 0
 
     def request_script(self, script: Path) -> None:
-        """Ask the interpreter to run a file. All threads stop for an instant, so that waiting
-        system calls return once.
+        """Ask the interpreter to run a file. All threads stop for an instant, so that system calls in which they wait
+        return once.
         """
         _run_in_own_thread(lambda: self._write_request(os.fsencode(script) + b"\0"))
 
@@ -105,7 +109,7 @@ class RemoteExecution:
                 memory.write(self._flag, bytes(4))
 
     def _write_request(self, path: bytes) -> None:
-        """Write the path of the file and the flags of the request into the interpreter's memory."""
+        """Write the path of the file to run, and the flags that request it, into the interpreter's memory."""
         with _stopped_process(self._pid) as (_, memory, known):
             runtime = find_symbol_address(known, "_PyRuntime")
             table = memory.read(runtime, TABLE) if runtime else b""
@@ -128,15 +132,29 @@ class RemoteExecution:
             memory.write(breaker, struct.pack("<Q", memory.read_number(breaker) | STOP))
 
 
-def _find_main_interpreter(memory: ProcessMemory, first: int, offset: dict[str, int]) -> int:
-    """Return the address of the interpreter with id 0. InjectionError if the list has none."""
+def _find_main_interpreter(memory: ProcessMemory, first_address: int, offsets: dict[str, int]) -> int:
+    """Return the address of the interpreter with id 0 in the process's list. InjectionError if the list has none."""
     for _ in range(MOST_INTERPRETERS):
-        if not first:
+        if not first_address:
             break
-        if memory.read_number(first + offset["id"]) == 0:
-            return first
-        first = memory.read_number(first + offset["next"])
+        if memory.read_number(first_address + offsets["id"]) == 0:
+            return first_address
+        first_address = memory.read_number(first_address + offsets["next"])
     raise InjectionError("it has no interpreter")
+
+
+def refuse_ending_interpreter(pid: int, memory: ProcessMemory, known: list[LoadedModule]) -> None:
+    """Raise UsageError if the interpreter is just starting, ends or has ended: who enters it then ends the program."""
+    runtime = find_symbol_address(known, "_PyRuntime")
+    if not runtime or not find_symbol_address(known, "Py_Version"):  # 3.10 and older
+        return
+    table = memory.read(runtime, TABLE)
+    finalizing = (
+        struct.unpack_from("<Q", table, FINALIZING)[0] if table.startswith(COOKIE) else FINALIZING_WITHOUT_TABLE
+    )
+    is_initialized = memory.read_number(runtime + finalizing - 8, "<i")  # pycore_runtime.h: `initialized` is before it
+    if memory.read_number(runtime + finalizing) or not is_initialized:
+        raise UsageError(f"process {pid} is not looked into: its Python is starting or ending, and runs no tasks")
 
 
 class MainThreadCall:
@@ -154,7 +172,9 @@ class MainThreadCall:
         self._text = (0, 0)
 
     def request_script(self, script: Path) -> None:
-        """Make the thread run a file, if it is at a suitable place now; a pending call is added once only."""
+        """Make the thread run a file if it can safely do so now. A pending call, which runs later, is added once only.
+        InjectionError if it never can.
+        """
         if platform.machine() != "x86_64":
             raise InjectionError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
         try:
@@ -166,16 +186,16 @@ class MainThreadCall:
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
     def withdraw(self, *, has_arrived: bool) -> None:
-        """Erase the text that the thread was given, if the agent has arrived; the code stays for the next visit."""
+        """Erase the Python code that the thread was given, if the agent has arrived; the machine code stays for the
+        next visit.
+        """
         at, length = self._text
         if at and has_arrived:  # else the call is still to come, and runs what finds no file any more
             with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
                 memory.write(at, bytes(length))
 
-    def _try_to_give_call(self, text: bytes) -> None:
-        """Set the main thread's registers so that it performs the call, if it is at a suitable
-        place at this instant.
-        """
+    def _try_to_give_call(self, python_code: bytes) -> None:
+        """Set the main thread's registers so that it runs Python code, if it is at a point now where that is safe."""
         asleep = _is_asleep(self._pid)
         with _stopped_process(self._pid) as (held, memory, known):
             if held.threads(self._pid).get(self._pid):  # a signal, whose handler comes first
@@ -188,11 +208,11 @@ class MainThreadCall:
             enter, run, leave, later, error = (_find_function(known, name) for name in names)
             self.is_direct = asleep and is_in_blocking_call(registers)
             if not self.is_direct and (
-                self.is_given or not _can_add_pending_call(registers, known, maps_of(self._pid), (run, error))
+                self.is_given or not _can_add_pending_call(registers, known, read_memory_map(self._pid), (run, error))
             ):
                 return
-            code, at = _place_code(memory, known, text)
-            self._text = (at, len(text))
+            code, at = _place_code(memory, known, python_code)
+            self._text = (at, len(python_code))
             nothing = code + len(CODE) - 1
             calls = (error, enter, at, 0, run, leave) if self.is_direct else (error, nothing, run, at, later, nothing)
             begin, held_ = build_call_frame(registers, calls)
@@ -214,25 +234,30 @@ def is_in_blocking_call(registers: list[int]) -> bool:
     return number in CALLS or (number == FUTEX and registers[RSI] & 127 == FUTEX_WAIT_BITSET)
 
 
-def _can_add_pending_call(registers: list[int], known: list[LoadedModule], maps: str, within: tuple[int, ...]) -> bool:
-    """Return whether a thread cannot own the lock of the pending calls.
+def _can_add_pending_call(
+    registers: list[int], modules: list[LoadedModule], maps: str, own_addresses: tuple[int, ...]
+) -> bool:
+    """Return whether a thread certainly does not own the lock of Python's pending calls, so that a call can be added in
+    it.
 
-    The owner of that lock calls nothing but Python itself and the C library (`within`: an address in each), makes no
+    The owner of that lock calls nothing but Python itself and the C library (`own_addresses`: one in each), makes no
     system call but futex, and is outside the interpreter's loop. A thread elsewhere in Python itself would not reach a
     pending call before it is back in that loop, either.
     """
     if to_signed(registers[ORIG_RAX]) >= 0:
         return registers[ORIG_RAX] != FUTEX
-    begin, length = find_symbol(known, "_PyEval_EvalFrameDefault")
+    begin, length = find_symbol(modules, "_PyEval_EvalFrameDefault")
     at = find_mapped_file(maps, registers[RIP])
-    beside = {find_mapped_file(maps, address) for address in within}
+    beside = {find_mapped_file(maps, address) for address in own_addresses}
     return begin <= registers[RIP] < begin + length or (
         at.startswith("/") and at not in beside and "/libpthread" not in at
     )
 
 
 def find_mapped_file(maps: str, address: int) -> str:
-    """Return the file that is mapped at an address of a process; empty if none is. `maps`: its /proc/PID/maps."""
+    """Return the path of the file that is mapped at an address of a process; empty if none is. `maps`: the text of its
+    /proc/PID/maps.
+    """
     for line in maps.splitlines():
         row = line.split(maxsplit=5)
         first, _, behind = row[0].partition("-")
@@ -242,8 +267,8 @@ def find_mapped_file(maps: str, address: int) -> str:
 
 
 def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:
-    """Return the address and contents of the stack frame for the injected code: save area, calls,
-    and saved registers.
+    """Return the address and contents of the stack frame for the injected code: room for vector registers, the
+    addresses to call, and the saved registers.
     """
     back = list(registers)
     answer = to_signed(back[RAX])
@@ -258,12 +283,10 @@ def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int,
     return begin, (bytes(AREA) + listed).ljust(top - begin, b"\0") + saved
 
 
-def make_entry_registers(registers: list[int], code: int, begin: int) -> list[int]:
-    """Return the registers with which the thread enters the injected code. `begin`: its frame,
-    which is passed in rbx.
-    """
+def make_entry_registers(registers: list[int], code_address: int, frame_address: int) -> list[int]:
+    """Return the registers with which the thread enters the injected code, which gets its frame's address in rbx."""
     given = list(registers)
-    given[RIP], given[RBX], given[RSP] = code, begin, begin
+    given[RIP], given[RBX], given[RSP] = code_address, frame_address, frame_address
     given[R12] = registers[RSP] - RED_ZONE - 8 * (SAVED + 2)
     given[ORIG_RAX] = (1 << 64) - 1  # no system call that the kernel would take up again
     return given
@@ -274,47 +297,51 @@ def to_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _place_code(memory: ProcessMemory, known: list[LoadedModule], text: bytes) -> tuple[int, int]:
-    """Write code and text into the unused end of the last page of a module's code, and return their addresses."""
-    for module in known:
+def _place_code(memory: ProcessMemory, modules: list[LoadedModule], python_code: bytes) -> tuple[int, int]:
+    """Write the machine code and the Python code for the thread behind the code of a module, and return both addresses.
+    InjectionError if there is no room.
+    """
+    for module in modules:
         for begin, end in module.code_padding():
             code = begin + 15 & ~15
             held = memory.read(code, max(0, end - code))
             used = held[: len(CODE)]
             at = (len(held.rstrip(b"\0")) if any(held) else len(CODE)) + 8 & ~7
-            same = held.find(text, len(CODE))
-            if (used == CODE or not any(held)) and (same > 0 or at + len(text) < len(held)):
+            same = held.find(python_code, len(CODE))
+            if (used == CODE or not any(held)) and (same > 0 or at + len(python_code) < len(held)):
                 at = same if same > 0 else at
                 if used != CODE:
                     memory.write(code, CODE)
-                memory.write(code + at, text)
+                memory.write(code + at, python_code)
                 return code, code + at
     raise InjectionError("there is no room for Weft's code behind that of the program")
 
 
-def _find_function(known: list[LoadedModule], name: str) -> int:
-    """Return the address of a function of Python. InjectionError if the process has none of that name."""
-    if not (at := find_symbol_address(known, name)):
+def _find_function(modules: list[LoadedModule], name: str) -> int:
+    """Return the address of a function of Python in the process. InjectionError if it has none of that name."""
+    if not (at := find_symbol_address(modules, name)):
         raise InjectionError(f"it has no {name}: not a Python that can be called")
     return at
 
 
 @contextmanager
 def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[LoadedModule]]]:
-    """Stop all threads of a process inside a `with` block; yields the stopped threads, the memory and the modules.
+    """Stop all threads of a process inside a `with` block; yield the stopped threads, the process's memory and its
+    modules.
 
     InjectionError if the process changes meanwhile, UsageError if stopping it is forbidden.
     """
     held = Standing()
     try:
         with closing(ProcessMemory(pid)) as memory:
-            known = list(read_modules(memory, maps_of(pid)))
+            known = list(read_modules(memory, read_memory_map(pid)))
             held.hold([pid])
             threads = held.threads(pid)
             if pid not in threads:
                 raise UsageError(explain_forbidden(pid))
             if threads[pid] is None:
                 raise InjectionError("its main thread is in the kernel and does not come out of it")
+            refuse_ending_interpreter(pid, memory, known)
             yield held, memory, known
     except PermissionError as error:
         raise UsageError(explain_forbidden(pid)) from error
@@ -324,14 +351,16 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
         held.release_all()
 
 
-def _run_in_own_thread(work: Callable[[], T]) -> T:
-    """Call a function in a thread of its own, so that everything it traces is released when that thread ends."""
+def _run_in_own_thread(function: Callable[[], T]) -> T:
+    """Call a function in a thread of its own and return its result, so that all processes it traces are released when
+    that thread ends.
+    """
     told: list[T] = []
     wrong: list[BaseException] = []
 
     def do() -> None:
         try:
-            told.append(work())
+            told.append(function())
         except BaseException as error:
             wrong.append(error)
 
@@ -344,8 +373,8 @@ def _run_in_own_thread(work: Callable[[], T]) -> T:
 
 
 def _is_asleep(pid: int) -> bool:
-    """Return whether the main thread sleeps; one that only passes through a system call may own
-    locks of the C library.
+    """Return whether a process's main thread sleeps in the kernel. A thread that only passes through a system call does
+    not: it may own locks of the C library.
     """
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

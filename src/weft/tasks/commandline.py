@@ -33,8 +33,10 @@ class PythonCommand:
     arguments: tuple[str, ...]
 
 
-def python_command(command: Sequence[str]) -> PythonCommand | None:
-    """Parse a command as Python does; None for another kind of program. UsageError if nothing can be run."""
+def parse_python_command(command: Sequence[str]) -> PythonCommand | None:
+    """Return the interpreter, options, program and arguments of a command line; None if it does not run Python.
+    UsageError if nothing can be run.
+    """
     first = shutil.which(command[0]) if "/" not in command[0] else command[0]
     if re.fullmatch(r"python[\d.]*t?", Path(command[0]).name) and first is not None and Path(first).is_file():
         return _parse_python_options(first, list(command[1:]))
@@ -57,7 +59,9 @@ def require_existing(path: str) -> str:
 
 
 def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
-    """Parse the words after the interpreter's name: options, and what to run. UsageError if nothing is to be run."""
+    """Return the command made of an interpreter and the words after its name: options, and what to run. UsageError if
+    nothing is to be run.
+    """
     options: list[str] = []
     while words and words[0].startswith("-") and len(words[0]) > 1:
         word = words.pop(0)
@@ -82,7 +86,7 @@ def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
 
 
 def read_shebang(path: Path) -> list[str]:
-    """Return the Python interpreter and options that a script's first lines name; empty if they name another
+    """Return the Python interpreter and options that a script's first lines name, as words; empty if they name another
     interpreter.
     """
     with path.open("rb") as file:

@@ -85,7 +85,7 @@ class TaskConsole(Console):
         return render_answer(answer)
 
     def answer(self, line: str) -> Answer:
-        """Answer one command. WeftError where it cannot be done."""
+        """Execute one typed command, and return its answer. WeftError if it cannot be executed."""
         name, rest = parse(line, COMMANDS)
         d = self.debugger
         if name == "quit":
@@ -98,7 +98,7 @@ class TaskConsole(Console):
                 raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
             return bare[name]()
         calls: dict[str, Callable[[str], Answer]] = {
-            "tasks": partial(d.tasks, most=None if self.json else MOST_ROWS), "task": d.set_focus, "name": d.name,
+            "tasks": partial(d.tasks, row_limit=None if self.json else MOST_ROWS), "task": d.set_focus, "name": d.name,
             "where": d.where, "print": d.evaluate, "list": d.list_source, "break": d.break_at, "tbreak": d.break_once,
             "until": d.until, "watch": d.watch, "delete": d.delete, "catch": d.catch,
             "hold": d.hold, "release": d.release, "set": d.assign,

@@ -15,7 +15,7 @@ from weft.base.words import plural
 from weft.debug.frames import split_format
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.gdb.point import Point
-from weft.tasks.backend import Backend, ForkingBackend, How, Stop
+from weft.tasks.backend import Backend, ForkingBackend, Movement, Stop
 from weft.tasks.hang_messages import read_source_line
 from weft.tasks.model import SourceLine, TaskRow, as_dicts, find_deadlocks, is_descendant, render_label, sort_as_tree
 
@@ -53,7 +53,7 @@ class TaskDebugger:
     # Running
 
     def _record_stop(self, stop: Stop) -> Answer:
-        """Take over a stop as the current position, and return it as an answer."""
+        """Make a stop the session's current position, and return the stop as an answer."""
         before, self.stop, self.level = self.focus, stop, 0
         if stop.task is not None or stop.why == "ended":
             self.focus, self.kind = stop.task, stop.kind
@@ -71,25 +71,27 @@ class TaskDebugger:
             "from": before,
         }
 
-    def advance(self, movement: How, text: str = "") -> Answer:
-        """Move the task in focus on by `movement` (`next`, `step`, `finish`, `continue`), `text` times; the others run
-        freely.
+    def advance(self, movement: Movement, repetitions: str = "") -> Answer:
+        """Move the task in focus on by `movement` (`next`, `step`, `finish`, `continue`), `repetitions` times (empty:
+        once), and return the stop. The other tasks run freely meanwhile.
         """
-        if text and not (text.isdigit() and int(text)):
-            raise UsageError(f"{text!r} is not a number of times")
+        if repetitions and not (repetitions.isdigit() and int(repetitions)):
+            raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
             raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
         with kept():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
-            return self._advance_repeatedly(movement, int(text or 1))
+            return self._advance_repeatedly(movement, int(repetitions or 1))
 
-    def _advance_repeatedly(self, how: How, times: int) -> Answer:
-        """Advance several times, and stop earlier at anything but a line."""
+    def _advance_repeatedly(self, movement: Movement, repetitions: int) -> Answer:
+        """Advance `repetitions` times and return the last stop; end earlier at any stop that is no line, such as a
+        breakpoint.
+        """
         answer: Answer = {}
-        for _ in range(times):
+        for _ in range(repetitions):
             before = self.focus
-            answer = self._record_stop(self._advance_once(how))
-            if how != "continue" and self.stop.why in ("breakpoint", "watch"):
-                answer |= self._keep_in_hand(before)
+            answer = self._record_stop(self._advance_once(movement))
+            if movement != "continue" and self.stop.why in ("breakpoint", "watch"):
+                answer |= self._keep_stepped_task_in_focus(before)
             if self.stop.why in (
                 "ended",
                 "deadlock",
@@ -104,9 +106,9 @@ class TaskDebugger:
                 break
         return answer
 
-    def _keep_in_hand(self, task: int | None) -> Answer:
-        """Leave the task that was stepped in focus if another one has come to a breakpoint meanwhile; return what to
-        say of it.
+    def _keep_stepped_task_in_focus(self, task: int | None) -> Answer:
+        """Put a stepped task back into focus if another task has reached a breakpoint meanwhile. Return the answer's
+        part `stays`, which names the task and its line; empty if nothing was put back.
         """
         row = next((row for row in self.read_rows() if row.id == task), None)
         if row is None or row.kind != "task" or self.stop.task == task:
@@ -114,30 +116,30 @@ class TaskDebugger:
         self.focus, self.kind = row.id, row.kind
         return {"stays": {"task": row.id, "label": row.label, "at": row.at.as_dict() if row.at else None}}
 
-    def _advance_once(self, how: How) -> Stop:
-        """Advance once; Ctrl-C or the time limit interrupts the program."""
+    def _advance_once(self, movement: Movement) -> Stop:
+        """Advance once, and return the stop. Ctrl-C or the time limit interrupts the program."""
         begun = time.monotonic()
         try:
             with immediate_interrupts(), limited(self.limit):
-                return self.backend.advance(how, self.focus, child=self.child)
+                return self.backend.advance(movement, self.focus, child=self.child)
         except KeyboardInterrupt:
-            stop = self._keep_focus(how, self.backend.interrupt())
+            stop = self._keep_focus(movement, self.backend.interrupt())
             over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
-    def _keep_focus(self, how: How, stop: Stop) -> Stop:
-        """After Ctrl-C in a step, return the stop as one of the task in focus, wherever that task is."""
-        row = next((row for row in self.read_rows() if row.id == self.focus), None) if how != "continue" else None
+    def _keep_focus(self, movement: Movement, stop: Stop) -> Stop:
+        """Return a stop that Ctrl-C made within a step as one of the task in focus, at the line of that task."""
+        row = next((row for row in self.read_rows() if row.id == self.focus), None) if movement != "continue" else None
         if row is None or stop.why != "interrupted" or stop.task == row.id:
             return stop
         return replace(stop, task=row.id, at=row.at, worker=row.worker, name=row.name)
 
-    def follow(self, text: str) -> Answer:
-        """Choose whether a step over a spawn follows the child or stays with the parent."""
-        if text not in ("parent", "child"):
+    def follow(self, relative: str) -> Answer:
+        """Choose whether a step over a spawn follows the `child` or stays with the `parent`."""
+        if relative not in ("parent", "child"):
             raise UsageError("follow what? `follow parent` or `follow child`")
-        self.child = text == "child"
-        return {"kind": "text", "text": f"at a spawn: on in the {text}"}
+        self.child = relative == "child"
+        return {"kind": "text", "text": f"at a spawn: on in the {relative}"}
 
     # Looking
 
@@ -145,15 +147,13 @@ class TaskDebugger:
         """Return the table of tasks as it is now."""
         return self.backend.tasks()
 
-    def tasks(self, text: str = "", most: int | None = None) -> Answer:
-        """List the tasks that match the filters in `text`; `--tree` sorts them by ancestry. `most`: the largest number
-        of rows.
-        """
-        rows, words = self.read_rows(), text.split()
+    def tasks(self, filters: str = "", row_limit: int | None = None) -> Answer:
+        """List the tasks that match the filters, such as `waiting`; `--tree` among them sorts the tasks by ancestry."""
+        rows, words = self.read_rows(), filters.split()
         as_tree = "--tree" in words
         keep = [parse_filter(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
-        shown = sort_as_tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
+        shown = sort_as_tree(chosen)[:row_limit] if as_tree else [(0, row) for row in chosen[:row_limit]]
         told, with_ = as_dicts(row for _, row in shown), self.backend.workers_of_held() if self.held else {}
         for (depth, row), one in zip(shown, told, strict=True):
             one["depth"], one["focus"], one["held"] = depth, row.id == self.focus, row.id in self.held
@@ -168,39 +168,45 @@ class TaskDebugger:
         found = self.backend.children() if isinstance(self.backend, ForkingBackend) else []
         return [{"pid": pid, "name": name} for pid, name in found]
 
-    def find(self, text: str) -> TaskRow:
-        """Return the task with a number, name or pedigree, or that an expression refers to. UsageError if there is
-        none.
+    def find(self, reference: str) -> TaskRow:
+        """Return the task with a number, name or pedigree, or the one to which an expression leads. UsageError if there
+        is none, or several bear the name.
         """
         rows = self.read_rows()
-        found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
-        found = found or [row for row in rows if text == row.pedigree]
-        if not found and PEDIGREE.fullmatch(text):
-            raise UsageError(f"no living task has the pedigree {text}: `tasks` with --format json tells them")
-        if not found and not text.isdigit():
+        found = [row for row in rows if reference == str(row.id)] or [row for row in rows if reference == row.name]
+        found = found or [row for row in rows if reference == row.pedigree]
+        if not found and PEDIGREE.fullmatch(reference):
+            raise UsageError(f"no living task has the pedigree {reference}: `tasks` with --format json tells them")
+        if not found and not reference.isdigit():
             try:
-                held = self.backend.find_task(self.focus, text)
+                held = self.backend.find_task(self.focus, reference)
             except DebuggerError as error:
                 raise UsageError(
-                    f"no task is called {text!r} (`tasks` lists them), nor does it lead to one: {error}"
+                    f"no task is called {reference!r} (`tasks` lists them), nor does it lead to one: {error}"
                 ) from error
             found = [row for row in rows if row.id == held]
         if len(found) != 1:
-            raise UsageError(f"{'several tasks are' if found else 'no task is'} called {text!r}: `tasks` lists them")
+            raise UsageError(
+                f"{'several tasks are' if found else 'no task is'} called {reference!r}: `tasks` lists them"
+            )
         return found[0]
 
-    def _find_task(self, text: str) -> TaskRow:
-        """Return a task as `find` does. UsageError if it is a thread or a work."""
-        found = self.find(text)
+    def _find_steppable_task(self, reference: str) -> TaskRow:
+        """Return a task as `find` does. UsageError if it is a thread or a thread's work, which cannot be stepped or
+        held.
+        """
+        found = self.find(reference)
         if found.kind != "task":
             raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
         return found
 
-    def set_focus(self, text: str) -> Answer:
-        """Put a task into focus, whichever thread runs it; without text, show the task in focus."""
-        if not text:
+    def set_focus(self, reference: str) -> Answer:
+        """Put a task into focus, whichever thread runs it, and return its row; for an empty reference, return the row
+        of the task in focus.
+        """
+        if not reference:
             return {"kind": "task", "task": self.current().as_dict()}
-        task = self.find(text)
+        task = self.find(reference)
         self.focus, self.kind, self.level = task.id, task.kind, 0
         return {"kind": "task", "task": task.as_dict()}
 
@@ -213,18 +219,18 @@ class TaskDebugger:
             raise UsageError("no task is in focus yet: `step` goes to the first one, `task ID` chooses")
         return found
 
-    def name(self, text: str) -> Answer:
+    def name(self, id_and_name: str) -> Answer:
         """Give a task a name: `ID NAME`."""
-        words = text.split()
+        words = id_and_name.split()
         if len(words) != 2 or words[1].isdigit():
             raise UsageError("name which task how? `name 3 reader`")
         task = self.find(words[0])
         self.backend.name(task.id, words[1])
         return {"kind": "text", "text": f"{render_label(task.kind, task.id, '')} is {words[1]}"}
 
-    def where(self, text: str = "") -> Answer:
+    def where(self, arguments: str = "") -> Answer:
         """Show a task's own frames (`--all`: libraries' too), and after them the spawns that led to it."""
-        words = text.split()
+        words = arguments.split()
         every = "--all" in words
         task = self.find(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
         id_ = task.id if task else self.focus
@@ -235,36 +241,40 @@ class TaskDebugger:
                 "spawns": [{"task": s.task, "label": names.get(s.task, f"task {s.task}, done"),
                             "at": s.at.as_dict() if s.at else None} for s in spawns]}  # fmt: skip
 
-    def evaluate(self, text: str) -> Answer:
+    def evaluate(self, expression: str) -> Answer:
         """Show the value of an expression in the selected frame: `[/FORMAT] EXPR`."""
-        form, text = split_format(text)
-        if not text:
+        form, expression = split_format(expression)
+        if not expression:
             raise UsageError("print what? `print n`, `print/x flags`")
-        return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, self.level, form)}
+        return {
+            "kind": "print",
+            "expression": expression,
+            "value": self.backend.evaluate(self.focus, expression, self.level, form),
+        }
 
     def locals(self) -> Answer:
         """Show the variables of the selected frame."""
         values = self.backend.locals(self.focus, self.level)
         return {"kind": "locals", "values": [{"name": name, "value": value} for name, value in values]}
 
-    def assign(self, text: str) -> Answer:
+    def assign(self, assignment: str) -> Answer:
         """Assign a value to a variable of the selected frame: `NAME = EXPR`."""
-        name, equals, value = (part.strip() for part in text.partition("="))
+        name, equals, value = (part.strip() for part in assignment.partition("="))
         if not (name and equals and value):
             raise UsageError("give what which value? `set total = 0`")
         told = self.backend.assign(self.focus, name, value, self.level)
         return {"kind": "print", "expression": name, "value": f"{name} = {told}"}
 
-    def move_frame(self, way: int, text: str) -> Answer:
-        """Select the frame `text` levels further out (`way` 1) or further in (`way` -1)."""
-        if text and not text.isdigit():
-            raise UsageError(f"{text!r} is not a number of frames")
+    def move_frame(self, direction: int, count: str) -> Answer:
+        """Select the frame `count` levels (empty: one) further out (`direction` 1) or further in (`direction` -1)."""
+        if count and not count.isdigit():
+            raise UsageError(f"{count!r} is not a number of frames")
         frames, _ = self.backend.frames(self.focus)
         if not frames:
             raise UsageError("the task is in no frame of the program")
-        level = min(max(self.level + way * int(text or 1), 0), len(frames) - 1)
+        level = min(max(self.level + direction * int(count or 1), 0), len(frames) - 1)
         if level == self.level:
-            raise UsageError(f"frame {level} is the {'outermost' if way > 0 else 'innermost'} one of the task")
+            raise UsageError(f"frame {level} is the {'outermost' if direction > 0 else 'innermost'} one of the task")
         self.level, at = level, frames[level]
         return {"kind": "frame", "level": level, **at.as_dict(), "text": read_source_line(at)}
 
@@ -284,7 +294,7 @@ class TaskDebugger:
         return self.stop.at if self.stop.task == self.focus else self.current().at
 
     def waits(self) -> Answer:
-        """Show which tasks wait for which, the deadlocks among them, and why the program hangs, if it does."""
+        """Show which tasks wait for which, their deadlocks, and why the program hangs or what holds it up."""
         table = self.read_rows()
         rows = [row for row in table if row.wait is not None]
         found = find_deadlocks(table)
@@ -296,16 +306,16 @@ class TaskDebugger:
 
     # Breakpoints
 
-    def break_at(self, text: str) -> Answer:
+    def break_at(self, specification: str) -> Answer:
         """Set a breakpoint: `FILE:LINE | LINE | FUNCTION [task ID [descendants]] [if EXPR]`."""
-        found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?(?:\s+if\s+(\S.*))?", text)
+        found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?(?:\s+if\s+(\S.*))?", specification)
         if not found:
             raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`, `break work if n > 3`")
         if self.stop.why == "ended":
             raise UsageError(ENDED)
         place, scope, descendants, condition = found.groups()
         way = scope if scope and PEDIGREE.fullmatch(scope) else ""
-        task = self._find_task(scope).id if scope and not way else None
+        task = self._find_steppable_task(scope).id if scope and not way else None
         file, _, line = place.rpartition(":")
         if place.isdigit():
             at = self.current_line() if self.focus is not None else self.stop.at
@@ -323,27 +333,27 @@ class TaskDebugger:
         self.points.append(point)
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}
 
-    def break_once(self, text: str) -> Answer:
+    def break_once(self, specification: str) -> Answer:
         """Set a breakpoint that is deleted at its first stop."""
-        answer = self.break_at(text)
+        answer = self.break_at(specification)
         self._once.add(answer["breakpoint"]["id"])
         return answer
 
-    def until(self, text: str) -> Answer:
+    def until(self, location: str) -> Answer:
         """Run until the task in focus reaches `FILE:LINE | LINE | FUNCTION`, or something else stops."""
-        if len(text.split()) != 1:
+        if len(location.split()) != 1:
             raise UsageError("until where? `until 9`, `until prog.py:9`, `until work`")
-        point: int = self.break_once(f"{text} task {self.current().id}")["breakpoint"]["id"]
+        point: int = self.break_once(f"{location} task {self.current().id}")["breakpoint"]["id"]
         try:
             return self.advance("continue")
         finally:
             if point in self._once:
                 self._delete_temporary_breakpoint(point)
 
-    def _delete_temporary_breakpoint(self, point: int) -> None:
-        """Delete a breakpoint that stops only once."""
-        self._once.discard(point)
-        self.points = [one for one in self.points if one.id != point]
+    def _delete_temporary_breakpoint(self, number: int) -> None:
+        """Delete a breakpoint that was set to stop only once, by its number."""
+        self._once.discard(number)
+        self.points = [one for one in self.points if one.id != number]
         if self.stop.why != "ended":
             self.backend.arm(self.points)
 
@@ -353,12 +363,12 @@ class TaskDebugger:
         more = {"watches": watches} if watches else {}
         return {"kind": "breakpoints", "breakpoints": [{**p.as_dict(), "text": p.text} for p in self.points]} | more
 
-    def delete(self, text: str) -> Answer:
+    def delete(self, numbers: str) -> Answer:
         """Delete breakpoints and watchpoints by their numbers, or all."""
         known = {str(p.id) for p in self.points} | {str(number) for number in self.watches}
-        chosen = known if text in ("", "all") else set(text.split())
+        chosen = known if numbers in ("", "all") else set(numbers.split())
         if not chosen or not chosen <= known:
-            raise UsageError(f"there is no breakpoint {text}".rstrip())
+            raise UsageError(f"there is no breakpoint {numbers}".rstrip())
         for number in [number for number in self.watches if str(number) in chosen]:
             del self.watches[number]
             if self.stop.why != "ended":
@@ -367,53 +377,53 @@ class TaskDebugger:
         self.backend.arm(self.points)
         return self.breakpoints()
 
-    def watch(self, text: str) -> Answer:
+    def watch(self, expression: str) -> Answer:
         """Watch an expression: stop when any task changes its value, until the selected frame returns."""
-        if not text:
+        if not expression:
             raise UsageError("watch what? `watch total`")
         if self.stop.why == "ended":
             raise UsageError(ENDED)
         number = next(self._ids)
         try:
-            value = self.backend.watch(number, self.focus, text, self.level)
+            value = self.backend.watch(number, self.focus, expression, self.level)
         except WeftError:
             self._ids = itertools.chain([number], self._ids)
             raise
-        self.watches[number] = text
-        return {"kind": "watch", "id": number, "expression": text, "value": value}
+        self.watches[number] = expression
+        return {"kind": "watch", "id": number, "expression": expression, "value": value}
 
-    def hold(self, text: str) -> Answer:
-        """Hold a task, so that it makes no step while the others run: `ID`."""
-        if not text:
+    def hold(self, reference: str) -> Answer:
+        """Hold a task, so that it makes no step while the others run; `reference`: its number, name or pedigree."""
+        if not reference:
             raise UsageError("hold which task? `hold 3`")
-        task = self._find_task(text)
+        task = self._find_steppable_task(reference)
         told = self.backend.hold(task.id, on=True)
         self.held.add(task.id)
         told = told or f"{task.label} is held where it is: `release {task.id}` lets it go on"
         return {"kind": "text", "text": told}
 
-    def release(self, text: str = "") -> Answer:
+    def release(self, reference: str = "") -> Answer:
         """Release a held task, or all: `[ID]`."""
-        chosen = {self.find(text).id} if text else set(self.held)
+        chosen = {self.find(reference).id} if reference else set(self.held)
         if not chosen or not chosen <= self.held:
-            raise UsageError(f"task {text} is not held" if text else "no task is held")
+            raise UsageError(f"task {reference} is not held" if reference else "no task is held")
         for task in sorted(chosen):
             self.backend.hold(task, on=False)
         self.held -= chosen
         return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can go on"}
 
-    def catch(self, text: str) -> Answer:
-        """Stop when a task ends by an exception, or no longer: `[EXCEPTION] | off`."""
-        if len(text.split()) > 1:
+    def catch(self, exception: str) -> Answer:
+        """Stop from now on when a task ends by an exception (empty: any); `off`: no longer."""
+        if len(exception.split()) > 1:
             raise UsageError("catch what? `catch`, `catch ValueError`, `catch off`")
-        on = text != "off"
-        self.backend.catch(text if on else "", on=on)
-        what = f"{text} or what is derived from it" if text else "an exception"
+        on = exception != "off"
+        self.backend.catch(exception if on else "", on=on)
+        what = f"{exception} or what is derived from it" if exception else "an exception"
         return {"kind": "text", "text": f"stops where a task dies of {what}" if on else "stops at no exception"}
 
 
 def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], bool]:
-    """Return the function that tests whether a row matches `new`, `waiting`, `under=3`, `name=x` and the like."""
+    """Return a function that tests whether a row matches a filter such as `new`, `waiting`, `under=3` or `name=x`."""
     key, _, value = word.partition("=")
     if word in KINDS:
         return lambda row: row.kind == word

@@ -70,10 +70,10 @@ class Terminal:
         self._slave = slave
         self.output = ProgramOutput()
         self._drained = threading.Event()
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._store_program_output, daemon=True)
         self._reader.start()
 
-    def _read(self) -> None:
+    def _store_program_output(self) -> None:
         """Store the program's output until the terminal closes, without the marks of `drain`."""
         held = b""
         with suppress(OSError, ValueError):
@@ -88,7 +88,9 @@ class Terminal:
                 held = whole[len(whole) - part :]
 
     def drain(self) -> None:
-        """Wait until everything that the program has written is stored: a mark that is written after it has arrived."""
+        """Wait up to 5 s until everything that the program has written is stored: a mark written behind it has to
+        arrive.
+        """
         self._drained.clear()
         with suppress(OSError):
             os.write(self._slave, MARK)
@@ -132,8 +134,8 @@ class Gdb(Mi):
         self.ask(f"-interpreter-exec console {quoted(command)}")
 
     def start_program(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
-        """Start the program, and stop it at its main. `settings`: environment variables; `terminal`: the path of its
-        terminal.
+        """Start the program, and stop it at its main. `settings`: environment variables; `terminal`: the path of the
+        program's terminal.
         """
         self.console(f"file {word(program)}")
         self.console(f"set inferior-tty {terminal}")
@@ -147,11 +149,13 @@ class Gdb(Mi):
 
     # Stops
 
-    def wait(self, seconds: float | None, *, heed: bool = True) -> dict[str, Any] | None:
-        """Return the next stop; None if none came within `seconds`. `heed`: Ctrl-C raises KeyboardInterrupt."""
+    def wait(self, seconds: float | None, *, heeds_interrupts: bool = True) -> dict[str, Any] | None:
+        """Return the program's next stop as gdb describes it; None if none came within `seconds`. `heeds_interrupts`:
+        Ctrl-C raises KeyboardInterrupt. NoProgress if `idle` returns True.
+        """
         until = None if seconds is None else time.monotonic() + seconds
         while not self.stops:
-            if heed:
+            if heeds_interrupts:
                 raise_deferred_interrupt()
             if until is not None and time.monotonic() > until:
                 return None
@@ -172,7 +176,9 @@ class Gdb(Mi):
         return stop
 
     def run(self, command: str) -> None:
-        """Let the program run by a command of MI."""
+        """Let the program run by a command of gdb's machine interface, such as `-exec-continue`; forget earlier
+        stops.
+        """
         self.ran = True
         self.stops.clear()
         self.ask(command)
@@ -180,7 +186,7 @@ class Gdb(Mi):
     def halt(self) -> dict[str, object]:
         """Stop the program at its current position, and return the stop."""
         self.ask("-exec-interrupt")
-        return self.wait(10, heed=False) or {}
+        return self.wait(10, heeds_interrupts=False) or {}
 
     # Threads and frames
 
@@ -203,13 +209,13 @@ class Gdb(Mi):
         self.ask(f"-thread-select {thread}")
         frames = list(self.ask("-stack-list-frames").get("stack", []))
         for frame in frames:
-            if frame.get("fullname") and self._in_runtime(int(frame["addr"], 16)):
+            if frame.get("fullname") and self._is_in_runtime(int(frame["addr"], 16)):
                 del frame["fullname"]
         return frames
 
-    def _in_runtime(self, pc: int) -> bool:
-        """Return whether an address is in the OpenMP runtime; Intel's runtime has debug
-        information of its own sources.
+    def _is_in_runtime(self, pc: int) -> bool:
+        """Return whether an address is in the OpenMP runtime. Intel's runtime brings debug information, so that its
+        frames look like the program's.
         """
         if not self._runtime:
             for library in self.ask("-file-list-shared-libraries").get("shared-libraries", []):
@@ -217,26 +223,28 @@ class Gdb(Mi):
                     self._runtime += [(int(r["from"], 16), int(r["to"], 16)) for r in library.get("ranges", [])]
         return any(start <= pc < end for start, end in self._runtime)
 
-    def evaluate(self, text: str, thread: int, level: int = 0) -> str:
-        """Return the value of an expression in a frame, as gdb writes it."""
-        return str(self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")["value"])
+    def evaluate(self, expression: str, thread: int, level: int = 0) -> str:
+        """Return the value of an expression in a thread's frame, as gdb writes it."""
+        return str(
+            self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(expression)}")["value"]
+        )
 
-    def pointer(self, text: str, thread: int, level: int = 0) -> int:
+    def pointer(self, expression: str, thread: int, level: int = 0) -> int:
         """Return the address that an expression points to, in any language. DebuggerError if it is not a pointer."""
-        value = self.evaluate(text, thread, level)
+        value = self.evaluate(expression, thread, level)
         found = re.search(r"0x[0-9a-f]+", value)
         if found is None:
-            raise DebuggerError(f"{text} is {value}, not an address")
+            raise DebuggerError(f"{expression} is {value}, not an address")
         return int(found[0], 16)
 
     @contextmanager
-    def temporary_setting(self, setting: str, value: str, back: str) -> Iterator[None]:
-        """Change a setting of gdb inside a `with` block; `back`: the value to restore."""
+    def temporary_setting(self, setting: str, value: str, restored_value: str) -> Iterator[None]:
+        """Change a setting of gdb inside a `with` block, and set it to `restored_value` afterwards."""
         self.console(f"set {setting} {value}")
         try:
             yield
         finally:
-            self.console(f"set {setting} {back}")
+            self.console(f"set {setting} {restored_value}")
 
     # Memory and lines
 
@@ -278,13 +286,14 @@ class Gdb(Mi):
         """Write an integer of `length` bytes to the program's memory."""
         self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
-    def return_site(self, pc: int) -> SourceLine | None:
-        """Return the line of the call that returns to an address; None if unknown."""
-        if pc not in self._sites:
-            self._sites[pc] = self._line(pc - 1) if pc else None
-        return self._sites[pc]
+    def return_site(self, return_address: int) -> SourceLine | None:
+        """Return the source line of the call that returns to an address; None if unknown."""
+        if return_address not in self._sites:
+            self._sites[return_address] = self._find_line(return_address - 1) if return_address else None
+        return self._sites[return_address]
 
-    def _line(self, pc: int) -> SourceLine | None:
+    def _find_line(self, pc: int) -> SourceLine | None:
+        """Return the file, line and function of the instruction at an address; None if gdb does not know them."""
         with suppress(DebuggerError, KeyError, IndexError, TypeError):
             rows = self.ask(f"-data-disassemble -s {pc:#x} -e {pc + 1:#x} -- 4")["asm_insns"]
             row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
@@ -294,7 +303,9 @@ class Gdb(Mi):
         return None
 
     def instructions(self, start: int, end: int) -> list[MachineInstruction]:
-        """Return the instructions between two addresses."""
+        """Return the instructions between two addresses of the program, sorted by address; empty if gdb cannot read
+        them.
+        """
         found = []
         with suppress(DebuggerError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
@@ -311,15 +322,16 @@ class Gdb(Mi):
         return [(one.pc, one.line) for one in self.instructions(start, end)]
 
     @contextmanager
-    def breakpoints(self, places: list[str], thread: int, floor: int = 0) -> Iterator[set[str]]:
-        """Set breakpoints for one thread inside a `with` block; yields their numbers.
+    def temporary_breakpoints(self, locations: list[str], thread: int, lowest_sp: int = 0) -> Iterator[set[str]]:
+        """Set breakpoints for one thread inside a `with` block, and yield their numbers.
 
-        `floor`: the lowest stack pointer at which they stop, 0 for any, so that deeper calls of the same code do not.
+        `lowest_sp`: with a lower one they do not stop, so that deeper calls of the same code do not; 0: they
+        always stop.
         """
         made = set()
-        only = f"-c {quoted(f'$sp >= {floor}')} " if floor else ""
-        with self.temporary_setting("language", "c", "auto") if floor else nullcontext():
-            for at in places:
+        only = f"-c {quoted(f'$sp >= {lowest_sp}')} " if lowest_sp else ""
+        with self.temporary_setting("language", "c", "auto") if lowest_sp else nullcontext():
+            for at in locations:
                 with suppress(DebuggerError):
                     made.add(str(self.ask(f"-break-insert -p {thread} {only}{quoted(at)}")["bkpt"]["number"]))
         try:
@@ -336,12 +348,12 @@ class Gdb(Mi):
 
 
 def strip_compiler_suffix(function: str) -> str:
-    """Return a function's name as the source has it, without the suffix that the compiler adds to its parts."""
+    """Return a function's name as the source has it; compilers add suffixes such as `._omp_fn.0` to parts of it."""
     return "task body" if function.startswith(".omp_") else MADE.sub("", function)
 
 
 def is_program_frame(frame: Frame) -> bool:
-    """Return whether a frame is at a line of the program's own source."""
+    """Return whether a frame is at a line of the program's own source, not of a library or of Weft's part."""
     file = str(frame.get("fullname", ""))
     return (
         bool(file and frame.get("line"))

@@ -28,8 +28,8 @@ SECONDS = 60.0
 
 
 def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
-    """Make a process run a Python file by gdb; return gdb's error, empty if it worked. UsageError
-    if that is forbidden.
+    """Make a Python process run a script file by gdb, and return gdb's error; empty if it worked. UsageError if gdb may
+    not attach. `gdb`: its path.
     """
     code = RUN.format(script=script)
     direct = (
@@ -50,15 +50,15 @@ def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
     return find_gdb_error(_run_gdb(gdb, pid, "thread 1", *(direct if idle else pending)))
 
 
-def find_gdb_error(said: str) -> str:
-    """Return gdb's own words for what went wrong in its output; empty if nothing did."""
-    found = FAILED.search(said)
+def find_gdb_error(output: str) -> str:
+    """Return gdb's own words for what went wrong, from its output; empty if nothing did."""
+    found = FAILED.search(output)
     return (found["why"] or found["word"]).strip() if found else ""
 
 
 def _run_gdb(gdb: str, pid: int, *commands: str) -> str:
-    """Attach gdb to a process, execute commands, and return its output. gdb has no terminal and a
-    minimal environment.
+    """Attach gdb to a process, execute gdb commands, and return gdb's output. gdb has no terminal and a minimal
+    environment.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
         script.write("\n".join([*commands, ""]))

@@ -14,15 +14,17 @@ MOST = 8
 """Things that are told, and tasks that are named for each."""
 
 
-def render_hang(told: list[dict[str, Any]], cancelled: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return the verdict: the reason behind all waits first, then a line for each other object that tasks wait for.
+def render_hang(awaited_objects: list[dict[str, Any]], cancellations: list[dict[str, Any]], rows: list[TaskRow]) -> str:
+    """Return in words why nothing can happen any more: the reason behind all waits first, then a line for each other
+    object that tasks wait for.
 
-    `told`: the rows of inprocess/hangs.py, `describe_awaited_objects`; `cancelled`: those of cancellations.py.
+    `awaited_objects`: the rows of inprocess/hangs.py, `describe_awaited_objects`; `cancellations`: those of
+    cancellations.py.
     """
     known = {row.id: row for row in rows}
-    told = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
-    lines = [_render_ignored_cancellation(row, known) for row in cancelled]
-    lines += [_render_awaited_object(thing, known) for thing in told]
+    awaited_objects = sorted(awaited_objects, key=lambda thing: _cause_sort_key(thing, known))
+    lines = [_render_ignored_cancellation(row, known) for row in cancellations]
+    lines += [_render_awaited_object(thing, known) for thing in awaited_objects]
     lines = _render_pool_shutdown(rows) + lines
     proof = f"{_render_counts(rows)}, and no timer, I/O or thread that could wake one"
     if not lines:
@@ -31,25 +33,27 @@ def render_hang(told: list[dict[str, Any]], cancelled: list[dict[str, Any]], row
     return "\n".join([f"{STUCK}: {lines[0]}", f"  {proof}", *(f"  {line}" for line in lines[1:MOST]), *more])
 
 
-def _rank_as_cause(thing: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, bool, int, int]:
-    """Return a key that sorts objects: first those that certainly nobody releases, then those with many that wait."""
-    waits = set(thing["waits"])
-    inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
+def _cause_sort_key(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, bool, int, int]:
+    """Return a key that sorts awaited objects: first those that certainly no task releases, then those for which many
+    tasks wait.
+    """
+    waits = set(awaited_object["waits"])
+    inside = [rows[id_] for id_ in awaited_object["inside"] if id_ in rows]
     is_in_circle = inside and all(waits & _find_awaited_tasks(row, rows) for row in inside)
-    has_dead_owner = thing["owner"] and thing["owner"][2]
-    if thing["deaths"] or has_dead_owner or waits & set(thing["inside"]) or is_in_circle:
+    has_dead_owner = awaited_object["owner"] and awaited_object["owner"][2]
+    if awaited_object["deaths"] or has_dead_owner or waits & set(awaited_object["inside"]) or is_in_circle:
         rank = 0
-    elif not inside and not thing["owner"] and (thing["calls"] or not thing["has"]):
+    elif not inside and not awaited_object["owner"] and (awaited_object["calls"] or not awaited_object["has"]):
         rank = 1
     else:
         rank = 2
-    if thing["kind"] == "Future" and not thing["deaths"]:
-        rank = 1 if thing["stalled"] else 3
-    return rank, thing["kind"] == "Future", -len(waits), min(waits)
+    if awaited_object["kind"] == "Future" and not awaited_object["deaths"]:
+        rank = 1 if awaited_object["stalled"] else 3
+    return rank, awaited_object["kind"] == "Future", -len(waits), min(waits)
 
 
 def _find_awaited_tasks(row: TaskRow, rows: dict[int, TaskRow]) -> set[int]:
-    """Return the tasks that a task waits for, directly or through others."""
+    """Return the numbers of the tasks that a task waits for, directly or through others."""
     found, todo = set[int](), [row]
     while todo:
         wait = todo.pop().wait
@@ -60,7 +64,8 @@ def _find_awaited_tasks(row: TaskRow, rows: dict[int, TaskRow]) -> set[int]:
 
 
 def render_lost_wakeups(lost: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return that loops sleep although a callback is ready, which callback, and what can have made it so.
+    """Return in words that loops sleep although a callback is ready: which callback, and the calls that can have made
+    it so.
 
     `lost`: the rows of inprocess/loop_states.py, `find_lost_wakeups`.
     """
@@ -69,6 +74,7 @@ def render_lost_wakeups(lost: list[dict[str, Any]], rows: list[TaskRow]) -> str:
 
 
 def _render_lost_wakeup(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    """Return a line for one loop that sleeps although a callback is ready, with the call that would wake it."""
     first = loop["ready"][0]
     asleep = "the loop sleeps" + ("" if loop["seconds"] is None else f" for up to {loop['seconds']:.1f} s")
     if first["task"] is None:
@@ -89,40 +95,48 @@ def _render_site(site: list[Any] | None) -> str:
     return str(at) if at is not None else "?"
 
 
-def render_delays(delays: dict[str, Any], told: list[dict[str, Any]], rows: list[TaskRow]) -> str:
+def render_delays(delays: dict[str, Any], awaited_objects: list[dict[str, Any]], rows: list[TaskRow]) -> str:
     """Return what holds up a program that is not hung, one line each, the most certain first; empty if nothing does.
 
-    `delays`: the rows of inprocess/loop_states.py and cancellations.py; `told`: as in `render_hang`.
+    `delays`: the rows of inprocess/loop_states.py and cancellations.py; `awaited_objects`: as in `render_hang`.
     """
     known = {row.id: row for row in rows}
     lines = [_render_blocked_loop(loop, known) for loop in delays["blocked"]]
     lines += _render_pool_shutdown(rows)
     lines += [_render_ignored_cancellation(row, known) for row in delays["cancelled"]]
-    objects = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
-    at_work = {thing["thread"][0]: thing["waits"] for thing in told if thing["thread"] and thing["thread"][1]}
+    objects = sorted(awaited_objects, key=lambda thing: _cause_sort_key(thing, known))
+    at_work = {
+        thing["thread"][0]: thing["waits"] for thing in awaited_objects if thing["thread"] and thing["thread"][1]
+    }
     for thing in objects:
-        if _is_worth_telling(thing, known):
+        if _is_likely_cause(thing, known):
             ahead = at_work.get(thing["thread"][0], []) if thing["thread"] else []
-            lines.append(_render_awaited_object(thing, known) + _render_ahead(ahead, known))
+            lines.append(_render_awaited_object(thing, known) + _render_tasks_served_first(ahead, known))
     return "\n".join(lines[:MOST])
 
 
-def _render_ahead(tasks: list[int], rows: dict[int, TaskRow]) -> str:
-    """Return for which tasks a thread works that others wait for, too."""
+def _render_tasks_served_first(tasks: list[int], rows: dict[int, TaskRow]) -> str:
+    """Return the end of a sentence: for which tasks, given by number, a thread works first, and what waits for those;
+    empty if there are none.
+    """
     ahead = [rows[id_] for id_ in tasks if id_ in rows]
     return f", and works first for {render_labels(ahead)}: {_render_waiting_tasks(ahead)}" if ahead else ""
 
 
-def _is_worth_telling(thing: dict[str, Any], rows: dict[int, TaskRow]) -> bool:
-    """Return whether an object holds tasks up as far as can be seen, although the program goes on."""
-    rank = _rank_as_cause(thing, rows)[0]
-    is_queued = thing["thread"] is not None and not thing["thread"][1]
-    has_holder = len(thing["waits"]) > 1 and bool(thing["inside"] or thing["owner"])
-    return rank == 0 or bool(thing["stalled"]) or thing["pool"] is not None or is_queued or has_holder
+def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> bool:
+    """Return whether to name an awaited object (a lock, queue or pool) as what holds tasks up while others still
+    run.
+    """
+    rank = _cause_sort_key(awaited_object, rows)[0]
+    is_queued = awaited_object["thread"] is not None and not awaited_object["thread"][1]
+    has_holder = len(awaited_object["waits"]) > 1 and bool(awaited_object["inside"] or awaited_object["owner"])
+    return rank == 0 or bool(awaited_object["stalled"]) or awaited_object["pool"] is not None or is_queued or has_holder
 
 
 def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
-    """Return a line if asyncio.run ends and waits for works of the loop's own pool: the works."""
+    """Return one line with the works of the loop's own pool for which asyncio.run waits at its end; an empty list if it
+    waits for none.
+    """
     works = [row for row in rows if row.kind == "work" and row.state == "running"]
     if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):
         return []
@@ -131,6 +145,7 @@ def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
 
 
 def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    """Return a line for a loop that is blocked: for how long, by which task's line, and what comes late for it."""
     row = rows.get(loop["task"])
     who = row.label if row else "a callback"
     at = parse_site(loop["at"])
@@ -145,30 +160,30 @@ def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     )
 
 
-def _render_ignored_cancellation(told: dict[str, Any], rows: dict[int, TaskRow]) -> str:
-    """Return which task went on after its cancellation, why it was cancelled, and who waits for its end."""
-    row = rows.get(told["task"])
-    label = row.label if row else f"task {told['task']}"
-    file, line, how = told["caught"] or ("", 0, "")
+def _render_ignored_cancellation(cancellation: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    """Return which task went on after its cancellation, why it was cancelled, and what waits for its end."""
+    row = rows.get(cancellation["task"])
+    label = row.label if row else f"task {cancellation['task']}"
+    file, line, how = cancellation["caught"] or ("", 0, "")
     at = _render_site([file, line, ""])
     went_on = {
         "handles": f"caught its cancellation at {at} and went on",
         "cleans": f"was cancelled and is still in its clean-up at {at}",
     }.get(how, "was cancelled and went on")
-    waits = f"it waits at {_render_site(told['at'])}"
-    if (group := told["group"]) is not None:
+    waits = f"it waits at {_render_site(cancellation['at'])}"
+    if (group := cancellation["group"]) is not None:
         waiter = rows.get(group["task"])
         reasons = [_render_error(error) for error in group["errors"]]
         why = f" because of {listed(reasons)}" if reasons else ""
         who = waiter.label if waiter else f"task {group['task']}"
         return f"the TaskGroup of {who} at {_render_site(group['at'])} is ending{why}, but {label} {went_on}; {waits}"
-    if told["is_run_ending"]:
+    if cancellation["is_run_ending"]:
         return f"asyncio.run is ending and has cancelled all tasks, but {label} {went_on}; {waits}"
     return f"{label} {went_on}; {waits}"
 
 
 def read_source_line(at: SourceLine | None) -> str:
-    """Return the text of a source line; empty if unknown."""
+    """Return the text of a source line without indentation; empty if unknown."""
     return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""
 
 
@@ -185,27 +200,28 @@ def _render_counts(rows: list[TaskRow]) -> str:
     return listed(parts, "and")
 
 
-def render_only_held(rows: list[TaskRow]) -> str:
-    """Return the verdict if every task that could continue is held by the user."""
+def render_all_held_by_user(rows: list[TaskRow]) -> str:
+    """Return in words that nothing else can happen, as the user holds every task that could continue (`rows`)."""
     these = "them" if len(rows) > 1 else "it"
     are = conjugate(rows, "are")
     return f"nothing else can happen while {render_labels(rows)} {are} held: `release` lets {these} go on"
 
 
-def _render_awaited_object(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
-    waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
-    if thing["stalled"]:
-        return f"{waiting} for {thing['stalled']}"
-    if (pool := thing["pool"]) is not None:
+def _render_awaited_object(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    """Return which tasks wait for an object, where, and who could release it."""
+    waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(awaited_object["waits"]) if id_ in rows])
+    if awaited_object["stalled"]:
+        return f"{waiting} for {awaited_object['stalled']}"
+    if (pool := awaited_object["pool"]) is not None:
         held = [_render_pool_holder(holder, rows) for holder in pool["holders"][:MOST]]
         return f"{waiting} in {pool['function']} for {pool['kind']}; {listed(held)}"
-    what = ", ".join(filter(None, [thing["what"], thing["state"]]))
-    return f"{waiting} for {thing['kind']} {what}".rstrip() + f"; {_render_holder(thing, rows)}"
+    what = ", ".join(filter(None, [awaited_object["what"], awaited_object["state"]]))
+    return f"{waiting} for {awaited_object['kind']} {what}".rstrip() + f"; {_render_holder(awaited_object, rows)}"
 
 
-def _render_pool_holder(holder: list[Any], rows: dict[int, TaskRow]) -> str:
-    """Return who holds a part of a library's object, by which variable, and where that task waits."""
-    number, site, name, part = holder
+def _render_pool_holder(holder_row: list[Any], rows: dict[int, TaskRow]) -> str:
+    """Return which task holds a part of a library's object, in which variable, and where that task waits."""
+    number, site, name, part = holder_row
     row = rows.get(number)
     waits = f", and waits at {row.wait.site or row.at}" if row and row.wait else ""
     label = row.label if row else f"task {number}"
@@ -228,35 +244,38 @@ def render_labels(rows: list[TaskRow]) -> str:
     return listed([*some, f"{len(rows) - MOST:,} more"] if len(rows) > MOST else some, "and")
 
 
-def conjugate(rows: list[TaskRow], word: str) -> str:
+def conjugate(rows: list[TaskRow], verb: str) -> str:
     """Return a verb for one row or several."""
-    return word if len(rows) > 1 else "is" if word == "are" else f"{word}s"
+    return verb if len(rows) > 1 else "is" if verb == "are" else f"{verb}s"
 
 
-def _render_holder(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
-    """Return who could have released an awaited object, as far as that is known."""
-    if thing["owner"]:
-        number, name, done = thing["owner"]
+def _render_holder(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    """Return in words which task or call could release an awaited object, as far as that is known."""
+    if awaited_object["owner"]:
+        number, name, done = awaited_object["owner"]
         return f"task {number} ({name}) took it" + (" and has come to its end with it" if done else "")
-    if thing["thread"] is not None:
-        number, is_at_work = thing["thread"]
+    if awaited_object["thread"] is not None:
+        number, is_at_work = awaited_object["thread"]
         label = rows[number].label if number in rows else "a thread"
         return f"{label} {'works on it' if is_at_work else 'has it in its queue'}"
-    if thing["deaths"]:
-        died = [f"{label}, which had it, died of {words} at {_render_site(at)}" for label, words, at in thing["deaths"]]
+    if awaited_object["deaths"]:
+        died = [
+            f"{label}, which had it, died of {words} at {_render_site(at)}"
+            for label, words, at in awaited_object["deaths"]
+        ]
         return listed(died[:MOST])
-    inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
-    both = [row for row in inside if row.id in thing["waits"]]
+    inside = [rows[id_] for id_ in awaited_object["inside"] if id_ in rows]
+    both = [row for row in inside if row.id in awaited_object["waits"]]
     if both:
         are, ask = conjugate(both, "are"), conjugate(both, "ask")
         return f"{render_labels(both)} {are} inside of it already, and {ask} for it again"
     if inside:
-        circle = all(set(thing["waits"]) & _find_awaited_tasks(row, rows) for row in inside)
+        circle = all(set(awaited_object["waits"]) & _find_awaited_tasks(row, rows) for row in inside)
         them = " for tasks that wait for it" if circle else ""
         return f"{render_labels(inside)} {conjugate(inside, 'are')} inside of it: {_render_waiting_tasks(inside)}{them}"
-    has = [rows[id_] for id_ in thing["has"] if id_ in rows]
+    has = [rows[id_] for id_ in awaited_object["has"] if id_ in rows]
     others = f"who else has it: {_render_waiting_tasks(has)}" if has else "no other task has it"
-    if thing["calls"]:
-        places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in thing["calls"]]
+    if awaited_object["calls"]:
+        places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in awaited_object["calls"]]
         return f"no task comes to {listed(places, 'or')}; {others}"
-    return others + (", and the program has no call that releases it" if thing["calls"] is not None else "")
+    return others + (", and the program has no call that releases it" if awaited_object["calls"] is not None else "")

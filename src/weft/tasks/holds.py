@@ -19,7 +19,7 @@ from weft.gdb.mi import quoted
 from weft.tasks import layout
 from weft.tasks.bodies import OutlinedBodies
 from weft.tasks.gdb import Frame, Gdb, frame_site
-from weft.tasks.hang_messages import conjugate, render_labels, render_only_held
+from weft.tasks.hang_messages import conjugate, render_all_held_by_user, render_labels
 from weft.tasks.model import NO_CODE, SourceLine, TaskRow, Wait, find_deadlocks, find_stuck_tasks
 from weft.tasks.stacks import RED_ZONE, count_entered_tasks, count_tasks_above, innermost_program_frame
 
@@ -60,7 +60,7 @@ class HeldTasks:
         return task in self._held
 
     def hold(self, task: int) -> str:
-        """Hold a task, and return in words how it is held and who waits for it."""
+        """Hold a task, and return in words how it is held and which tasks wait for it."""
         record = self._record(task)
         one = self._held.setdefault(task, HeldTask(int(record["address"])))
         self._gdb.write(one.address + BYTE, 1, 1)
@@ -77,7 +77,7 @@ class HeldTasks:
         return f"{'; '.join(told)}: `release {task}` lets it go on"
 
     def release(self, task: int) -> None:
-        """Let a held task continue."""
+        """Let a held task continue; nothing happens if it has ended meanwhile."""
         one = self._held.pop(task, None)
         if one is None:  # it had come to its end before it could be held
             return
@@ -93,7 +93,9 @@ class HeldTasks:
             self.release(task)
 
     def workers(self) -> dict[int, int]:
-        """Return the worker that waits with each held task, as far as one does."""
+        """Return the kernel's id of the worker thread that waits with each held task, by the task; tasks without one
+        are left out.
+        """
         found = {}
         for task, one in self._held.items():
             record = self._record(task)
@@ -109,9 +111,7 @@ class HeldTasks:
         return found
 
     def handle_arrival(self, stop: dict[str, Any]) -> bool:
-        """Return whether a stop is that of a held task that has come back to the program, and make its thread wait
-        there.
-        """
+        """Make a held task's thread wait if the stop is its return to the program; return whether it is."""
         number = str(stop.get("bkptno"))
         found = next(((task, one) for task, one in self._held.items() if number in one.points), None)
         if found is None:
@@ -124,14 +124,16 @@ class HeldTasks:
             self._stop_thread_of_task(*found)
         return True
 
-    def consume_passed_breakpoint(self, thread: int, at: int) -> bool:
-        """Return whether a thread is at a breakpoint at which it was held and had stopped before; forgets it."""
-        known = (thread, at) in self._passed
-        self._passed.discard((thread, at))
+    def consume_passed_breakpoint(self, thread: int, address: int) -> bool:
+        """Return whether a thread is at a breakpoint at which it had stopped before it was held there; true only
+        once.
+        """
+        known = (thread, address) in self._passed
+        self._passed.discard((thread, address))
         return known
 
     def explain_hang(self, *, again: bool = False) -> str:
-        """Return that nothing else can happen while tasks are held; empty if something can.
+        """Return in words that nothing else can happen while tasks are held; empty if something can.
 
         `again`: a task that could be taken counts as stuck if it was there at the last call and nothing has changed
         since.
@@ -151,12 +153,14 @@ class HeldTasks:
             return ""
         held = [row for row in rows if row.id in self._held]
         told = [*_render_waiting(held, rows), *_render_blocked_workers(rows, waiting)]
-        return "\n".join([render_only_held(held), *(f"  {line}" for line in told)])
+        return "\n".join([render_all_held_by_user(held), *(f"  {line}" for line in told)])
 
-    def _with_hold_waits(self, row: TaskRow, waiting: dict[int, int]) -> TaskRow:
-        """Return a row that waits for itself if it is held, or for the held task that blocks its worker."""
-        held = row.id in self._held and (row.state in ("new", "heap") or row.id in waiting.values())
-        on = waiting.get(row.worker or 0) if row.state == "top" else None
+    def _with_hold_waits(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
+        """Return a row that waits for itself if it is held, or for the held task that blocks its worker.
+        `held_by_worker`: the held task with which each worker waits.
+        """
+        held = row.id in self._held and (row.state in ("new", "heap") or row.id in held_by_worker.values())
+        on = held_by_worker.get(row.worker or 0) if row.state == "top" else None
         if held:
             return row._replace(wait=Wait("hold", (row.id,)))
         return row._replace(above=on) if on is not None else row
@@ -166,8 +170,8 @@ class HeldTasks:
 
     # A task that runs
 
-    def _stop_thread_of_task(self, task: int, one: HeldTask) -> str:
-        """Make a task's thread wait, now or when it is back in the program; return how, in words. UsageError if
+    def _stop_thread_of_task(self, task: int, hold: HeldTask) -> str:
+        """Make a held task's thread wait, now or when it is back in the program; return how, in words. UsageError if
         impossible.
         """
         row = self._find_row(task)
@@ -185,15 +189,15 @@ class HeldTasks:
             else None
         )
         if frame is not None and int(frame["level"]) == 0:
-            self._make_thread_wait(one, thread, int(frame["addr"], 16))
+            self._make_thread_wait(hold, thread, int(frame["addr"], 16))
             return f"is held at {frame_site(frame)}, with worker {row.worker}"
         if frame is not None:
-            one.points = {self._insert_return_breakpoint(frame, thread)}
+            hold.points = {self._insert_return_breakpoint(frame, thread)}
         place = f"back at {frame_site(frame)}" if frame is not None else ""
         if row.state == "top" and count_entered_tasks(stack) <= (
             row.beneath or 0
         ):  # it may be about to begin: these are another's
-            one.points |= {
+            hold.points |= {
                 self._insert_breakpoint(f"-p {thread} " + quoted(f"'{name}'")) for name in self._bodies().task_symbols
             }
             place = "at a line of the program"
@@ -210,22 +214,25 @@ class HeldTasks:
         with self._gdb.temporary_setting("language", "c", "auto"):
             return str(self._gdb.ask(f"-break-insert {where}")["bkpt"]["number"])
 
-    def _make_thread_wait(self, one: HeldTask, thread: int, at: int) -> None:
-        """Set a thread's registers and stack so that it waits in the tool and afterwards continues where it is."""
+    def _make_thread_wait(self, hold: HeldTask, thread: int, address: int) -> None:
+        """Set a thread's registers and stack so that it waits in Weft's tool, and later continues at `address`, where
+        it is now.
+        """
         below = self._gdb.pointer("$sp", thread) - BELOW
-        self._gdb.write(below, at, 8)
-        self._gdb.write(below + 8, one.address, 8)
-        one.thread, one.at = thread, at
+        self._gdb.write(below, address, 8)
+        self._gdb.write(below + 8, hold.address, 8)
+        hold.thread, hold.at = thread, address
         with self._gdb.temporary_setting(
             "language", "c", "auto"
         ):  # both at once, for Ctrl-C may come between two commands
             self._gdb.evaluate(f"$sp = {below}, $pc = {self._gdb.symbol_address('weft_tasks_pause')}", thread)
 
-    def _delete_breakpoints(self, one: HeldTask) -> None:
-        for number in one.points:
+    def _delete_breakpoints(self, hold: HeldTask) -> None:
+        """Delete the breakpoints that were to catch the thread of a held task."""
+        for number in hold.points:
             with suppress(DebuggerError):
                 self._gdb.ask(f"-break-delete {number}")
-        one.points = set()
+        hold.points = set()
 
     def _breakpoint_addresses(self) -> set[int]:
         """Return the addresses of all breakpoints of the user."""
@@ -239,7 +246,7 @@ class HeldTasks:
 
 
 def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
-    """Return lines that tell which tasks wait for held tasks, and where."""
+    """Return lines that say which tasks wait for held tasks, and where."""
     found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[TaskRow]] = {}
     for row in rows:
         if row.wait is not None and (for_ := tuple(task.label for task in held if task.id in row.wait.tasks)):
@@ -251,14 +258,14 @@ def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
     ]
 
 
-def _render_blocked_workers(rows: list[TaskRow], waiting: dict[int, int]) -> list[str]:
+def _render_blocked_workers(rows: list[TaskRow], held_by_worker: dict[int, int]) -> list[str]:
     """Return lines for the tasks that wait only because their worker waits with a held task.
 
-    `waiting`: the held task with which each worker waits.
+    `held_by_worker`: the held task with which each worker waits.
     """
     known = {row.id: row for row in rows}
     return [
         f"{row.label} at {row.at or '?'} has its worker {row.worker} wait with {known[on].label}"
         for row in rows
-        if row.state == "top" and row.wait is None and (on := waiting.get(row.worker or 0, row.id)) != row.id
+        if row.state == "top" and row.wait is None and (on := held_by_worker.get(row.worker or 0, row.id)) != row.id
     ]

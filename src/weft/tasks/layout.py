@@ -69,8 +69,8 @@ def format_pedigree(value: int) -> str:
     return f"~{value:016x}"
 
 
-def _offset(of: np.dtype[np.generic], name: str) -> int:
-    fields = of.fields
+def _offset(dtype: np.dtype[np.generic], name: str) -> int:
+    fields = dtype.fields
     assert fields is not None
     return int(fields[name][1])
 
@@ -99,17 +99,17 @@ Read = Callable[[int, int], bytes]
 Array = np.ndarray[Any, Any]
 
 
-def read_records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
-    """Read all living tasks of a program, in the order of their numbers, and which task owns which lock.
+def read_records(read: Read, table_address: int) -> tuple[Array, dict[int, int]]:
+    """Return the records of all living tasks of a program, in the order of their numbers, and which task owns each lock
+    (by the lock's address).
 
-    `read`: returns memory of the program; `base`: the address of its table. DebuggerError for a table of another
-    version.
+    `read`: returns memory of the program. DebuggerError for a table of another version of Weft's tool.
     """
-    header = read(base, HEADER)
+    header = read(table_address, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
         raise DebuggerError("the program's table of tasks is of another version of Weft's tool: start it again")
-    pointers = np.frombuffer(read(base + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
+    pointers = np.frombuffer(read(table_address + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
     parts, living = [np.zeros(0, RECORD)], 0
     for pointer in np.unique(pointers[pointers != 0]).tolist():
         parts.append(_read_slab(read, pointer))
@@ -120,7 +120,7 @@ def read_records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     rows = rows[np.argsort(rows["id"], kind="stable")]
     order = np.argsort(rows["address"], kind="stable")
     places = rows["address"][order], order
-    after = base + HEADER + 8 * SLABS
+    after = table_address + HEADER + 8 * SLABS
     workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
     for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
         if pointer:
@@ -134,7 +134,7 @@ def read_records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
 
 
 def _read_slab(read: Read, address: int) -> Array:
-    """Read the records in use of one slab of the table."""
+    """Return the records in use in one block (slab) of the table, as an array."""
     raw = np.frombuffer(read(address, SIZE * SLAB), np.uint8).reshape(SLAB, SIZE)
     kept = np.flatnonzero(raw.view("<u8")[:, 0])
     rows = np.zeros(len(kept), RECORD)
@@ -144,25 +144,26 @@ def _read_slab(read: Read, address: int) -> Array:
     return rows
 
 
-def _set_worker_stack(rows: Array, places: tuple[Array, Array], top: int, thread: int) -> None:
+def _set_worker_stack(rows: Array, rows_by_address: tuple[Array, Array], top_address: int, thread: int) -> None:
     """Set state, worker, depth and the task above for all tasks on a worker's stack; a damaged chain ends at its
     repetition.
 
-    `places`: the addresses of the rows in order, and the row of each. `top`: the address of the record on top.
+    `rows_by_address`: the addresses of the rows in order, and the row of each. `top_address`: that of the record on
+    top.
     """
     state, above, line, over = TOP, 0, list[int](), 0
-    addresses, order = places
-    while top > FRESH:
-        place = int(np.searchsorted(addresses, np.uint64(top)))
-        if place == len(order) or addresses[place] != top or rows["state"][order[place]] in (TOP, MIDDLE):
+    addresses, order = rows_by_address
+    while top_address > FRESH:
+        place = int(np.searchsorted(addresses, np.uint64(top_address)))
+        if place == len(order) or addresses[place] != top_address or rows["state"][order[place]] in (TOP, MIDDLE):
             break
         i = order[place]
         if rows["traced"][i] & FINISHED:
-            rows["state"][i], top, over = TOP, int(rows["below"][i]), over + 1
+            rows["state"][i], top_address, over = TOP, int(rows["below"][i]), over + 1
             continue
         rows["state"][i], rows["worker"][i], rows["above"][i], rows["over"][i] = state, thread, above, over
         over = 0
-        state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
+        state, above, top_address = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
         line.append(int(i))
     rows["depth"][line] = range(len(line) - 1, -1, -1)
 
@@ -174,7 +175,7 @@ def _read_lock_owners(read: Read, address: int) -> dict[int, int]:
 
 
 def tasks_on_worker(rows: Array, worker: int) -> list[StackedTask]:
-    """Return the tasks on a worker's stack, the task on top first."""
+    """Return the tasks on a worker's stack, the task on top first; `worker`: the kernel's id of its thread."""
     here = rows[(rows["worker"] == worker) & np.isin(rows["state"], (TOP, MIDDLE))]
     columns = (here[name].tolist() for name in ("depth", "id", "parent", "wait", "waiting", "created", "over"))
     found = []
@@ -227,6 +228,7 @@ class TaskRows:
         return [self._make_row(fields) for fields in zip(*columns, strict=True)]
 
     def _make_row(self, fields: tuple[int, ...]) -> TaskRow:
+        """Return the row of a task from the fields of its record, in the order of `tasks`."""
         id_, parent, state, wait, worker, created, waiting, what, needs, scope, above, *place = fields
         depth, address, way = place[0], place[1], format_pedigree(place[2])
         made = self._site(created)
@@ -252,14 +254,14 @@ class TaskRows:
             id_, parent or None, STATES[state], name, made, at, waits, where, above or None, beneath, heap, way
         )
 
-    def _awaited_tasks(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
-        """Return the tasks that a waiting task waits for."""
+    def _awaited_tasks(self, id_: int, wait: int, awaited_address: int, scope: int) -> tuple[int, ...]:
+        """Return the numbers of the tasks that a task waits for; `awaited_address`: of the lock or taskgroup."""
         if wait == TASKWAIT:
             return tuple(self._children.get(id_, ()))
         if wait == LOCK:
-            owner = self._owners.get(what)
+            owner = self._owners.get(awaited_address)
             return (owner,) if owner in self._living and owner is not None else ()
-        members = np.isin(self._rows["scope"], self._scopes.scopes_inside(what if wait == GROUP else scope))
+        members = np.isin(self._rows["scope"], self._scopes.scopes_inside(awaited_address if wait == GROUP else scope))
         if wait != GROUP:  # those that stand at a barrier have come
             members &= ~(np.isin(self._rows["wait"], BARRIERS) & np.isin(self._rows["state"], (TOP, MIDDLE)))
         return tuple(self._rows["id"][members & (self._rows["id"] != id_)].tolist())
@@ -272,7 +274,9 @@ class TaskScopes:
         self._chains = {scope: self._outer_scopes(read, scope) for scope in np.unique(used).tolist() if scope}
 
     def _outer_scopes(self, read: Read, scope: int) -> list[int]:
-        """Return a scope and those around it, from the inside out. DebuggerError if they are too many."""
+        """Return the addresses of a taskgroup or team and those around it, from the inside out. DebuggerError if they
+        are too many.
+        """
         found: dict[int, None] = {}
         while scope and scope not in found:
             if len(found) == DEEPEST:

@@ -118,15 +118,16 @@ def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
     """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
-    def once(thing: SourceLine | Wait | None) -> dict[str, Any] | None:
+    def as_shared_dict(thing: SourceLine | Wait | None) -> dict[str, Any] | None:
+        """Return a site or wait as a dictionary, the same one at each call; None for None."""
         if thing is not None and id(thing) not in known:
             known[id(thing)] = thing.as_dict()
         return known[id(thing)]
 
     return [
         {
-            "id": id_, "name": name or None, "state": state, "parent": parent, "created": once(created),
-            "at": once(at), "wait": once(wait), "worker": worker, "beneath": beneath,
+            "id": id_, "name": name or None, "state": state, "parent": parent, "created": as_shared_dict(created),
+            "at": as_shared_dict(at), "wait": as_shared_dict(wait), "worker": worker, "beneath": beneath,
             "address": None if address is None else hex(address), "pedigree": pedigree or None, "kind": kind,
         }
         for id_, parent, state, name, created, at, wait, worker, _, beneath, address, pedigree, kind, _ in rows
@@ -146,7 +147,9 @@ class TaskTable:
         return list(self._tasks.values())
 
     def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
-        """Add a new task."""
+        """Add a new task, which has not begun; `site`: the line that created it. HookError if the table has it
+        already.
+        """
         if task in self._tasks:
             raise HookError(f"task {task} was created twice")
         self._tasks[task] = TaskRow(task, parent, created=site)
@@ -160,12 +163,12 @@ class TaskTable:
         self._push_on_worker(task, worker, "heap")
 
     def suspend(self, task: int) -> None:
-        """Move a task from its worker to the heap."""
+        """Move a task from its worker to the heap (the tasks on no worker's stack)."""
         self._pop_from_worker(task)
         self._update_row(task, state="heap", worker=None)
 
     def wait(self, task: int, wait: Wait) -> None:
-        """Let a task wait from now on."""
+        """Note that a task waits from now on. HookError if it is neither on top of a worker nor on the heap."""
         self._require_state(task, "top", "heap")
         self._update_row(task, wait=wait)
 
@@ -192,7 +195,7 @@ class TaskTable:
         self._tasks[task] = self._tasks[task]._replace(**fields)
 
     def _push_on_worker(self, task: int, worker: int, state: State) -> None:
-        """Put a task in `state` on top of a worker's stack."""
+        """Put a task on top of a worker's stack. HookError if the task is not in `state`."""
         self._require_state(task, state)
         stack = self._stacks.setdefault(worker, [])
         if stack:
@@ -236,21 +239,21 @@ ENDS = {
 """Waits for the end of threads and works, as people read them: what these do is told with the wait."""
 
 
-def render_wait(task: TaskRow, other: int) -> str:
-    """Return `at prog.py:9 (await)`: where and how a task waits for another one."""
-    if task.wait is None or other not in task.wait.tasks:
+def render_wait(task: TaskRow, awaited_task: int) -> str:
+    """Return where and how a task waits for the task with a number, such as `at prog.py:9 (await)`."""
+    if task.wait is None or awaited_task not in task.wait.tasks:
         how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
         return f"at {task.at or '?'} ({how})"
     what = task.wait.kind if task.wait.kind in ENDS else f"{task.wait.kind} {task.wait.what}".strip()
     return f"at {task.wait.site or task.at or task.created or '?'} ({what})"
 
 
-def find_needed_tasks(task: TaskRow, living: frozenset[int]) -> tuple[set[int], bool]:
-    """Return the tasks without which a task cannot continue, and whether one of them is enough."""
-    above = {task.above} & living if task.above is not None else set()
+def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[int], bool]:
+    """Return the numbers of the tasks without which a task cannot continue, and whether one of them is enough."""
+    above = {task.above} & living_tasks if task.above is not None else set()
     if task.wait is None or task.wait.free:
         return set(above), False
-    return set(task.wait.tasks) & living | above, task.wait.one and not above
+    return set(task.wait.tasks) & living_tasks | above, task.wait.one and not above
 
 
 def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
@@ -282,7 +285,7 @@ def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
 
 
 def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
-    """Return the cycles among the tasks that can never continue, one for each connected group."""
+    """Return cycles among the tasks that can never continue, one cycle for each group that waits for one another."""
     left = find_stuck_tasks(tasks)
     found, seen = [], set[int]()
     for start in sorted(left):
@@ -310,7 +313,7 @@ def is_descendant(rows: dict[int, TaskRow], task: int, ancestor: int) -> bool:
 
 
 def sort_as_tree(tasks: Sequence[TaskRow]) -> list[tuple[int, TaskRow]]:
-    """Return the tasks by ancestry, each with its depth; a task whose parent has ended is a root."""
+    """Return (depth, task) for each task, parents before their children; a task whose parent has ended has depth 0."""
     living = {task.id for task in tasks}
     children: dict[int | None, list[TaskRow]] = {}
     for task in tasks:

@@ -32,7 +32,9 @@ class AwaitedMutex(NamedTuple):
 
 
 def find_awaited_mutex(gdb: Gdb, thread: int, stack: list[Frame]) -> AwaitedMutex | None:
-    """Return the mutex that a thread waits for; None if it does something else, or on a processor other than x86-64."""
+    """Return the mutex of the C library that a thread waits for; None if it waits for none, or on a processor other
+    than x86-64.
+    """
     inner = [
         str(frame.get("func", ""))
         for frame in stack[: next((i for i, f in enumerate(stack) if is_program_frame(f)), 0)]
@@ -61,6 +63,7 @@ def add_mutex_waits(gdb: Gdb, rows: list[TaskRow], stacks: Mapping[int, list[Fra
     tops = {row.worker: row.id for row in rows if row.state == "top"}
 
     def with_wait(row: TaskRow) -> TaskRow:
+        """Return a row with its wait for a mutex; unchanged if its worker waits for none."""
         mutex = found.get(row.worker or 0) if row.state == "top" and row.wait is None else None
         if mutex is None:
             return row

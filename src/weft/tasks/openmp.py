@@ -18,22 +18,22 @@ from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, quoted, strip_reference, word
 from weft.gdb.point import Point
 from weft.tasks import layout, schedule
-from weft.tasks.backend import How, Spawn, Stop
+from weft.tasks.backend import Movement, Spawn, Stop
 from weft.tasks.bodies import OutlinedBodies
 from weft.tasks.gdb import Frame, Gdb, Terminal, frame_site, is_program_frame
 from weft.tasks.holds import HeldTasks
 from weft.tasks.model import NO_CODE, SourceLine, TaskRow, find_deadlocks
 from weft.tasks.mutexes import add_mutex_waits
-from weft.tasks.runtime import check_program, schedule_environment, tool_environment
+from weft.tasks.runtime import require_followable_program, schedule_environment, tool_environment
 from weft.tasks.stacks import (
     StackedTask,
+    add_stack_positions,
     assign_stack_parts,
     find_frame_level,
     find_holding_task,
     find_region_end_frame,
     find_task_frames,
     frames_of_part,
-    place_tasks,
 )
 
 STACKED = (layout.TOP, layout.MIDDLE)
@@ -113,10 +113,12 @@ class NativeBackend:
         return made
 
     def start(self) -> Stop:
-        """Start the program, or attach to a process or load a core file; it is at its main, or where it was."""
+        """Start the program and stop it at its main, or attach to a process or load a core file; return where it
+        stopped.
+        """
         if self._pid or self._core:
             return self._attach_or_load_core()
-        check_program(Path(self._program))
+        require_followable_program(Path(self._program))
         environment = tool_environment(self._library)
         if self._turns is not None:
             schedule.check_schedule_file(*self._turns, "openmp")
@@ -129,7 +131,7 @@ class NativeBackend:
         return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
 
     def _attach_or_load_core(self) -> Stop:
-        """Attach to a process or load a core file. UsageError if Weft's tool is not in it."""
+        """Attach to a process or load a core file, and return where it is. UsageError if Weft's tool is not in it."""
         self._gdb = Gdb()
         if self._core is not None:
             if not self._core.is_file():
@@ -151,7 +153,7 @@ class NativeBackend:
         return self._make_stop("core" if self._core else "interrupted", self._current_thread())
 
     def _on_program_loaded(self) -> None:
-        """Set the breakpoints of the tool after gdb has loaded the program."""
+        """Set the breakpoints at which Weft's tool in the program reports, once gdb has loaded the program."""
         groups = self._gdb.ask("-list-thread-groups").get("groups", [])
         self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
         made = self._gdb.ask("-break-insert -f weft_tasks_signal")
@@ -165,8 +167,8 @@ class NativeBackend:
     # The table
 
     def _read_records(self) -> tuple[Any, dict[int, int]]:
-        """Read the records of all tasks, and the owners of locks; empty before the tool starts and after the program's
-        end.
+        """Return the records of all tasks as an array, and which task owns each lock (owner by the lock's address);
+        both are empty before the tool starts and after the program's end.
         """
         ended = self._gdb.exited is not None
         if not self._base and not ended:
@@ -176,7 +178,7 @@ class NativeBackend:
         return layout.read_records(self._gdb.read, self._base)
 
     def tasks(self) -> list[TaskRow]:
-        """Return the table of tasks, which is read in bulk."""
+        """Return the table of tasks, from the records of Weft's tool and the stacks of the threads."""
         rows, owners = self._read_records()
         stacks = self._read_stacks(int(worker) for worker in rows["worker"][rows["state"] == layout.TOP])
         tops = {worker: innermost_line(stack) for worker, stack in stacks.items()}
@@ -185,14 +187,14 @@ class NativeBackend:
         lies = {
             worker: assign_stack_parts(stack, layout.tasks_on_worker(rows, worker)) for worker, stack in stacks.items()
         }
-        return add_mutex_waits(self._gdb, place_tasks(made.tasks(), stacks, lies), stacks)
+        return add_mutex_waits(self._gdb, add_stack_positions(made.tasks(), stacks, lies), stacks)
 
     def _read_stacks(self, workers: Iterable[int]) -> dict[int, list[Frame]]:
         threads = {worker: self._gdb.threads.get(worker) for worker in workers}
         return {worker: self._gdb.stack(thread) for worker, thread in threads.items() if thread}
 
     def _find_record(self, task: int) -> Any:
-        """Return a task's record; None if the task is done."""
+        """Return the record of the task with a number; None if the task is done."""
         rows, _ = self._read_records()
         found = rows[rows["id"] == task]
         return found[0] if len(found) else None
@@ -208,36 +210,38 @@ class NativeBackend:
         found = rows[(rows["state"] == 2) & (rows["worker"] == worker)]
         return int(found[-1]["id"]) if len(found) else None
 
-    def _set_trace_flags(self, record: Any, what: int) -> None:
-        self._gdb.write(int(record["address"]) + layout.TRACED, what, 2)
+    def _set_trace_flags(self, record: Any, flags: int) -> None:
+        self._gdb.write(int(record["address"]) + layout.TRACED, flags, 2)
 
     # Running
 
-    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has moved on, and return where it stopped."""
         with kept():
             return self._advance_task(movement, task, child=child)
 
-    def _advance_task(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on. UsageError for a core file or a held task."""
+    def _advance_task(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has moved on, and return where it stopped. UsageError for a core file or a
+        held task.
+        """
         if self._core is not None:
             raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
         if self._gdb.exited is not None:
             return self._make_end_stop()
-        if self._holds is not None and task in self._holds and how != "continue":
+        if self._holds is not None and task in self._holds and movement != "continue":
             raise UsageError(f"task {task} is held: `release {task}` lets it go on, `continue` the others")
         self._child, self._looks = child, 0
         record = self._find_record(task) if task is not None else None
         self._set_spawn_watch(False)
-        if record is None or how == "continue":
-            if not self._base and how != "continue":
-                return self._run_to_first_task(how)
-            self._set_spawn_watch(task is None and how != "continue")
-            return self._run_and_interpret("-exec-continue", how, None)
+        if record is None or movement == "continue":
+            if not self._base and movement != "continue":
+                return self._run_to_first_task(movement)
+            self._set_spawn_watch(task is None and movement != "continue")
+            return self._run_and_interpret("-exec-continue", movement, None)
         self._set_trace_flags(record, layout.RUNS | (layout.SPAWNS if child else 0))
         self._depth, self._skipping = 0, False
         with self._breakpoint_at_region_end(record):
-            return self._continue_task(how, int(record["address"]))
+            return self._continue_task(movement, int(record["address"]))
 
     @contextmanager
     def _breakpoint_at_region_end(self, record: Any) -> Iterator[None]:
@@ -253,15 +257,17 @@ class NativeBackend:
             yield
             return
         floor = self._gdb.pointer("$sp", thread, int(place["level"]))
-        with self._gdb.breakpoints([f"*{place['addr']}"], thread, floor) as made:
+        with self._gdb.temporary_breakpoints([f"*{place['addr']}"], thread, floor) as made:
             self._leave = made
             try:
                 yield
             finally:
                 self._leave = set()
 
-    def _run_to_first_task(self, how: How) -> Stop:
-        """Run to the first implicit task, as the tool starts with the runtime, and from there to the first task."""
+    def _run_to_first_task(self, movement: Movement) -> Stop:
+        """Run until the program creates its first task, and return where it stopped. Weft's tool starts only with the
+        first implicit task.
+        """
         first = str(self._gdb.ask("-break-insert -f on_implicit")["bkpt"]["number"])
         stop: dict[str, Any] = {}
         try:
@@ -273,9 +279,9 @@ class NativeBackend:
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if stop.get("bkptno") != first:
-            return self._interpret_stop(stop, how, None)
+            return self._interpret_stop(stop, movement, None)
         self._set_spawn_watch(True)
-        return self._run_and_interpret("-exec-continue", how, None)
+        return self._run_and_interpret("-exec-continue", movement, None)
 
     def stop_following(self) -> None:
         """Follow no task any more; the program runs without stops for tasks."""
@@ -283,7 +289,9 @@ class NativeBackend:
         self._set_spawn_watch(False)
 
     def _set_spawn_watch(self, on: bool) -> None:
-        """Enable or disable the tool's stop at the next new task."""
+        """Make Weft's tool stop at the next new task (`on`), or at none; in the latter case it also follows no task any
+        more.
+        """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         if base:
             self._gdb.write(base + layout.WATCH, layout.SPAWNS if on else 0, 4)
@@ -291,89 +299,94 @@ class NativeBackend:
             for row in rows if on else rows[rows["traced"] & layout.SIGNALS != 0]:
                 self._set_trace_flags(row, layout.SPAWNS if on else 0)
 
-    def _continue_task(self, how: How, address: int) -> Stop:
-        """Let the followed task move on from where it is now."""
-        record = self._record_at(address)
+    def _continue_task(self, movement: Movement, record_address: int) -> Stop:
+        """Let the followed task, given by its record's address, move on from where it is now; return the next stop."""
+        record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
         # On no stack, and its record has what it lay on: it is done, and was not told yet.
         if (thread is None and int(record["state"]) == layout.HEAP and record["below"]) or self._has_left_region(
             record
         ):
-            return self._follow_to_join(address)
+            return self._follow_to_join(record_address)
         if thread is None:
             self._suspended = 0
-            return self._run_and_interpret("-exec-continue", how, address)
+            return self._run_and_interpret("-exec-continue", movement, record_address)
         if int(record["state"]) == layout.TOP and self._own_frames(record, self._gdb.stack(thread)) is None:
             self._suspended = 0
-            return self._run_into_body(thread, address, new=True)
-        if int(record["state"]) == layout.MIDDLE and (stop := self._run_until_on_top(thread, record, how)) is not None:
+            return self._run_into_body(thread, record_address, new=True)
+        if (
+            int(record["state"]) == layout.MIDDLE
+            and (stop := self._run_until_on_top(thread, record, movement)) is not None
+        ):
             return stop
         stack = self._gdb.stack(thread)
         own = self._own_frames(record, stack)
         if not own:
-            return self._run_and_interpret("-exec-continue", how, address)
-        deeper = len(own) - self._depth if how == "next" and self._depth else 0
+            return self._run_and_interpret("-exec-continue", movement, record_address)
+        deeper = len(own) - self._depth if movement == "next" and self._depth else 0
         self._depth = self._depth or len(own)
         if deeper > 0 or own[0]["level"] != stack[0]["level"]:  # inside a call of a line that is not done yet
             own = own[max(deeper, 0) :]
             self._suspended = int(own[0]["line"])
-            if (stop := self._run_to_caller(thread, address, how, own[0])) is not None:
+            if (stop := self._run_to_caller(thread, record_address, movement, own[0])) is not None:
                 return stop
-            if how != "finish" and int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
+            if movement != "finish" and int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
                 return self._make_stop("line", thread)
         self._suspended = int(own[0]["line"])
         if not self._skipping:
             self._from = own[0]["line"], own[0].get("func")
-        if how == "finish" and len(own) == 1:
-            return self._run_and_interpret("-exec-continue", how, address)
-        return self._run_and_interpret(f"-exec-{how} --thread {thread}", how, address)
+        if movement == "finish" and len(own) == 1:
+            return self._run_and_interpret("-exec-continue", movement, record_address)
+        return self._run_and_interpret(f"-exec-{movement} --thread {thread}", movement, record_address)
 
-    def _run_until_on_top(self, thread: int, record: Any, how: How) -> Stop | None:
+    def _run_until_on_top(self, thread: int, record: Any, movement: Movement) -> Stop | None:
         """Let the tasks above this one in its worker's stack run until it is back at its own line.
 
-        Returns a stop if another one came first. The tasks above may be at the same lines: the table tells whose they
-        are.
+        Returns a stop if another one came first, or the one at a new line; else None. The tasks above may be at the
+        same lines: the table shows to which task a line belongs.
         """
         address, task = int(record["address"]), int(record["id"])
         own = self._thread_and_frames(task, {row.id: row for row in self.tasks()})[1]
         if not own:
-            return self._run_and_interpret("-exec-continue", how, address)
-        if how == "finish" and len(own) == 1:  # nothing to come back to: its end is told by itself
-            return self._run_and_interpret("-exec-continue", how, address)
+            return self._run_and_interpret("-exec-continue", movement, address)
+        if movement == "finish" and len(own) == 1:  # nothing to come back to: its end is told by itself
+            return self._run_and_interpret("-exec-continue", movement, address)
         floor = self._gdb.pointer("$sp", thread, int(own[0]["level"]))
         while self.task_on_worker(int(record["worker"])) != task:
-            if (stop := self._run_to_caller(thread, address, how, own[0], floor)) is not None:
+            if (stop := self._run_to_caller(thread, address, movement, own[0], floor)) is not None:
                 return stop
         on = int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, int(own[0]["line"]))
-        return self._make_stop("line", thread) if on and how != "finish" else None
+        return self._make_stop("line", thread) if on and movement != "finish" else None
 
     def _run_to_caller(
-        self, thread: int, address: int, how: How, to: Frame | None = None, floor: int = 0
+        self, thread: int, record_address: int, movement: Movement, caller: Frame | None = None, stack_pointer: int = 0
     ) -> Stop | None:
-        """Run a thread out of a call to the program's line that made it; return a stop if another one came first.
+        """Run a thread out of a call to the program's line that made the call; return a stop if another one came first.
 
-        `to`: the frame to return to, by default the innermost of the program. `floor`: that frame's stack pointer, as
-        tasks that the thread begins in the call may reach the same line.
+        `caller`: the frame to return to, by default the innermost of the program. `stack_pointer`: that of the frame,
+        as tasks that the thread begins in the call may reach the same line.
         """
-        to = to or next((frame for frame in self._gdb.stack(thread) if is_program_frame(frame)), None)
-        if to is None:
+        caller = caller or next((frame for frame in self._gdb.stack(thread) if is_program_frame(frame)), None)
+        if caller is None:
             return None
-        floor = floor or self._gdb.pointer("$sp", thread, int(to["level"]))
-        with self._gdb.breakpoints([f"*{to['addr']}"], thread, floor) as made:
+        stack_pointer = stack_pointer or self._gdb.pointer("$sp", thread, int(caller["level"]))
+        with self._gdb.temporary_breakpoints([f"*{caller['addr']}"], thread, stack_pointer) as made:
             stop = self._continue_to_stop()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
                 return None if self._gdb.exited is None else self._make_end_stop()
-        return self._interpret_stop(stop, how, address)
+        return self._interpret_stop(stop, movement, record_address)
 
-    def _run_and_interpret(self, command: str, how: How, address: int | None) -> Stop:
-        """Let the program run by a command of MI, and return what its stop means."""
+    def _run_and_interpret(self, command: str, movement: Movement, record_address: int | None) -> Stop:
+        """Let the program run by a command of gdb's machine interface, and return what its stop means for the followed
+        task.
+        """
         if command == "-exec-continue":
-            return self._interpret_stop(self._continue_to_stop(), how, address)
+            return self._interpret_stop(self._continue_to_stop(), movement, record_address)
         self._gdb.run(command)
-        return self._interpret_stop(self._wait_for_stop(), how, address)
+        return self._interpret_stop(self._wait_for_stop(), movement, record_address)
 
     def _continue_to_stop(self) -> dict[str, object]:
-        """Let the program run to its next stop, over all interruptions that only look for a deadlock."""
+        """Let the program run, and return its next stop; interruptions that only look for a deadlock are left out."""
         while True:
             self._gdb.run("-exec-continue")
             stop = self._wait_for_stop()
@@ -396,7 +409,7 @@ class NativeBackend:
                 return {**stop, "looked": True}
         return stop
 
-    def _interpret_stop(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+    def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
         """Return what a stop of gdb means for the followed task, after continuing if it means nothing."""
         if self._gdb.exited is not None:
             return self._make_end_stop()
@@ -408,22 +421,22 @@ class NativeBackend:
             return Stop("stuck", text=stop["held"])
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
         if self._holds is not None and self._holds.handle_arrival(stop):
-            return self._resume_task(how, address)
+            return self._resume_task(movement, record_address)
         if (watched := self._make_watchpoint_stop(stop, thread)) is not None:
             return watched
         if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
-            if how == "continue":  # a thread had looked before it was told that no task is traced any more
-                return self._run_and_interpret("-exec-continue", how, None)
-            return self._handle_event(self._read_event(thread), how)
-        if reason == "breakpoint-hit" and stop.get("bkptno") in self._leave and address is not None:
-            self._set_trace_flags(self._record_at(address), 0)
-            return self._follow_to_join(address)
+            if movement == "continue":  # a thread had looked before it was told that no task is traced any more
+                return self._run_and_interpret("-exec-continue", movement, None)
+            return self._handle_event(self._read_event(thread), movement)
+        if reason == "breakpoint-hit" and stop.get("bkptno") in self._leave and record_address is not None:
+            self._set_trace_flags(self._record_at(record_address), 0)
+            return self._follow_to_join(record_address)
         if reason == "breakpoint-hit" and self._left and stop.get("bkptno") == self._left:
             told = self._gdb.read(int(self._gdb.evaluate("(unsigned long)text", thread)), SENTENCE)
             return self._make_stop("interrupted", thread, text=told.split(b"\0")[0].decode())
         if reason == "breakpoint-hit":
             hit = self._make_breakpoint_stop(stop, thread)
-            return hit if hit is not None else self._resume_task(how, address)
+            return hit if hit is not None else self._resume_task(movement, record_address)
         if reason == "signal-received" and stop.get("signal-name") != "SIGINT":
             return self._make_stop("signal", thread, text=f"{stop.get('signal-name')}: ")
         if reason in ("end-stepping-range", "function-finished"):
@@ -434,7 +447,7 @@ class NativeBackend:
                 if not made_up and not again:
                     return self._make_stop("line", thread)
                 self._skipping = made_up or again
-        return self._resume_task(how, address)
+        return self._resume_task(movement, record_address)
 
     def _make_breakpoint_stop(self, stop: dict[str, Any], thread: int) -> Stop | None:
         """Return the stop at a breakpoint of the user; None if the breakpoint is not for the task that reached it."""
@@ -468,20 +481,22 @@ class NativeBackend:
         )
         return self._make_stop("watch", thread, point=watch.id, text=text)
 
-    def _resume_task(self, how: How, address: int | None) -> Stop:
-        """Continue after something other than the followed task has stopped the program."""
-        if address is None or how == "continue":
-            return self._run_and_interpret("-exec-continue", how, address)
-        thread = self._thread_at_next_line(how, address)
-        return self._make_stop("line", thread) if thread else self._continue_task(how, address)
-
-    def _thread_at_next_line(self, how: How, address: int) -> int:
-        """Return the followed task's thread if it is at its next line already, as another stop came before gdb's own;
-        else 0.
+    def _resume_task(self, movement: Movement, record_address: int | None) -> Stop:
+        """Continue after something that does not concern the followed task has stopped the program; return the next
+        stop.
         """
-        record = self._record_at(address)
+        if record_address is None or movement == "continue":
+            return self._run_and_interpret("-exec-continue", movement, record_address)
+        thread = self._thread_at_next_line(movement, record_address)
+        return self._make_stop("line", thread) if thread else self._continue_task(movement, record_address)
+
+    def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
+        """Return gdb's number of the followed task's thread if the task has reached its next line, although another
+        stop came before gdb's own; else 0.
+        """
+        record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0
-        if not thread or how == "finish" or self._skipping:
+        if not thread or movement == "finish" or self._skipping:
             return 0
         stack = self._gdb.stack(thread)
         frame = stack[0]
@@ -502,7 +517,7 @@ class NativeBackend:
         )
         return layout.EVENTS[event], of, other, thread
 
-    def _handle_event(self, event: Event, how: How) -> Stop:
+    def _handle_event(self, event: Event, movement: Movement) -> Stop:
         """Handle an event of the followed task that the tool reports, and return the next stop."""
         name, of, other, thread = event
         if name == "create":
@@ -518,19 +533,21 @@ class NativeBackend:
             stop = self._run_to_caller(thread, of, "next")
             return stop or self._make_stop("joined", thread)
         if name == "suspend" or int(self._record_at(of)["state"]) != 2:
-            return self._run_and_interpret("-exec-continue", how, of)
-        return self._continue_task(how, of)
+            return self._run_and_interpret("-exec-continue", movement, of)
+        return self._continue_task(movement, of)
 
-    def _follow_child(self, child: int) -> Stop:
-        """Follow a new task from its first line on."""
+    def _follow_child(self, child_address: int) -> Stop:
+        """Follow a new task, given by its record's address, until it stops at its first line; return that stop."""
         self._set_spawn_watch(False)
-        self._set_trace_flags(self._record_at(child), layout.RUNS)
+        self._set_trace_flags(self._record_at(child_address), layout.RUNS)
         self._child = False
-        return self._run_and_interpret("-exec-continue", "step", child)
+        return self._run_and_interpret("-exec-continue", "step", child_address)
 
-    def _follow_to_join(self, done: int) -> Stop:
-        """After the end of the followed task, follow the task that joins it, until that continues."""
-        record = self._record_at(done)
+    def _follow_to_join(self, ended_address: int) -> Stop:
+        """Follow the task that waits for the end of a task until it continues; return that stop, or `done` if no task
+        waits.
+        """
+        record = self._record_at(ended_address)
         rows, _ = self._read_records()
         onward = self._find_joining_record(record, rows)
         if onward is None:
@@ -540,7 +557,7 @@ class NativeBackend:
         return self._run_and_interpret("-exec-continue", "next", self._join)
 
     def _find_joining_record(self, record: Any, rows: Any) -> Any:
-        """Return the record of the task that waits for the end of a task; None if none does."""
+        """Return the record of the task that waits for the end of the task with a record; None if none does."""
         parent = rows[rows["id"] == record["parent"]]
         if len(parent):
             return self._find_joining_record(parent[0], rows) if self._has_left_region(parent[0]) else parent[0]
@@ -549,8 +566,8 @@ class NativeBackend:
         return group[0] if len(group) else team[0] if len(team) else None
 
     def _has_left_region(self, record: Any) -> bool:
-        """Return whether a thread has finished its part of a region: its implicit task reaches no line of the program
-        any more.
+        """Return whether an implicit task has finished its thread's part of a parallel region, so that it reaches no
+        line of the program any more.
         """
         return any(one.left for one in self._tasks_on_same_worker(record) if one.id == record["id"])
 
@@ -568,11 +585,11 @@ class NativeBackend:
             layout.tasks_on_worker(self._read_records()[0], int(record["worker"])) if self.runtime == "OpenMP" else []
         )
 
-    def _run_into_body(self, thread: int, address: int, *, new: bool) -> Stop:
-        """Run a worker that is about to begin or resume the followed task to the first line of the
-        program in its body.
+    def _run_into_body(self, thread: int, record_address: int, *, new: bool) -> Stop:
+        """Run a worker that is about to begin (`new`) or resume the followed task to the first line of the program in
+        the task's body; return the stop there, or another one that came first.
         """
-        with self._gdb.breakpoints([f"'{name}'" for name in self._bodies.task_symbols], thread) as made:
+        with self._gdb.temporary_breakpoints([f"'{name}'" for name in self._bodies.task_symbols], thread) as made:
             self._gdb.run("-exec-continue")
             while True:
                 stop = self._gdb.wait(None) or {}
@@ -604,7 +621,7 @@ class NativeBackend:
             self._gdb.run(f"-exec-{'next-instruction' if beginning else 'step'} --thread {thread}")
             stop = self._gdb.wait(None) or {}
             if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
-                return self._interpret_stop(stop, "step", address)
+                return self._interpret_stop(stop, "step", record_address)
         return self._make_stop("line", thread)
 
     def _is_first_part(self, thread: int) -> bool:
@@ -624,7 +641,7 @@ class NativeBackend:
         return self._made
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that a thread runs."""
+        """Return whether a breakpoint is for the task that a thread runs, by the breakpoint's task or pedigree."""
         if point.task is None and not point.pedigree:
             return True
         at, records = self.task_on_worker(self._gdb.kernel_thread_id(thread)), self._read_records()[0]
@@ -637,7 +654,7 @@ class NativeBackend:
         return at is not None
 
     def _make_stop(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
-        """Return a stop at a thread's current line."""
+        """Return a stop at the current line of gdb's thread with a number. `point`: the breakpoint's number."""
         stack, worker = self._gdb.stack(thread), self._gdb.kernel_thread_id(thread)
         task = self.task_on_worker(worker) if self._base or why != "start" else None
         at = innermost_line(stack)
@@ -654,7 +671,7 @@ class NativeBackend:
     # Looking
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
         rows = {row.id: row for row in self.tasks()}
         return [
             frame_site(frame) for frame in self._thread_and_frames(task, rows, with_libraries=with_libraries)[1]
@@ -663,7 +680,9 @@ class NativeBackend:
     def _thread_and_frames(
         self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
     ) -> tuple[int, list[Frame]]:
-        """Return a task's thread and its frames there; for no task, those of the current thread."""
+        """Return gdb's number of a task's thread, and the task's frames there; for no task, those of the current
+        thread.
+        """
         if self._gdb.exited is not None:
             raise DebuggerError("the program has come to its end: there are no tasks and no frames any more")
         row = rows.get(task or 0)
@@ -677,19 +696,19 @@ class NativeBackend:
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         return thread, [int(frame["level"]) for frame in frames]
 
-    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
+    def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
         """Return the value of an expression in a task's frame as text."""
         thread, at = self._gdb_frame(task, level)
         if self._is_before_main(at):
             told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --no-values")["variables"]
-            if {str(one["name"]) for one in told} & set(re.findall(r"\w+", text)):
+            if {str(one["name"]) for one in told} & set(re.findall(r"\w+", expression)):
                 raise DebuggerError(BEFORE_MAIN)
         try:
-            return self._gdb.value(text, thread, at, form)
+            return self._gdb.value(expression, thread, at, gdb_format)
         except DebuggerError as error:
             if outside := NOT_TAKEN.search(str(error)):
                 raise DebuggerError(
-                    f"{text}: {outside[1]} has that, and the task does not have it: nothing in it uses it"
+                    f"{expression}: {outside[1]} has that, and the task does not have it: nothing in it uses it"
                 ) from error
             raise
 
@@ -706,14 +725,14 @@ class NativeBackend:
         ]
 
     def _is_before_main(self, level: int) -> bool:
-        """Return whether the program is before the first instruction of its main, which has made no room for variables
-        yet.
+        """Return whether the frame at `level` is that of a program that has not executed an instruction of its main:
+        its variables have no memory yet.
         """
         return level == 0 and not self._gdb.ran and not (self._pid or self._core)
 
-    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+    def assign(self, task: int | None, name: str, expression: str, level: int) -> str:
         """Assign the value of an expression to a variable of a task's frame; return the value as text."""
-        return self.evaluate(task, f"{name} = {text}", level)
+        return self.evaluate(task, f"{name} = {expression}", level)
 
     def _gdb_frame(self, task: int | None, level: int) -> tuple[int, int]:
         """Return gdb's numbers of a task's thread and frame. DebuggerError if the task is in no frame."""
@@ -722,20 +741,22 @@ class NativeBackend:
             raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
         return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
-    def find_task(self, task: int | None, text: str) -> int:
-        """Return the number of the task in whose frames a pointer points. DebuggerError if it points to none."""
+    def find_task(self, task: int | None, expression: str) -> int:
+        """Return the number of the task in whose frames a pointer points. DebuggerError if it points into no task's
+        frames.
+        """
         rows = {row.id: row for row in self.tasks()}
         thread, frames = self._thread_and_frames(task, rows)
         level = int(frames[0]["level"]) if frames else 0
-        address = int(self._gdb.evaluate(f"(unsigned long)({text})", thread or self._current_thread(), level))
+        address = int(self._gdb.evaluate(f"(unsigned long)({expression})", thread or self._current_thread(), level))
         found = find_holding_task(self._gdb, address, rows)
         if found is None:
-            raise DebuggerError(f"{text} is {address:#x}, and lies in no task's frames")
+            raise DebuggerError(f"{expression} is {address:#x}, and lies in no task's frames")
         return found
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by these; in bodies with a prologue, also stop at the address
-        that executes the line.
+        """Replace all breakpoints by `points`. In bodies of tasks that begin with the compiler's own code, also stop at
+        the address that executes the line.
         """
         for number in self._behind:
             self._gdb.ask(f"-break-delete {number}")
@@ -746,12 +767,14 @@ class NativeBackend:
                 made = self._gdb.insert(point, f"*{place:#x}")
                 self._behind[str(made["bkpt"]["number"])] = point
 
-    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
-        """Watch the memory of an expression as breakpoint `number`, until its frame returns; return the value now."""
+    def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
+        """Watch the memory of an expression as breakpoint `number` until its frame returns; return the value now as
+        text.
+        """
         if self._core is not None:
             raise UsageError("a core file does not run: nothing in it changes")
-        value = self.evaluate(task, text, level)
-        thread, at, words = self._gdb_expression(task, text, level)
+        value = self.evaluate(task, expression, level)
+        thread, at, words = self._gdb_expression(task, expression, level)
         address = self._gdb.pointer(f"$weft{number} = &({words})", thread, at)
         end = self._insert_return_breakpoint(address, thread)
         try:
@@ -763,16 +786,19 @@ class NativeBackend:
             self._release_return_breakpoint(end)
             raise
         self._watches[str(next(v for k, v in made.items() if "wpt" in k)["number"])] = NativeWatchpoint(
-            number, text, end
+            number, expression, end
         )
         return value
 
-    def _gdb_expression(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
-        """Return gdb's numbers of a task's thread and frame, and the expression as gdb understands it there."""
-        return *self._gdb_frame(task, level), text
+    def _gdb_expression(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
+        """Return gdb's numbers of a task's thread and frame, and the expression in the form that gdb understands
+        there.
+        """
+        return *self._gdb_frame(task, level), expression
 
-    def _insert_return_breakpoint(self, address: int, thread: int) -> str:
-        """Set a breakpoint at the return of the frame that contains a variable; empty if no frame contains it.
+    def _insert_return_breakpoint(self, variable_address: int, thread: int) -> str:
+        """Set a breakpoint at the return of the frame that contains a variable; return gdb's number of it, empty if no
+        frame contains the variable.
 
         The breakpoint is at the caller's next instruction, and stops once the stack no longer reaches down to the
         variable.
@@ -780,7 +806,7 @@ class NativeBackend:
         for one in dict.fromkeys((thread, *self._gdb.threads.values())):
             with self._gdb.temporary_setting("backtrace past-main", "on", "off"):  # it is left, too
                 stack = self._gdb.stack(one)
-                level = find_frame_level(self._gdb, one, len(stack), address)
+                level = find_frame_level(self._gdb, one, len(stack), variable_address)
                 if level is None or level + 1 >= len(stack):
                     continue
                 place, top = stack[level + 1]["addr"], self._gdb.pointer("$sp", one, level + 1)
@@ -796,28 +822,32 @@ class NativeBackend:
         for key in [key for key, one in self._watches.items() if one.id == number]:
             self._delete_watchpoint(key)
 
-    def _delete_watchpoint(self, key: str) -> None:
-        """Delete a watchpoint of gdb, by gdb's number."""
-        end = self._watches.pop(key).end
+    def _delete_watchpoint(self, gdb_number: str) -> None:
+        """Delete a watchpoint by gdb's number, and the breakpoint at the return of its frame if nothing else needs
+        that.
+        """
+        end = self._watches.pop(gdb_number).end
         with suppress(DebuggerError):
-            self._gdb.ask(f"-break-delete {key}")
+            self._gdb.ask(f"-break-delete {gdb_number}")
         self._release_return_breakpoint(end)
 
-    def _release_return_breakpoint(self, end: str) -> None:
+    def _release_return_breakpoint(self, breakpoint_number: str) -> None:
         """Delete the breakpoint at a frame's return if no watchpoint needs it any more."""
-        if any(one.end == end for one in self._watches.values()):
+        if any(one.end == breakpoint_number for one in self._watches.values()):
             return
-        for where in [where for where, number in self._ends.items() if number == end]:
+        for where in [where for where, number in self._ends.items() if number == breakpoint_number]:
             del self._ends[where]
             with suppress(DebuggerError):
-                self._gdb.ask(f"-break-delete {end}")
+                self._gdb.ask(f"-break-delete {breakpoint_number}")
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         self._names[task] = name
 
     def explain_hang(self) -> str:
-        """Return that held tasks block the program, if they do. Other hangs are deadlocks, which `waits` shows."""
+        """Return a sentence that says which held tasks block the program; empty if none do. Other hangs are deadlocks,
+        which `waits` shows.
+        """
         return self._holds.explain_hang() if self._holds is not None else ""
 
     def explain_delay(self) -> str:
@@ -825,13 +855,13 @@ class NativeBackend:
         return ""
 
     def explain_missing_tasks(self) -> str:
-        """Return that the runtime has not begun; empty if it has. Other kinds of native tasks are not known."""
+        """Return a sentence that says that the OpenMP runtime has not begun; empty if it has."""
         begun = self._base or self._gdb.exited is not None
         return "" if begun else f"the runtime of {self.runtime} has not begun: the first region or task does that"
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Hold a task with its thread (holds.py), or release it; return how it is held. UsageError if that is
-        impossible.
+        """Hold a task together with its thread (`on`), or release it; return in words how it is held. UsageError if it
+        cannot be held.
         """
         if self.runtime != "OpenMP":
             raise UsageError(
@@ -852,8 +882,10 @@ class NativeBackend:
         """Return the worker that waits with each held task."""
         return self._holds.workers() if self._holds is not None and self._gdb.exited is None else {}
 
-    def catch(self, name: str, *, on: bool) -> None:
-        """Raise a UsageError: an exception that leaves a native task ends the program by a signal."""
+    def catch(self, exception_name: str, *, on: bool) -> None:
+        """Raise a UsageError: Weft need not catch an exception that leaves a native task, as it ends the program by a
+        signal.
+        """
         raise UsageError(
             f"an exception that leaves a task of {self.runtime} ends the program by a signal, which stops by itself"
         )
@@ -868,7 +900,7 @@ class NativeBackend:
             return self._halt_program()
 
     def _halt_program(self) -> Stop:
-        """Halt the program, take up the stops that came before, and return the stop."""
+        """Halt the program, note stops of held tasks that came before, and return the stop."""
         self._gdb.take(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
         stop = self._gdb.halt() if self._gdb.running else {}
         while stop or self._gdb.stops:
@@ -880,7 +912,7 @@ class NativeBackend:
         return self._make_stop("interrupted", self._current_thread())
 
     def close(self) -> None:
-        """End the program, or detach from it."""
+        """End the program, or detach from a process that ran before the debugger came."""
         if hasattr(self, "_gdb"):
             with suppress(DebuggerError):
                 if self._gdb.running:
@@ -898,13 +930,13 @@ class NativeBackend:
 
 
 def innermost_line(stack: list[Frame]) -> SourceLine | None:
-    """Return the program's innermost line of a stack; None if there is none."""
+    """Return the innermost line of the program's own source on a stack; None if there is none."""
     own = next(filter(is_program_frame, stack), None)
     return frame_site(own) if own is not None else None
 
 
 def find_spawns(task: int | None, rows: dict[int, TaskRow]) -> list[Spawn]:
-    """Return the creations of a task and its ancestors."""
+    """Return where a task and each of its ancestors was created, the task's own creation first. `rows`: by number."""
     found, at = [], rows.get(task or 0)
     while at is not None and at.parent is not None:
         found.append(Spawn(at.parent, rows[at.parent].name if at.parent in rows else "", at.created))

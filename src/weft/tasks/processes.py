@@ -21,23 +21,25 @@ class DebuggedProcesses:
         self._line: list[tuple[int, TaskDebugger]] = []
         self._known: dict[int, TaskDebugger] = {}
 
-    def switch_process(self, text: str) -> Answer:
+    def switch_process(self, target: str) -> Answer:
         """Enter a child of the current process, go back to the parent, or list the children: `[PID | parent]`."""
-        if text == "parent":
+        if target == "parent":
             if not self._line:
                 raise UsageError("this is the process that was started: `process` lists its children")
             self._line.pop()
             self.current = self._line[-1][1] if self._line else self.first
-        elif text:
-            self._enter_child(text)
+        elif target:
+            self._enter_child(target)
         return self._list_processes()
 
-    def _enter_child(self, text: str) -> None:
-        """Make a child process the current one, and attach to it at the first time. UsageError if it does not live."""
+    def _enter_child(self, pid_text: str) -> None:
+        """Make a child process the current one, and attach to it at the first time. UsageError if no living child has
+        that number.
+        """
         pids = [child["pid"] for child in self.current.children()]
-        if not text.isdigit() or int(text) not in pids:
-            raise UsageError(f"no living child process is {text}: `process` lists them")
-        pid = int(text)
+        if not pid_text.isdigit() or int(pid_text) not in pids:
+            raise UsageError(f"no living child process is {pid_text}: `process` lists them")
+        pid = int(pid_text)
         if pid not in self._known:
             child = TaskDebugger(AttachedBackend(pid))
             child.limit = self.first.limit

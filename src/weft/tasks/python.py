@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from weft.base.interpreters import OLDEST, is_free_threaded, refusal
+from weft.base.interpreters import OLDEST, explain_free_threaded, is_free_threaded
 from weft.base.lifetime import bound_to_parent
 from weft.debug.answers import change
 from weft.debug.hands import connect
@@ -26,7 +26,7 @@ from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.inprocess.gc_pause import gc_paused
 from weft.tasks import hang_messages, schedule
-from weft.tasks.backend import How, NoProgress, Spawn, Stop
+from weft.tasks.backend import Movement, NoProgress, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
 from weft.tasks.model import Deadlock, SourceLine, State, TaskRow, Wait, find_deadlocks
 from weft.tasks.output import ProgramOutput
@@ -69,8 +69,8 @@ class AgentConversation:
     # What is said
 
     def _receive_message(self, seconds: float | None) -> dict[str, Any]:
-        """Return the next message; if the program has gone, a stop of kind `ended`. DebuggerError for anything but JSON
-        objects.
+        """Return the agent's next message, a dictionary; if the program has gone, a stop `ended`. DebuggerError for
+        anything but JSON objects.
         """
         while (end := self._text.find(b"\n", self._looked)) < 0:
             self._looked = len(self._text)
@@ -92,8 +92,8 @@ class AgentConversation:
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:
-        """Return the bytes that arrive within some seconds; empty if the program has gone. DebuggerError if none
-        arrive.
+        """Return the bytes that arrive from the agent; empty if the program has gone. DebuggerError if none arrive
+        within `seconds`; NoProgress if `idle` returns True.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -115,12 +115,12 @@ class AgentConversation:
         except OSError as error:
             raise DebuggerError("the program has ended") from error
 
-    def _request(self, do: str, **fields: Any) -> Any:
+    def _request(self, request_name: str, **fields: Any) -> Any:
         """Send the agent a request, and return its answer. DebuggerError if the agent reports an error."""
         if self._over is not None:
             raise DebuggerError("the program has ended")
         self._next += 1
-        self._send({"id": self._next, "do": do, **fields})
+        self._send({"id": self._next, "do": request_name, **fields})
         while True:
             message = self._receive_message(ANSWER)
             if message.get("id") == self._next:
@@ -132,8 +132,8 @@ class AgentConversation:
                 raise DebuggerError("the program has ended")
 
     def _wait_for_stop(self, seconds: float | None) -> Stop:
-        """Return the next stop of the program; meanwhile, look for a deadlock whenever the agent reports that all is
-        idle.
+        """Return the next stop of the program. Whenever the agent reports that all is idle, look for a deadlock, which
+        is a stop, too.
         """
         while True:
             message = self._pending.pop(0) if self._pending else self._receive_message(seconds)
@@ -144,33 +144,38 @@ class AgentConversation:
                     if (stop := self._find_hang(message)) is not None:
                         return stop
 
-    def _find_hang(self, idle: dict[str, Any]) -> Stop | None:
+    def _find_hang(self, idle_message: dict[str, Any]) -> Stop | None:
         """Return a stop if the idle program is in a deadlock, or nothing can happen in it any more; else None."""
         rows = self.tasks()
-        if lost := idle.get("lost"):
+        if lost := idle_message.get("lost"):
             return Stop("stuck", text=hang_messages.render_lost_wakeups(lost, rows))
         if found := find_deadlocks(rows):
             return make_deadlock_stop(found[0])
-        if not idle["quiet"] or not rows:
+        if not idle_message["quiet"] or not rows:
             return None
-        if idle["held"]:
-            return Stop("stuck", text=hang_messages.render_only_held([row for row in rows if row.id in idle["held"]]))
+        if idle_message["held"]:
+            return Stop(
+                "stuck",
+                text=hang_messages.render_all_held_by_user([row for row in rows if row.id in idle_message["held"]]),
+            )
         return Stop("stuck", text=self._render_hang(rows))
 
-    def _make_go_request(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
-        """Return the request that lets the program continue; the agent ignores it if it has stopped again since."""
-        return {"do": "go", "how": how, "task": task, "child": child, "seen": self._seen}
+    def _make_go_request(self, movement: Movement, task: int | None, *, child: bool) -> dict[str, Any]:
+        """Return the message by which the agent lets the program continue; the agent ignores it if the program has
+        stopped again since.
+        """
+        return {"do": "go", "how": movement, "task": task, "child": child, "seen": self._seen}
 
-    def _parse_stop(self, stop: dict[str, Any]) -> Stop:
-        """Return a stop by the agent's message."""
-        self._seen = stop.get("number", self._seen)
-        at = parse_site(stop["at"])
-        text, over = stop.get("text", ""), stop.get("over", False)
-        if stop.get("change"):
-            text = change(*stop["change"], over=over)
-        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), text,
-                    stop.get("code"), stop.get("name", ""), (stop["breakpoint"],) if over else (),
-                    stop.get("kind", "task"))  # fmt: skip
+    def _parse_stop(self, stop_dict: dict[str, Any]) -> Stop:
+        """Return the stop that the agent's dictionary describes; note it if it is the program's end."""
+        self._seen = stop_dict.get("number", self._seen)
+        at = parse_site(stop_dict["at"])
+        text, over = stop_dict.get("text", ""), stop_dict.get("over", False)
+        if stop_dict.get("change"):
+            text = change(*stop_dict["change"], over=over)
+        made = Stop(stop_dict["why"], stop_dict["task"], at, stop_dict.get("worker"), stop_dict.get("breakpoint"), text,
+                    stop_dict.get("code"), stop_dict.get("name", ""), (stop_dict["breakpoint"],) if over else (),
+                    stop_dict.get("kind", "task"))  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._exit_status(made.code), text=made.text)
             return self._over
@@ -183,7 +188,7 @@ class AgentConversation:
         with gc_paused():
             return parse_rows(self._request("tasks"))
 
-    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has moved on, and return where it stopped."""
         if self._over is not None:
             return self._over
@@ -193,32 +198,32 @@ class AgentConversation:
         return self._wait_for_stop(None)
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
         answer = self._request("frames", task=task, every=with_libraries)
         frames = [site for row in answer["frames"] if (site := parse_site(row))]
         return frames, [Spawn(row["task"], row["name"], parse_site(row["at"])) for row in answer["spawns"]]
 
-    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
+    def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
         """Return the value of an expression in a task's frame as text. UsageError if a format is given."""
-        if form:
+        if gdb_format:
             raise UsageError("formats are for native tasks; Python has its own: `print hex(n)`, `print f'{n:b}'`")
-        return str(self._request("evaluate", task=task, text=text, level=level))
+        return str(self._request("evaluate", task=task, text=expression, level=level))
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """Return the names and values of the variables of a task's frame."""
         return [(str(name), str(value)) for name, value in self._request("locals", task=task, level=level)]
 
-    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
+    def assign(self, task: int | None, name: str, expression: str, level: int) -> str:
         """Assign the value of an expression to a variable of a task's frame; return the value as text."""
-        return str(self._request("assign", task=task, name=name, text=text, level=level))
+        return str(self._request("assign", task=task, name=name, text=expression, level=level))
 
-    def find_task(self, task: int | None, text: str) -> int:
-        """Return the number of the task whose task object or coroutine is the value of an expression. DebuggerError if
-        none.
+    def find_task(self, task: int | None, expression: str) -> int:
+        """Return the number of the task of which the value of an expression is the task object or coroutine.
+        DebuggerError if it is of none.
         """
-        found, value = self._request("held", task=task, text=text)
+        found, value = self._request("held", task=task, text=expression)
         if found is None:
-            raise DebuggerError(f"{text} is {value}, not a living task")
+            raise DebuggerError(f"{expression} is {value}, not a living task")
         return int(found)
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -227,9 +232,9 @@ class AgentConversation:
             require_code_at_line(point)
         self._request("points", points=[point.as_dict() for point in points])
 
-    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+    def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
         """Watch an expression in a task's frame as breakpoint `number`; return its value now."""
-        return str(self._request("watch", number=number, task=task, text=text, level=level))
+        return str(self._request("watch", number=number, task=task, text=expression, level=level))
 
     def unwatch(self, number: int) -> None:
         """Remove a watchpoint."""
@@ -240,8 +245,8 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """Return why nothing can happen in the program any more, or which callbacks a loop sleeps over; empty if
-        neither, or if that is not known.
+        """Return why nothing can happen in the program any more, or which ready callbacks a sleeping loop does not run;
+        empty if neither, or if that is not known.
         """
         if self._over is not None:
             return ""
@@ -258,7 +263,7 @@ class AgentConversation:
         return ""
 
     def _render_hang(self, rows: list[TaskRow]) -> str:
-        """Return the verdict on a program in which nothing can happen any more."""
+        """Return in words why nothing can happen in the program any more; `rows`: its tasks."""
         cancelled = self._request("delays")["cancelled"]
         return hang_messages.render_hang(self._request("hung"), cancelled, rows)
 
@@ -287,13 +292,13 @@ class AgentConversation:
         """Return nothing: a held task takes no thread."""
         return {}
 
-    def catch(self, name: str, *, on: bool) -> None:
+    def catch(self, exception_name: str, *, on: bool) -> None:
         """Stop if a task ends by an exception of a name (empty: of any), or no longer."""
-        self._request("catch", name=name, on=on)
+        self._request("catch", name=exception_name, on=on)
 
     def interrupt(self) -> Stop:
-        """Stop the loop between two tasks; if the loop does not get there, return a stop although the program keeps
-        running.
+        """Stop the event loop between two tasks, and return the stop. If the loop does not get there within 2 s, return
+        one although the program keeps running.
         """
         if self._over is not None:
             return self._over
@@ -315,7 +320,9 @@ class AgentConversation:
         return Stop("interrupted", text=verdict or self._describe_main_thread())
 
     def _describe_main_thread(self) -> str:
-        """Return what the main thread does in a program whose loops cannot be stopped."""
+        """Return where the main thread is and whether it waits or computes, for a program whose loops cannot be
+        stopped.
+        """
         with suppress(DebuggerError):
             told, missing = self._request("main"), self.explain_missing_tasks()
             at = parse_site(told["at"])
@@ -337,9 +344,9 @@ class RankConversation(AgentConversation):
         except OSError as error:
             raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
 
-    def resume_task(self, how: How, task: int | None, *, child: bool = False) -> None:
+    def resume_task(self, movement: Movement, task: int | None, *, child: bool = False) -> None:
         """Let the rank continue without waiting for its stop."""
-        self._send(self._make_go_request(how, task, child=child))
+        self._send(self._make_go_request(movement, task, child=child))
 
     def wait_for_stop(self) -> Stop:
         """Wait until the task that was resumed has moved on."""
@@ -353,9 +360,11 @@ class RankConversation(AgentConversation):
                 return self._parse_stop(message["stop"])
         return None
 
-    def inspect_frame(self, task: int, level: int, what: str, **given: Any) -> dict[str, Any]:
-        """Return what the rank's own agent finds in a task's frame. `what`: `about`, `parts` or `assign`."""
-        found: dict[str, Any] = self._request("look", task=task, level=level, what=what, given=given)
+    def inspect_frame(self, task: int, level: int, request: str, **given: Any) -> dict[str, Any]:
+        """Return the answer of the rank's agent about a task's frame. `request`: `about`, `parts` or `assign`; `given`:
+        its arguments.
+        """
+        found: dict[str, Any] = self._request("look", task=task, level=level, what=request, given=given)
         return found
 
     def stop_following(self) -> None:
@@ -406,12 +415,16 @@ class PythonBackend(AgentConversation):
         return stop
 
     def _raise_start_error(self, stop: Stop) -> None:
-        """Raise a UsageError that tells why the program did not begin: an unsuitable Python, or what it has written."""
+        """Raise a UsageError that says why the program did not begin: an unsuitable Python, or the program's own
+        output.
+        """
         asked = [self._command.interpreter, "-c", "import sys; print(sys.version)"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
         version = tuple(int(word) for word in done.stdout.split(" ", 1)[0].split(".")[:2] if word.isdigit())
         if is_free_threaded(done.stdout):
-            raise UsageError(refusal(self._command.interpreter, done.stdout, "whose tasks cannot be followed"))
+            raise UsageError(
+                explain_free_threaded(self._command.interpreter, done.stdout, "whose tasks cannot be followed")
+            )
         if version and version < OLDEST:
             told, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
             raise UsageError(f"{self._command.interpreter} is Python {told}: tasks can be followed from {oldest} on")
@@ -442,7 +455,9 @@ class PythonBackend(AgentConversation):
 
 
 def require_code_at_line(point: Point) -> None:
-    """Raise a DebuggerError if a breakpoint is at a line without code, as far as its file can be read here."""
+    """Raise a DebuggerError if a breakpoint is at a line without code; a file that cannot be read here is not
+    checked.
+    """
     lines = find_code_lines(point.file) if point.line else frozenset()
     if lines and point.line not in lines:
         after = min((line for line in lines if line > point.line), default=0)
@@ -466,53 +481,55 @@ def find_code_lines(file: str) -> frozenset[int]:
 STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
 
 
-def parse_rows(told: dict[str, Any]) -> list[TaskRow]:
-    """Return the table of tasks by the agent's columns, in which sites and waits are given by index."""
-    sites = [parse_site(site) for site in told["sites"]]
-    waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in told["waits"]]
-    waiting = [None if number is None else waits[number] for number in told["wait"]]
-    for i, others in zip(told["waiting"], told["targets"], strict=True):
+def parse_rows(table: dict[str, Any]) -> list[TaskRow]:
+    """Return the table of tasks from the agent's columns, in which sites and waits are given by index."""
+    sites = [parse_site(site) for site in table["sites"]]
+    waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in table["waits"]]
+    waiting = [None if number is None else waits[number] for number in table["wait"]]
+    for i, others in zip(table["waiting"], table["targets"], strict=True):
         kind, _, site, one, free, what = waiting[i]
         waiting[i] = Wait(kind, (others,) if isinstance(others, int) else tuple(others), site, one, free, what)
     count = len(waiting)
     stacked = {STATES.index("top"), STATES.index("middle")}
     columns = (
-        told["ids"], [parent or None for parent in told["parents"]], [STATES[state] for state in told["states"]],
-        fill_column(told["names"], "", count), [None if at is None else sites[at] for at in told["created"]],
-        [None if at is None else sites[at] for at in told["at"]], waiting, fill_column(told["workers"], None, count),
-        parse_blockers(told), count_tasks_beneath(told["states"]),
-        [None if state in stacked else at for state, at in zip(told["states"], told["addresses"], strict=True)],
-        told["pedigrees"] or [""] * count, ["task"] * count, [None] * count,
+        table["ids"], [parent or None for parent in table["parents"]], [STATES[state] for state in table["states"]],
+        fill_column(table["names"], "", count), [None if at is None else sites[at] for at in table["created"]],
+        [None if at is None else sites[at] for at in table["at"]], waiting, fill_column(table["workers"], None, count),
+        parse_blockers(table), count_tasks_beneath(table["states"]),
+        [None if state in stacked else at for state, at in zip(table["states"], table["addresses"], strict=True)],
+        table["pedigrees"] or [""] * count, ["task"] * count, [None] * count,
     )  # fmt: skip
     # No frame of Python for each: `Task(...)` takes three times as long.
     rows = list(map(partial(tuple.__new__, TaskRow), zip(*columns, strict=True)))
-    return add_thread_rows(rows, told["threads"]) if told["threads"] else rows
+    return add_thread_rows(rows, table["threads"]) if table["threads"] else rows
 
 
-def parse_blockers(told: dict[str, Any]) -> list[int | None]:
-    """Return, for each task, the task that blocks its loop and has to go on first; None if none does."""
-    above = told["above"]
-    return [above.get(str(id_)) for id_ in told["ids"]] if above else [None] * len(told["ids"])
+def parse_blockers(table: dict[str, Any]) -> list[int | None]:
+    """Return, for each task, the number of the task that blocks its loop and has to go on first; None if none does."""
+    above = table["above"]
+    return [above.get(str(id_)) for id_ in table["ids"]] if above else [None] * len(table["ids"])
 
 
 def count_tasks_beneath(states: list[int]) -> list[int | None]:
-    """Return the number of tasks beneath each task on its loop's stack: an eagerly started task is on top of its
-    creator.
+    """Return, for each task, how many tasks are beneath it on its loop's stack; None if unknown. An eagerly started
+    task is on top of its creator.
     """
     buried = states.count(STATES.index("middle"))
     known = {STATES.index("top"): buried, STATES.index("middle"): 0 if buried == 1 else None}
     return [known.get(state) for state in states]
 
 
-def fill_column(told: dict[str, object], otherwise: object, count: int) -> list[object]:
-    """Return a column with the values in `told` (by position) and `otherwise` in all other rows."""
-    column = [otherwise] * count
-    for i, value in told.items():
+def fill_column(values: dict[str, object], default: object, count: int) -> list[object]:
+    """Return a column of `count` values: those of `values` (by position, written as text), and `default` in all other
+    rows.
+    """
+    column = [default] * count
+    for i, value in values.items():
         column[int(i)] = value
     return column
 
 
-def make_deadlock_stop(found: Deadlock) -> Stop:
+def make_deadlock_stop(deadlock: Deadlock) -> Stop:
     """Return the stop for a deadlock."""
-    first = found.tasks[0]
-    return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
+    first = deadlock.tasks[0]
+    return Stop("deadlock", first.id, first.at, text=deadlock.message, name=first.name)

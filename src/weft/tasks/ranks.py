@@ -27,7 +27,7 @@ from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.tasks import console
 from weft.tasks.answers import render_answer
-from weft.tasks.backend import Backend, How, NoProgress, Spawn, Stop
+from weft.tasks.backend import Backend, Movement, NoProgress, Spawn, Stop
 from weft.tasks.debugger import Answer, TaskDebugger
 from weft.tasks.gdb import TICK, Gdb
 from weft.tasks.hang_messages import read_source_line
@@ -59,7 +59,9 @@ def prepare_replay_folder(folder: Path) -> None:
 
 
 def inspect_rank(replica: Replica, rank: int) -> Hand:
-    """Return the debugger of a rank that can follow its tasks, by what the rank runs."""
+    """Attach a debugger to a rank of a replay and return it: for asyncio, for OpenMP tasks, or plain gdb, by what the
+    rank runs.
+    """
     pid = replica.controls[rank].pid
     if replica.agent(rank).exists():
         return AsyncioHand(replica.agent(rank), replica.folder / f"rank-{rank}.tasks.sock")
@@ -92,8 +94,9 @@ class TaskHand(Protocol):
         """Return a context manager in which the rank is halted, if only for a moment."""
         ...
 
-    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on; it is stopped afterwards, unless the stop is `waiting`.
+    def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has moved on, and return the stop; the rank is stopped afterwards, unless the
+        stop is `waiting`.
 
         `idle`: is called repeatedly meanwhile; True if the rank makes no progress.
         """
@@ -116,7 +119,7 @@ class OpenMPHand(NativeHand):
         """Return a context manager in which the rank is halted."""
         return self.halted()
 
-    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has moved on, and return where it stopped."""
         self.poll()
         if self._own.running:
@@ -159,7 +162,7 @@ class OpenMPHand(NativeHand):
         super().resume()
 
     def poll(self) -> None:
-        """Take up stops, but for those that a task is waited for with."""
+        """Note stops that gdb has reported, unless `advance` waits for them now."""
         if not self._lent:
             super().poll()
 
@@ -169,7 +172,9 @@ class OpenMPHand(NativeHand):
             super().drive()
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Only the thread that evaluates moves: the other threads' tasks stand where they are."""
+        """Evaluate an expression that calls a function while only its thread runs, so that the other threads' tasks
+        stay where they are.
+        """
         self._own.console("set scheduler-locking on")
         try:
             return super()._called(text, thread, level)
@@ -190,12 +195,14 @@ class AsyncioHand(PythonHand):
         self._talk: RankConversation | None = None
         self._follows = self._lent = False
         self._points: Sequence[Point] = ()
-        self._wish: tuple[How, int | None] | None = None
+        self._wish: tuple[Movement, int | None] | None = None
         super().__init__(path)
 
     @property
     def backend(self) -> RankConversation:
-        """Return the conversation about tasks. DebuggerError where the program has not imported asyncio."""
+        """Return the connection by which the rank's tasks are asked. DebuggerError if the program has not imported
+        asyncio.
+        """
         if self._talk is None:
             if not self._path.exists():
                 raise DebuggerError("the rank has no tasks: it has not imported asyncio, so far")
@@ -206,11 +213,11 @@ class AsyncioHand(PythonHand):
         """Return an empty context manager: the agent reads between two instructions and needs no halt."""
         return nullcontext()
 
-    def _advance_from_agent_stop(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Advance from a line at which the rank's own agent holds it: the task is chosen before that agent lets it
-        continue.
+    def _advance_from_agent_stop(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
+        """Advance a task from a line at which the rank's own agent stops it, and return the next stop. The task is
+        chosen before that agent lets it continue.
         """
-        self.backend.resume_task(how, task, child=child)
+        self.backend.resume_task(movement, task, child=child)
         self.backend.tasks()  # answered behind it
         super().resume()
         return self.backend.wait_for_stop()
@@ -221,19 +228,20 @@ class AsyncioHand(PythonHand):
         return self._follows
 
     def follow(self) -> None:
-        """From here on what stops the rank are its tasks. One that stands at a line goes on."""
+        """Let only tasks stop the rank from now on; a task that is stopped at a line continues."""
         if not self._follows:
             self._take_over()
             super().resume()
 
     def _take_over(self) -> None:
+        """Let asyncio's agent handle breakpoints and steps from now on, in place of the rank's own agent."""
         talk, points = self.backend, self._points
         super().arm([])
         super().unstep()
         self._follows = True
         talk.arm(points)
 
-    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has moved on, and return where it stopped."""
         stands = not self._follows and self.stopped is not None
         if stands:
@@ -261,7 +269,7 @@ class AsyncioHand(PythonHand):
         return stop
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the rank's breakpoints."""
+        """Set these breakpoints in the rank. DebuggerError for a condition if the rank's tasks are followed."""
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
             raise DebuggerError("its tasks are followed: conditions hold for ranks whose tasks are not")
@@ -273,7 +281,9 @@ class AsyncioHand(PythonHand):
             super().arm(points)
 
     def step(self, how: str) -> None:
-        """The next line of what runs in the rank."""
+        """Plan a step of the task that runs in the rank (`step`, `next` or `finish`), which `resume` makes.
+        DebuggerError if none runs.
+        """
         if not self._follows:
             super().step(how)
             return
@@ -283,7 +293,7 @@ class AsyncioHand(PythonHand):
         self._wish = "step" if how == "step" else "finish" if how == "finish" else "next", running
 
     def unstep(self) -> None:
-        """Forget the step."""
+        """Drop the planned step, and follow no task any more."""
         if self._follows:
             self._wish = None
             self.backend.stop_following()
@@ -291,7 +301,7 @@ class AsyncioHand(PythonHand):
             super().unstep()
 
     def resume(self) -> None:
-        """Let a rank that stands at a line go on; or have one that runs come on by a line."""
+        """Let a rank that is stopped at a line continue, or a running rank make its planned step."""
         if not self._follows:
             super().resume()
         elif self.stopped is not None or self._wish is not None:
@@ -300,7 +310,7 @@ class AsyncioHand(PythonHand):
             self.backend.resume_task(*wish)
 
     def poll(self) -> None:
-        """Take up what has happened in the rank."""
+        """Note a stop that the rank has made since the last call."""
         if self._lent:
             return
         super().poll()
@@ -311,20 +321,22 @@ class AsyncioHand(PythonHand):
                     self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
 
     def close(self) -> None:
-        """Leave the rank."""
+        """Disconnect from the rank's agents."""
         if self._talk is not None:
             self._talk.close()
         super().close()
 
 
 def make_stop_frame(stop: Stop) -> Frame:
-    """Return the frame of a task's stop, as the ranks' prompt shows it."""
+    """Return the frame at which a task stopped, with the text of its line."""
     at = stop.at or SourceLine("", 0, "no line of the program")
     return Frame(at.file, at.line, at.function, read_source_line(at))
 
 
 def make_stop_news(stop: Stop) -> dict[str, Any]:
-    """Return what the prompt reports of a stop beside its line, as for a rank's own stop."""
+    """Return what the prompt reports of a stop beside its line: `point`, the number of its breakpoint; empty for other
+    stops.
+    """
     return {"point": stop.breakpoint} if stop.breakpoint is not None else {}
 
 
@@ -345,8 +357,8 @@ class RankBackend:
         with self._hand.while_halted():
             return self._hand.backend.tasks()
 
-    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
-        """Let one task move on, and wait until the other ranks are stopped again."""
+    def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
+        """Let one task move on, wait until the other ranks are stopped again, and return the task's stop."""
         self._ranks.not_over()
         self._since = 0.0
         stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)
@@ -355,7 +367,7 @@ class RankBackend:
         return stop
 
     def _drive_other_ranks(self) -> bool:
-        """Let the other ranks do what this one needs; return True if the rank makes no progress any more."""
+        """Let the other ranks do what this one needs; return True if the rank has made no progress for some seconds."""
         now = time.monotonic()
         if now - self._looked < TICK:
             return False
@@ -380,35 +392,35 @@ class RankBackend:
         return at_end and not calls and now - self._since > STUCK
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
         with self._hand.while_halted():
             return self._hand.backend.frames(task, with_libraries=with_libraries)
 
-    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
+    def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
         """Return the value of an expression in a task's frame as text."""
         with self._hand.while_halted():
-            return self._hand.backend.evaluate(task, text, level, form)
+            return self._hand.backend.evaluate(task, expression, level, gdb_format)
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """Return the names and values of the variables of a task's frame."""
         with self._hand.while_halted():
             return self._hand.backend.locals(task, level)
 
-    def assign(self, task: int | None, name: str, text: str, level: int) -> str:
-        """Assign the value of an expression to a variable of a task's frame."""
+    def assign(self, task: int | None, name: str, expression: str, level: int) -> str:
+        """Assign the value of an expression to a variable of a task's frame; return the value as text."""
         with self._hand.while_halted():
-            return self._hand.backend.assign(task, name, text, level)
+            return self._hand.backend.assign(task, name, expression, level)
 
-    def find_task(self, task: int | None, text: str) -> int:
-        """Return the number of the task that an expression refers to."""
+    def find_task(self, task: int | None, expression: str) -> int:
+        """Return the number of the task that an expression refers to. DebuggerError if there is none."""
         with self._hand.while_halted():
-            return self._hand.backend.find_task(task, text)
+            return self._hand.backend.find_task(task, expression)
 
     def arm(self, points: Sequence[Point]) -> None:
         """Breakpoints are those of all ranks (debug/breakpoints.py)."""
         raise NotImplementedError
 
-    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+    def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
         """Watches are those of all ranks (debug/stops.py)."""
         raise NotImplementedError
 
@@ -444,10 +456,10 @@ class RankBackend:
         with self._hand.while_halted():
             return self._hand.backend.workers_of_held()
 
-    def catch(self, name: str, *, on: bool) -> None:
+    def catch(self, exception_name: str, *, on: bool) -> None:
         """Stop if a task ends by an exception."""
         with self._hand.while_halted():
-            self._hand.backend.catch(name, on=on)
+            self._hand.backend.catch(exception_name, on=on)
 
     def output(self) -> str:
         """Return the ranks' output comes together."""
@@ -471,14 +483,16 @@ class TaskPrompt(Prompt):
         self.on: int | None = None
 
     def told(self, answer: Answer) -> list[str]:
-        """Return an answer in words."""
+        """Return an answer as lines of text; that for a rank's task begins with the rank."""
         if answer["kind"] != "of-rank":
             return super().told(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 
     def answer(self, line: str) -> Answer:
-        """Answer one command. WeftError where it cannot be done."""
+        """Execute one typed command, for the ranks or for the task in focus, and return its answer. WeftError if it
+        cannot be executed.
+        """
         name, rest = parse(line, COMMANDS)
         text, ranks = split_ranks(rest)
         if name == "help":
@@ -500,7 +514,7 @@ class TaskPrompt(Prompt):
         return answer
 
     def _focus_stopped_task(self) -> None:
-        """After a breakpoint has stopped a task of the rank in focus, let commands refer to that task."""
+        """After a breakpoint has stopped a task of the rank in focus, let later commands refer to that task."""
         hand: Any = self.debugger.hands.get(self.debugger.focus)
         task = getattr(hand, "task", None)
         if task is not None and (self.on is not None or any(p.task for p in self._breakpoint_points())):
@@ -524,6 +538,7 @@ class TaskPrompt(Prompt):
         return found
 
     def _choose_rank(self, ranks: str) -> int:
+        """Return the one rank that a command names, such as `2`; if it names none, the rank in focus."""
         if not ranks:
             return self.debugger.focus if self.on is None else self.on
         chosen = self.debugger.ranks_of(ranks)
@@ -531,12 +546,12 @@ class TaskPrompt(Prompt):
             raise UsageError("give one rank")
         return chosen[0]
 
-    def _answer_task_command(self, name: str, text: str, ranks: str) -> Answer:
-        """Answer a command of `weft tasks` for the task of a rank."""
+    def _answer_task_command(self, name: str, arguments: str, ranks: str) -> Answer:
+        """Execute a command of `weft tasks` for the task of a rank, and return its answer with the rank's number."""
         rank = self._choose_rank(ranks)
         d = self.debugger_of_rank(rank)
-        answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {text}".rstrip())
-        if name == "task" and text:
+        answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {arguments}".rstrip())
+        if name == "task" and arguments:
             self.on = self.debugger.focus = rank
         if name in ("next", "step", "finish") and d.focus is None:
             self.on = None  # its last task is done

@@ -41,11 +41,11 @@ class Rendezvous:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._user = user_of(pid)
+        self._user = find_process_user(pid)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._place = Path()
         try:
-            self._place = Path(os.fsdecode(self._as_user(self._make)))
+            self._place = Path(os.fsdecode(self._as_user(self._make_folder)))
             self._listener.listen(1)
         except OSError as error:
             self._listener.close()
@@ -59,8 +59,8 @@ class Rendezvous:
         """Return the file that the program is to run."""
         return self._place / "script.py"
 
-    def _make(self) -> bytes:
-        """Create the folder, bind the socket, and write the script; return the folder's path."""
+    def _make_folder(self) -> bytes:
+        """Create the folder, bind the socket and write the script in it; return the folder's path as bytes."""
         ENTRY.read_bytes()
         place = Path(tempfile.mkdtemp(prefix="weft-attach-"))
         try:
@@ -74,7 +74,9 @@ class Rendezvous:
         return os.fsencode(place)
 
     def accept(self, seconds: float) -> socket.socket | None:
-        """Return the connection of the process, if it arrives within some seconds; connections of others are closed."""
+        """Return the connection of the process; None if it does not arrive within `seconds`. Connections of other
+        processes are closed.
+        """
         until = time.monotonic() + seconds
         while True:
             self._listener.settimeout(max(0.0, until - time.monotonic()))  # strangers must not hold it up
@@ -97,16 +99,16 @@ class Rendezvous:
         shutil.rmtree(self._place, ignore_errors=True)
         return b""
 
-    def _as_user(self, work: Callable[[], bytes]) -> bytes:
-        """Call a function as the program's user, in another process if that is not this one's user. OSError with its
-        reason.
+    def _as_user(self, function: Callable[[], bytes]) -> bytes:
+        """Call a function as the program's user and return its result; in another process if that is not this one's
+        user. OSError with the reason if it fails.
         """
         if self._user[0] == os.geteuid():
-            return work()
+            return function()
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
-            _become(self._user, work, writer)
+            _call_as_user_and_exit(self._user, function, writer)
         os.close(writer)
         told = os.read(reader, MOST) if select.select([reader], [], [], SECONDS)[0] else b""
         os.close(reader)
@@ -117,8 +119,10 @@ class Rendezvous:
         raise OSError(1, told[1:].decode(errors="replace") or f"nothing came of it within {SECONDS:.0f} seconds")
 
 
-def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> NoReturn:
-    """Become a user without any other right, terminal or environment, report the result of the work, and exit."""
+def _call_as_user_and_exit(user: tuple[int, int], function: Callable[[], bytes], writer: int) -> NoReturn:
+    """Become a user without other rights, terminal or environment, call a function, write its result to `writer` (a
+    pipe), and exit.
+    """
     told = b"-it came to nothing"
     try:
         os.setsid()
@@ -131,7 +135,7 @@ def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> No
         os.setresgid(user[1], user[1], user[1])
         os.setresuid(user[0], user[0], user[0])
         os.umask(0o077)
-        told = b"+" + work()
+        told = b"+" + function()
     except OSError as error:
         told = b"-" + str(error.strerror or error).encode()
     finally:
@@ -139,8 +143,8 @@ def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> No
         os._exit(0)
 
 
-def user_of(pid: int) -> tuple[int, int]:
-    """Return the user and group that a process acts as. UsageError if the process has gone."""
+def find_process_user(pid: int) -> tuple[int, int]:
+    """Return the numbers of the user and group that a process acts as. UsageError if the process has gone."""
     try:
         told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     except OSError as error:

@@ -16,7 +16,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from weft.errors import DebuggerError, UsageError, WeftError
-from weft.safety.folders import cache_folder, is_kept, make_private
+from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 INSIDE = Path(__file__).parents[1] / "inprocess"
 SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
@@ -33,7 +33,7 @@ OPENCILK = (b"libopencilk.so", b"__cilkrts_internal_invoke_cilkified_root")
 
 
 def find_runtimes() -> Iterator[Path]:
-    """Yield the OpenMP runtimes of this machine that support OMPT: Debian's, the newest first, then PyPI's."""
+    """Yield the paths of this machine's OpenMP runtimes that support OMPT: Debian's, the newest first, then PyPI's."""
     debian = sorted(Path("/usr/lib").glob("llvm-*/lib/libomp.so.5"), key=lambda p: -int(p.parts[3][5:]))
     yield from debian
     yield from Path("/usr/lib").glob("*-linux-gnu/libomp.so.5")
@@ -42,21 +42,21 @@ def find_runtimes() -> Iterator[Path]:
     yield from Path(sys.prefix, "lib").glob("libiomp5.so")
 
 
-def select_runtime(chosen: str) -> Path:
-    """Return the runtime to use: the chosen file, or the first that is found. UsageError with what to install if none
-    is.
+def select_runtime(chosen_path: str) -> Path:
+    """Return the path of the OpenMP runtime to use: the chosen file, or the first that is found. UsageError with what
+    to install if there is none.
     """
-    if chosen:
-        if not Path(chosen).is_file():
-            raise UsageError(f"--runtime {chosen}: there is no such file")
-        return Path(chosen).resolve()
+    if chosen_path:
+        if not Path(chosen_path).is_file():
+            raise UsageError(f"--runtime {chosen_path}: there is no such file")
+        return Path(chosen_path).resolve()
     for found in find_runtimes():
         return found.resolve()
     raise UsageError("there is no OpenMP runtime with OMPT here: apt install libomp5, or pip install pyomp")
 
 
-def check_program(program: Path) -> None:
-    """Raise a UsageError with the reason if the tool would crash a program or show nothing."""
+def require_followable_program(program: Path) -> None:
+    """Raise a UsageError with the reason if Weft's OpenMP tool would crash a program or show none of its tasks."""
     code = program.read_bytes()
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
@@ -87,7 +87,7 @@ def has_opencilk(code: bytes) -> bool:
 
 
 def make_runtime_folder(library: Path) -> Path:
-    """Return a folder of the cache that offers a runtime under every name that programs load it by."""
+    """Return a folder of the cache with links to a runtime under every name by which programs load one."""
     key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
     folder = cache_folder() / "openmp" / key
     make_private(folder)
@@ -106,21 +106,23 @@ def tool_environment(library: str) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(build_tool()), "OMP_TOOL": "enabled"}
 
 
-def schedule_environment(how: str, file: str) -> dict[str, str]:
-    """Return the environment variables with which the tool records or replays (`how`) the order of tasks in a file."""
+def schedule_environment(mode: str, file: str) -> dict[str, str]:
+    """Return the environment variables with which Weft's tool records or replays the order of tasks. `mode`: `record`
+    or `replay`; `file`: that of the order.
+    """
     preloaded = [str(build_tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
-    return {"WEFT_INTERNAL_TASKS_TURNS": f"{how}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
+    return {"WEFT_INTERNAL_TASKS_TURNS": f"{mode}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
 
 
 def replay_environment(programs: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Return the environment variables for the ranks of a replay; empty if no program has OpenMP
-    tasks Weft can follow.
+    """Return the environment variables for the ranks of a replay; empty if no program has OpenMP tasks that Weft can
+    follow. `programs`: their command lines.
     """
     for program in programs:
         found = shutil.which(program[0])
         with suppress(WeftError):
             if found is not None:
-                check_program(Path(found))
+                require_followable_program(Path(found))
                 return tool_environment("")
     return {}
 
@@ -135,7 +137,7 @@ def recording_environment(programs: Iterable[Sequence[str]], run: Path) -> dict[
     for program in programs:
         found = shutil.which(program[0]) if program else None
         if found is not None and has_openmp(Path(found).read_bytes()):
-            check_program(Path(found))
+            require_followable_program(Path(found))
             wanted |= tool_environment("")
     return wanted
 
@@ -148,8 +150,8 @@ def build_tool() -> Path:
 
 
 def find_birth_library() -> str:
-    """Return the path of the C part that numbers asyncio's tasks; empty if it cannot be built, as
-    Python does it then.
+    """Return the path of the C library that numbers asyncio's tasks; empty if it cannot be built, as Python code
+    numbers them then.
     """
     try:
         return str(_build_birth_library())
@@ -167,14 +169,16 @@ def _find_source(name: str) -> Traversable:
     return own if own.is_file() else files("weft.native") / name
 
 
-def _build_library(*names: str) -> Path:
-    """Return a shared library of source files of tasks/native, built at first use and kept in the cache."""
-    sources = {name: _find_source(name).read_bytes() for name in names}
+def _build_library(*source_names: str) -> Path:
+    """Return the path of a shared library made of these source files of tasks/native; it is built at first use and kept
+    in the cache. DebuggerError if that fails.
+    """
+    sources = {name: _find_source(name).read_bytes() for name in source_names}
     key = hashlib.sha256(
         b"".join([*sources.values(), *(flag.encode() for flag in (*FLAGS, SOURCE_PREFIX))])
     ).hexdigest()[:16]
-    target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
-    if is_kept(target):
+    target = cache_folder() / f"libweft-tasks-{Path(source_names[0]).stem}-{key}.so"
+    if is_safely_cached(target):
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -190,7 +194,7 @@ def _build_library(*names: str) -> Path:
             f"-ffile-prefix-map={folder}={SOURCE_PREFIX}",
             "-o",
             str(made),
-            *(str(Path(folder, name)) for name in names if name.endswith(".c")),
+            *(str(Path(folder, name)) for name in source_names if name.endswith(".c")),
             "-ldl",
             "-pthread",
         ]

@@ -16,11 +16,11 @@ from weft.safety.folders import open_regular
 Runtime = Literal["asyncio", "openmp"]
 
 
-def check_schedule_file(how: str, file: str, runtime: Runtime) -> None:
-    """Raise a UsageError with file and reason if the file cannot be replayed by a runtime. `how`:
-    `record` or `replay`.
+def check_schedule_file(mode: str, file: str, runtime: Runtime) -> None:
+    """Raise a UsageError with file and reason if a file of task order cannot be replayed by a runtime. `mode`: `record`
+    or `replay`; nothing is checked for `record`.
     """
-    if how != "replay":
+    if mode != "replay":
         return
     first: dict[str, Any] = {}
     with suppress(OSError, ValueError), os.fdopen(open_regular(Path(file)), "rb") as lines:

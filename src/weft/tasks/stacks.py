@@ -11,8 +11,10 @@ RED_ZONE = 128
 """Bytes below its stack pointer that a function which calls no other may use (System V ABI of x86-64, 3.2.2)."""
 
 
-def number_frames(stack: list[Frame]) -> list[int]:
-    """Return, for each frame from the inside out, the index of the task that it belongs to; 0 is the task on top."""
+def number_tasks_of_frames(stack: list[Frame]) -> list[int]:
+    """Return, for each frame from the inside out, the index of the task that it belongs to; 0 is the task on top of the
+    worker.
+    """
     found, part = [], 0
     for i, frame in enumerate(stack):
         found.append(part)
@@ -22,19 +24,23 @@ def number_frames(stack: list[Frame]) -> list[int]:
     return found
 
 
-def frames_of_part(stack: list[Frame], skip: int, *, with_libraries: bool = False) -> list[Frame]:
-    """Return the frames of the task with index `skip` on a stack. `with_libraries`: keep the frames of libraries."""
-    numbered = number_frames(stack)
-    part = min(skip, numbered[-1] if numbered else 0)
+def frames_of_part(stack: list[Frame], task_index: int, *, with_libraries: bool = False) -> list[Frame]:
+    """Return the frames of the task with an index on a stack (0: the task on top). `with_libraries`: keep the frames of
+    libraries.
+    """
+    numbered = number_tasks_of_frames(stack)
+    part = min(task_index, numbered[-1] if numbered else 0)
     of_task = [i for i, of in enumerate(numbered) if of == part]
     return [
         stack[i] for i in of_task if with_libraries or (is_program_frame(stack[i]) and not is_wrapper_frame(stack, i))
     ]
 
 
-def is_wrapper_frame(stack: list[Frame], i: int) -> bool:
-    """Return whether frame `i` is clang's wrapper with the line of a directive, around the frame of the body."""
-    names = [str(frame.get("func", "")) for frame in stack[max(i - 1, 0) : i + 1]]
+def is_wrapper_frame(stack: list[Frame], index: int) -> bool:
+    """Return whether the frame with an index is clang's wrapper around the frame of a task's body: it has the line of a
+    directive.
+    """
+    names = [str(frame.get("func", "")) for frame in stack[max(index - 1, 0) : index + 1]]
     return bool(WRAPPERS.search(names[-1]) and WRAPPED.search(names[0])) and len(names) > 1
 
 
@@ -56,11 +62,12 @@ class StackedTask(NamedTuple):
 
 
 def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict[int, int]:
-    """Return which part of the stack belongs to each task of a worker (the task on top first); NO_CODE if none does.
+    """Return the index of the part of the stack that belongs to each task of a worker (task number -> index); NO_CODE
+    if none does.
 
-    A task has no part if it is a part of a region that was left, or is on top and about to begin or just ended: the
-    table contains such tasks, and the stack does not. The innermost line is then in the call in which another task
-    waits, or which created it.
+    A task has no part if it is a thread's share of a region that was left, or is on top and about to begin or just
+    ended: the table contains such tasks, and the stack does not. The innermost line is then in the call in which
+    another task waits, or which created it. `on_worker`: the task on top first.
     """
     begun = count_entered_tasks(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
     left = {one.id for one in on_worker if one.left}
@@ -84,14 +91,16 @@ def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict
 
 def count_entered_tasks(stack: list[Frame]) -> int:
     """Return how many tasks on a worker's stack have reached their code; a task that is about to begin has not."""
-    numbered = number_frames(stack)
+    numbered = number_tasks_of_frames(stack)
     return numbered[-1] + bool(ENTRY.search(str(stack[-1].get("func", "")))) if numbered else 0
 
 
 def find_task_frames(
     gdb: Gdb, row: TaskRow, rows: dict[int, TaskRow], *, with_libraries: bool = False
 ) -> tuple[int, list[Frame]]:
-    """Return the thread and frames of a task; 0 and none if it has not begun or is on the heap."""
+    """Return gdb's number of a task's thread, and the task's frames there; 0 and no frames if it has not begun or is on
+    the heap.
+    """
     if row.worker is None or row.worker not in gdb.threads or row.part == NO_CODE:
         return 0, []
     thread = gdb.threads[row.worker]
@@ -99,21 +108,24 @@ def find_task_frames(
 
 
 def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
-    """Return how many tasks above a task in its worker's stack have frames there."""
+    """Return how many tasks that are above a task in its worker's stack have frames there."""
     skip, at = 0, row
     while row.part is None and at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
     return skip if row.part is None else row.part
 
 
-def place_tasks(tasks: list[TaskRow], stacks: dict[int, list[Frame]], lies: dict[int, dict[int, int]]) -> list[TaskRow]:
+def add_stack_positions(
+    tasks: list[TaskRow], stacks: dict[int, list[Frame]], parts_by_worker: dict[int, dict[int, int]]
+) -> list[TaskRow]:
     """Return the rows with their parts of their workers' stacks, and the line of their own frame if no wait gives it.
 
-    `lies`: for each worker, the result of `assign_stack_parts`.
+    `parts_by_worker`: for each worker, the result of `assign_stack_parts`.
     """
 
-    def at(task: TaskRow) -> TaskRow:
-        part = lies[task.worker].get(task.id) if task.worker in lies else None
+    def with_position(task: TaskRow) -> TaskRow:
+        """Return a task's row with its part of its worker's stack and its line."""
+        part = parts_by_worker[task.worker].get(task.id) if task.worker in parts_by_worker else None
         if part is None:
             return task
         if part == NO_CODE:  # the stack's innermost line is another's
@@ -122,47 +134,49 @@ def place_tasks(tasks: list[TaskRow], stacks: dict[int, list[Frame]], lies: dict
         own = frames_of_part(stacks[task.worker or 0], part) if beneath and task.wait is None else []
         return task._replace(part=part, at=frame_site(own[0]) if own else task.at)
 
-    return [at(task) for task in tasks]
+    return [with_position(task) for task in tasks]
 
 
 def find_region_end_frame(stack: list[Frame]) -> Frame | None:
-    """Return the runtime's frame that a thread returns to when it has finished its part of a
-    region; None if unknown.
+    """Return the runtime's frame to which a thread returns when it has finished its part of a parallel region; None if
+    unknown.
     """
     begins = [i for i, frame in enumerate(stack) if ENTRY.search(str(frame.get("func", "")))]
     return stack[begins[-1] + 1] if begins and begins[-1] + 1 < len(stack) else None
 
 
-def innermost_program_frame(stack: list[Frame], skip: int) -> Frame | None:
-    """Return a task's innermost frame that no library frame lies under; None if a library is innermost."""
-    frames = frames_of_part(stack, skip, with_libraries=True)
+def innermost_program_frame(stack: list[Frame], task_index: int) -> Frame | None:
+    """Return the innermost frame of a task's own code below which no library frame lies; None if a library is
+    innermost.
+    """
+    frames = frames_of_part(stack, task_index, with_libraries=True)
     while any(map(is_program_frame, frames)) and not all(map(is_program_frame, frames)):
         frames = frames[next(i for i, frame in enumerate(frames) if not is_program_frame(frame)) + 1 :]
     return frames[0] if frames and is_program_frame(frames[0]) else None
 
 
 def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int | None:
-    """Return the task in whose frames an address is; None if no worker's stack contains it."""
+    """Return the number of the task in whose frames an address is; None if no worker's stack contains the address."""
     for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
         thread = gdb.threads[top.worker or 0]
         stack = gdb.stack(thread)
         level = find_frame_level(gdb, thread, len(stack), address)
         if level is None:
             continue
-        part = number_frames(stack)[level]
+        part = number_tasks_of_frames(stack)[level]
         return next(
             (row.id for row in rows.values() if row.worker == top.worker and count_tasks_above(row, rows) == part), None
         )
     return None
 
 
-def find_frame_level(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
-    """Return the level of the frame that contains an address, from its stack pointer to its caller's; None if none
-    does.
+def find_frame_level(gdb: Gdb, thread: int, frame_count: int, stack_address: int) -> int | None:
+    """Return the level of the frame of a thread that contains an address of its stack; None if none of its
+    `frame_count` frames does.
     """
     inside = None
-    for level in range(depth):
-        if gdb.pointer("$sp", thread, level) - RED_ZONE * (level == 0) > address:
+    for level in range(frame_count):
+        if gdb.pointer("$sp", thread, level) - RED_ZONE * (level == 0) > stack_address:
             return inside
         inside = level
     return None

@@ -42,9 +42,9 @@ class ProcessMemory:
         """Return an integer in a format of `struct`."""
         return int(struct.unpack(form, self.read(address, struct.calcsize(form)))[0])
 
-    def write(self, address: int, held: bytes) -> None:
+    def write(self, address: int, data: bytes) -> None:
         """Write bytes, even if the process itself may only read them."""
-        if os.pwrite(self._file, held, address) != len(held):
+        if os.pwrite(self._file, data, address) != len(data):
             raise OSError(f"memory at {address:#x} cannot be written")
 
     def close(self) -> None:
@@ -87,21 +87,21 @@ class LoadedModule:
         return dict(struct.iter_unpack("<QQ", held))
 
     def code_padding(self) -> Iterator[tuple[int, int]]:
-        """Yield the unused ends of the last pages of the module's code: first address, and the
-        address after the last.
-        """
+        """Yield the unused ends of the last pages of the module's code as (first address, address after the last)."""
         for one in self.segments:
             if one.kind == PT_LOAD and one.flags & PF_X and one.filed == one.length:
                 end = one.at + one.length
                 yield end, (end + PAGE - 1) // PAGE * PAGE
 
-    def _table_address(self, kind: int) -> int:
-        """Return the address of a table: glibc stores it relocated, others as in the file."""
-        at = self._dynamic[kind]
+    def _table_address(self, tag: int) -> int:
+        """Return the address of a table of the dynamic section, by its tag (DT_…): glibc stores it relocated, others as
+        in the file.
+        """
+        at = self._dynamic[tag]
         return at if at >= self._moved else at + self._moved
 
     def find_symbol(self, name: str) -> tuple[int, int]:
-        """Return address and length of a symbol; 0 and 0 if this module does not define it."""
+        """Return the address and length in bytes of a symbol; 0 and 0 if this module does not define it."""
         table, symbols, strings = map(self._table_address, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
         wanted = name.encode() + b"\0"
         key = gnu_hash(name)
@@ -122,7 +122,7 @@ class LoadedModule:
 
 
 def gnu_hash(name: str) -> int:
-    """Return the hash of a name in GNU's hash table."""
+    """Return the hash by which GNU's hash table of an ELF file finds a symbol's name."""
     found = 5381
     for letter in name.encode():
         found = (found * 33 + letter) & 0xFFFFFFFF
@@ -130,7 +130,7 @@ def gnu_hash(name: str) -> int:
 
 
 def read_modules(memory: ProcessMemory, maps: str) -> Iterator[LoadedModule]:
-    """Yield the program and libraries of a process. `maps`: its /proc/PID/maps."""
+    """Yield the program and the libraries of a process. `maps`: the text of its /proc/PID/maps."""
     for line in maps.splitlines():
         row = line.split(maxsplit=5)
         if len(row) == 6 and row[2].strip("0") == "" and row[5].startswith("/"):
@@ -138,15 +138,15 @@ def read_modules(memory: ProcessMemory, maps: str) -> Iterator[LoadedModule]:
                 yield LoadedModule(memory, int(row[0].partition("-")[0], 16))
 
 
-def find_symbol(known: list[LoadedModule], name: str) -> tuple[int, int]:
-    """Return address and length of a symbol in the first module that defines it; 0 and 0 if none does."""
-    for module in known:
+def find_symbol(modules: list[LoadedModule], name: str) -> tuple[int, int]:
+    """Return the address and length in bytes of a symbol in the first module that defines it; 0 and 0 if none does."""
+    for module in modules:
         with suppress(OSError, KeyError, struct.error, OverflowError):
             if (found := module.find_symbol(name))[0]:
                 return found
     return 0, 0
 
 
-def find_symbol_address(known: list[LoadedModule], name: str) -> int:
+def find_symbol_address(modules: list[LoadedModule], name: str) -> int:
     """Return the address of a symbol; 0 if no module defines it."""
-    return find_symbol(known, name)[0]
+    return find_symbol(modules, name)[0]

@@ -8,11 +8,11 @@ from weft.base.words import listed
 from weft.tasks.model import ENDS, SourceLine, TaskRow, Wait
 
 
-def add_thread_rows(tasks: list[TaskRow], told: list[dict[str, Any]]) -> list[TaskRow]:
-    """Return the table with the rows of threads from the agent (inprocess/threads.py), in the
-    order of their numbers.
+def add_thread_rows(tasks: list[TaskRow], thread_dicts: list[dict[str, Any]]) -> list[TaskRow]:
+    """Return the rows of the tasks and of the program's threads, sorted by number. `thread_dicts`: what the agent in
+    the program reports (inprocess/threads.py).
     """
-    others = {row["id"]: parse_thread_row(row) for row in told}
+    others = {row["id"]: parse_thread_row(row) for row in thread_dicts}
     return sorted(
         [
             *(describe_thread_wait(task, others) for task in tasks),
@@ -21,16 +21,16 @@ def add_thread_rows(tasks: list[TaskRow], told: list[dict[str, Any]]) -> list[Ta
     )
 
 
-def parse_thread_row(told: dict[str, Any]) -> TaskRow:
-    """Return the row for a thread or work by the agent's dictionary."""
-    created, at = parse_site(told["created"]), parse_site(told["at"])
-    wait = told["wait"]
+def parse_thread_row(row: dict[str, Any]) -> TaskRow:
+    """Return the row for the agent's dictionary (`row`) of a thread, or of the work that a pool's thread executes."""
+    created, at = parse_site(row["created"]), parse_site(row["at"])
+    wait = row["wait"]
     if wait is not None:
         wait = Wait(
             wait["kind"], tuple(wait["tasks"]), parse_site(wait["site"]), wait["one"], wait["free"], wait["what"]
         )
-    return TaskRow(told["id"], told["parent"], told["state"], told["name"], created, at, wait, told["worker"],
-                kind=told["kind"])  # fmt: skip
+    return TaskRow(row["id"], row["parent"], row["state"], row["name"], created, at, wait, row["worker"],
+                kind=row["kind"])  # fmt: skip
 
 
 def parse_site(row: list[Any] | None) -> SourceLine | None:
@@ -38,11 +38,11 @@ def parse_site(row: list[Any] | None) -> SourceLine | None:
     return SourceLine(str(row[0]), int(row[1]), str(row[2])) if row else None
 
 
-def describe_thread_wait(row: TaskRow, others: dict[int, TaskRow]) -> TaskRow:
-    """Return a row whose wait also tells what the threads and works that it waits for are doing."""
+def describe_thread_wait(row: TaskRow, thread_rows: dict[int, TaskRow]) -> TaskRow:
+    """Return a row whose wait also says what the awaited threads and works are doing (`thread_rows`, by number)."""
     if row.wait is None or row.wait.kind not in ENDS:
         return row
-    known = [others[id_] for id_ in row.wait.tasks if id_ in others]
+    known = [thread_rows[id_] for id_ in row.wait.tasks if id_ in thread_rows]
     doing = [f"{other.name} {describe_position(other)}".strip() for other in known]
     what = ", ".join(filter(None, (listed(doing[:4], "and"), row.wait.what)))
     return row._replace(wait=row.wait._replace(what=what))

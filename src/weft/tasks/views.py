@@ -19,19 +19,21 @@ class TaskView(Protocol):
     """The frames of a task, innermost first, the spawns that led to it, and the values in each frame by level."""
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Return the task's frames, and the creations of the task and its ancestors."""
+        """Return the task's frames, and where the task and its ancestors were created."""
         ...
 
-    def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (if `text` is empty), or the parts of an expression's value there."""
+    def parts(self, expression: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
+        """Return the variables of a frame (for an empty expression), or `count` parts of an expression's value there
+        from part `start` on.
+        """
         ...
 
-    def about(self, text: str, level: int) -> Part:
-        """Return the value of an expression, with the number of its parts."""
+    def about(self, expression: str, level: int) -> Part:
+        """Return the value of an expression in a frame, with the number of its parts."""
         ...
 
-    def assign(self, target: str, text: str, level: int) -> str:
-        """Assign a value to a variable or a part of one, and return it as text."""
+    def assign(self, target: str, expression: str, level: int) -> str:
+        """Assign the value of an expression to a variable or a part of one, and return it as text."""
         ...
 
 
@@ -41,7 +43,7 @@ def open_task_view(hand: AsyncioHand | OpenMPHand, task: int) -> TaskView:
 
 
 def convert_frames(lines: list[SourceLine]) -> list[Frame]:
-    """Convert the lines of a task's stack to the frames that a rank's stack has."""
+    """Return the lines of a task's stack in the form in which a rank's frames are shown."""
     return [Frame(at.file, at.line, at.function, read_source_line(at), level) for level, at in enumerate(lines)]
 
 
@@ -52,22 +54,24 @@ class AsyncioView:
         self._talk, self._task = talk, task
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Return its own frames, and who made it, and who made that one."""
+        """Return the task's frames, and where the task and its ancestors were created."""
         lines, spawns = self._talk.frames(self._task)
         return convert_frames(lines), spawns
 
-    def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (no text), or the parts of what an expression means there."""
-        told = self._talk.inspect_frame(self._task, level, "parts", text=text, start=start, count=count)
+    def parts(self, expression: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
+        """Return the variables of a frame (for an empty expression), or `count` parts of an expression's value there
+        from part `start` on.
+        """
+        told = self._talk.inspect_frame(self._task, level, "parts", text=expression, start=start, count=count)
         return [Part(**one) for one in told["parts"]]
 
-    def about(self, text: str, level: int) -> Part:
-        """Return the value of an expression, and how many parts it has."""
-        return Part(**self._talk.inspect_frame(self._task, level, "about", text=text)["part"])
+    def about(self, expression: str, level: int) -> Part:
+        """Return the value of an expression in a frame, with the number of its parts."""
+        return Part(**self._talk.inspect_frame(self._task, level, "about", text=expression)["part"])
 
-    def assign(self, target: str, text: str, level: int) -> str:
-        """Another value, for a variable or a part of one."""
-        return str(self._talk.inspect_frame(self._task, level, "assign", target=target, text=text)["value"])
+    def assign(self, target: str, expression: str, level: int) -> str:
+        """Assign the value of an expression to a variable or a part of one, and return it as text."""
+        return str(self._talk.inspect_frame(self._task, level, "assign", target=target, text=expression)["value"])
 
 
 class OpenMPView:
@@ -77,15 +81,15 @@ class OpenMPView:
         self._hand, self._task = hand, task
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Return its own frames, and who made it, and who made that one."""
+        """Return the task's frames, and where the task and its ancestors were created."""
         with self._hand.while_halted():
             lines, spawns = self._hand.backend.frames(self._task)
         return convert_frames(lines), spawns
 
     @contextmanager
     def _select_frame(self, level: int) -> Iterator[int]:
-        """Select the task's thread inside a `with` block; yields the frame's level there. DebuggerError if it has no
-        frame.
+        """Select the task's thread in gdb inside a `with` block; yield the frame's level there. DebuggerError if the
+        task has no frame.
         """
         hand = self._hand
         with hand.while_halted():
@@ -100,17 +104,19 @@ class OpenMPView:
             finally:
                 hand.thread = before
 
-    def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (no text), or the parts of what an expression means there."""
+    def parts(self, expression: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
+        """Return the variables of a frame (for an empty expression), or `count` parts of an expression's value there
+        from part `start` on.
+        """
         with self._select_frame(level) as at:
-            return self._hand.parts(text, at, start, count)
+            return self._hand.parts(expression, at, start, count)
 
-    def about(self, text: str, level: int) -> Part:
-        """Return the value of an expression, and how many parts it has."""
+    def about(self, expression: str, level: int) -> Part:
+        """Return the value of an expression in a frame, with the number of its parts."""
         with self._select_frame(level) as at:
-            return self._hand.about(text, at)
+            return self._hand.about(expression, at)
 
-    def assign(self, target: str, text: str, level: int) -> str:
-        """Another value, for a variable or a part of one."""
+    def assign(self, target: str, expression: str, level: int) -> str:
+        """Assign the value of an expression to a variable or a part of one, and return it as text."""
         with self._select_frame(level) as at:
-            return self._hand.assign(target, text, at)
+            return self._hand.assign(target, expression, at)

@@ -105,10 +105,11 @@ def integer_column(found: dict[str, Column], name: str) -> Ints:
 
 
 def decode_columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
-    """Decode the tail parameters `names` of the events `which` of a rank, function by function and thread by thread.
+    """Decode the arguments `names` of the events `which` of a rank that are stored at the end of their records (in the
+    tails), function by function and thread by thread.
 
     Yields (events, values by name). Exit parameters are decoded only if all events of a function returned. Parameters
-    that a function has in its slot, or not at all, are left out.
+    that a function has in the fixed part of a record (slot), or not at all, are left out.
     """
     which = np.ascontiguousarray(which, np.int64)
     functions = rank.events["function"][which]
@@ -122,7 +123,7 @@ def decode_columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[t
 
 
 def decode_argument(rank: Rank, event: Ints, name: str) -> Ints:
-    """Return a scalar argument of calls of one function, from the slot or the tail.
+    """Return a scalar argument of calls of one function, wherever the record stores it.
 
     `event`: the indices of the calls, ascending.
     """
@@ -140,7 +141,7 @@ def decode_argument(rank: Rank, event: Ints, name: str) -> Ints:
 def _decode_function(
     rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
 ) -> dict[str, Column]:
-    """Decode parameters of events of one function (native/kernel/columns.c)."""
+    """Return the arguments `names` of events of one function, by name; decoded by native/kernel/columns.c."""
     events = rank.events
     closed = bool(((events["flags"][which] & Flag.CLOSED) != 0).all())
     parameters = [*function.tail_in, *(function.tail_out if closed else ())]
@@ -175,6 +176,7 @@ class _ColumnInDecoding:
             self._allocate(count)
 
     def _allocate(self, count: int) -> None:
+        """Allocate arrays for `count` values, and let the kernel's structure point to them."""
         self.numbers = [np.zeros(count, np.int64) for _ in range(4 if self.status else 1)]
         self.flags = [np.zeros(count, np.bool_) for _ in range(2 if self.status else 0)]
         for name, values in zip(("values", "tag", "bytes", "error"), self.numbers, strict=False):
@@ -190,7 +192,8 @@ class _ColumnInDecoding:
         return self.wanted and self.array and bool(self.starts[-1])
 
     def to_column(self) -> Column:
-        """Return the decoded column."""
+        """Return the decoded values: numbers or statuses; of an array argument with the start of
+        each call's elements."""
         values = Statuses(self.flags[0], self.flags[1], *self.numbers) if self.status else self.numbers[0]
         if not self.array:
             return values

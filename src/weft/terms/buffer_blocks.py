@@ -90,7 +90,8 @@ class _BlockBudget:
         self.counts = MOST_COUNTS
 
     def take_blocks(self, rows: Ints, layout: Layout) -> BufferBlocks:
-        """Return the rows of buffers of one layout, block by block if these are few."""
+        """Return the blocks of the buffers `rows`, which have one layout: each block, or the layout as one if the
+        budget does not suffice."""
         n = len(rows)
         found = layout.blocks(MOST_APART) or _NO_BLOCK
         if layout.is_known and (not layout or (len(found.offset) and len(found.offset) * n <= self.blocks)):

@@ -211,41 +211,43 @@ def first_shared_blocks(one: Layout, other: Layout, distance: int = 0) -> tuple[
     return _extend_block(one, first), _extend_block(other, second)
 
 
-def _first_shared_block(one: Layout, other: Layout, apart: int) -> Block:
-    """Return the first block of `one` that shares bytes with `other`."""
+def _first_shared_block(one: Layout, other: Layout, distance: int) -> Block:
+    """Return the first block of `one` that shares bytes with `other`, whose address is `distance` bytes after that of
+    `one`."""
     at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    apart += other.low - one.low
-    layouts.kernel().weft_first(one.to_table(), other.to_table(), apart, STEPS, at, length)
+    distance += other.low - one.low
+    layouts.kernel().weft_first(one.to_table(), other.to_table(), distance, STEPS, at, length)
     return one.low + int(at[0]), int(length[0])
 
 
-def _extend_block(of: Layout, block: Block) -> Block:
+def _extend_block(layout: Layout, block: Block) -> Block:
     """Extend a block to the bytes around it that the layout holds without a gap, for very many blocks by a few steps
     only.
     """
-    each = of.blocks()
+    each = layout.blocks()
     if each is not None:
         at = int(np.searchsorted(each.offset, block[0], "right")) - 1
         return int(each.offset[at]), int(each.length[at])
     low, high = block[0], sum(block)
     for _ in range(_MOST_JOINED):
         before = Layout([Strided(low - 1, 1)])
-        if not share_bytes(of, before):
+        if not share_bytes(layout, before):
             break
-        low = _first_shared_block(of, before, 0)[0]
-    return low, _end_of_gapless(of, high) - low
+        low = _first_shared_block(layout, before, 0)[0]
+    return low, _find_gapless_end(layout, high) - low
 
 
-def _end_of_gapless(of: Layout, at: int) -> int:
-    """Return the end of the bytes that the layout holds without a gap from byte `at` on, followed for a few steps."""
+def _find_gapless_end(layout: Layout, first_byte: int) -> int:
+    """Return the end of the bytes that the layout holds without a gap from byte `first_byte` on, followed for a few
+    steps."""
     for _ in range(_MOST_JOINED):
-        here = Layout([Strided(at, 1)])
-        if not share_bytes(of, here):
+        here = Layout([Strided(first_byte, 1)])
+        if not share_bytes(layout, here):
             break
-        at = sum(_first_shared_block(of, here, 0))
-    return at
+        first_byte = sum(_first_shared_block(layout, here, 0))
+    return first_byte
 
 
 def covers_range(of: Layout, low: int, high: int) -> bool:
     """Return whether a layout has all bytes from `low` to before `high`."""
-    return share_bytes(of, Layout([Strided(low, 1)])) is True and _end_of_gapless(of, low) >= high
+    return share_bytes(of, Layout([Strided(low, 1)])) is True and _find_gapless_end(of, low) >= high

@@ -63,9 +63,9 @@ def buffer_layout(event: Event, parameter: str) -> Layout | None:
     if not isinstance(address, int) or address in (0, IN_PLACE) or not _is_significant(event, parameter):
         return None
     datatype = _datatype_of_buffer(event, parameter)
-    amounts = [(at, count) for at, count in _blocks(event, name, parameter, datatype) if count > 0]
+    amounts = [(at, count) for at, count in _list_element_blocks(event, name, parameter, datatype) if count > 0]
     inner = {count: layout_of_elements(datatype, count) for count in {count for _, count in amounts}}
-    found = [(address + at, find_meaning) for at, count in amounts if (find_meaning := inner[count]) is not None]
+    found = [(address + at, layout) for at, count in amounts if (layout := inner[count]) is not None]
     return merge_layouts(found) if len(found) == len(amounts) else None
 
 
@@ -82,19 +82,21 @@ def _make_region(event: Event, name: str, parameter: str, address: int) -> Itera
     """Yield the region of one buffer if its bytes are known."""
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
     datatype = _datatype_of_buffer(event, parameter)
-    amounts = _blocks(event, name, parameter, datatype)
+    amounts = _list_element_blocks(event, name, parameter, datatype)
     found = [
-        (at, find_meaning, count)
+        (at, layout, count)
         for at, count in amounts
-        if count > 0 and (find_meaning := layout_of_elements(datatype, count)) and find_meaning.is_known
+        if count > 0 and (layout := layout_of_elements(datatype, count)) and layout.is_known
     ]
     if found:
         low, high = min(at + of.low for at, of, _ in found), max(at + of.high for at, of, _ in found)
         yield BufferRegion(parameter, address, low, high, datatype, sum(count for *_, count in found), written)
 
 
-def _blocks(event: Event, name: str, parameter: str, datatype: Datatype | None) -> Sequence[tuple[int, int]]:
-    """Return displacement in bytes and number of elements of each block that a buffer holds."""
+def _list_element_blocks(
+    event: Event, name: str, parameter: str, datatype: Datatype | None
+) -> Sequence[tuple[int, int]]:
+    """Return (displacement in bytes, number of elements) of each block of elements that a buffer holds."""
     args, row = event.args, find_meaning(name)
     kin = row.kin if row else name
     if kin == "Reduce_scatter":
@@ -119,7 +121,8 @@ def _count_peers(event: Event, row: Meaning) -> int:
 
 
 def _vector_blocks(args: Mapping[str, object], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
-    """Return the blocks of a buffer with counts and displacements for each member."""
+    """Return (displacement in bytes, number of elements) of each block of a buffer with counts and displacements for
+    each member."""
     displacements = args.get("sdispls" if counts == "sendcounts" else "rdispls", args.get("displs"))
     extent = (datatype.extent if datatype and datatype.extent is not None else datatype.size if datatype else 0) or 0
     many = args[counts]
@@ -129,7 +132,8 @@ def _vector_blocks(args: Mapping[str, object], counts: str, datatype: Datatype |
 
 
 def _reduce_scatter_blocks(event: Event, parameter: str) -> list[tuple[int, int]]:
-    """Return the block of a buffer of MPI_Reduce_scatter: all elements to send, the caller's own to receive."""
+    """Return (0, number of elements) of a buffer of MPI_Reduce_scatter: all elements to send, the caller's own to
+    receive."""
     counts, comm = event.args.get("recvcounts"), event.comm
     if not isinstance(counts, list) or comm is None or comm.inter:
         return []

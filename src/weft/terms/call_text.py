@@ -52,7 +52,7 @@ def error_text(system: System, error: int) -> str:
 def call_cells(event: Event, has_threads: bool) -> tuple[str, ...]:
     """Return the cells of one line of a table of calls, see HEADS.
 
-    `threaded`: some rank of the run has several threads.
+    `has_threads`: some rank of the run has several threads.
     """
     took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
     rank = f"{event.rank.index}.{event.thread.slot}" if has_threads else str(event.rank.index)
@@ -62,7 +62,7 @@ def call_cells(event: Event, has_threads: bool) -> tuple[str, ...]:
 
 
 def task_text(task: LogicalTask | None) -> str:
-    """Return `7 worker`, `1 initial`, or an empty text."""
+    """Return a task as text, such as `7 worker` or `1 initial`; empty for None."""
     if task is None:
         return ""
     kind = "" if task.kind == TaskKind.EXPLICIT else task.kind.name.lower()

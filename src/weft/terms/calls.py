@@ -98,10 +98,8 @@ DATA_COLLECTIVES: Final = data_collectives(lambda m: True)
 
 
 def forms_of(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
-    """Return the wanted forms (all if none is named) of blocking functions:
-
-    Iallreduce and Allreduce_init for Allreduce.
-    """
+    """Return the blocking functions `kin` with their other forms: Iallreduce and Allreduce_init for Allreduce. If
+    `wanted` forms are named, return only those."""
     acts = {meaning.all_meanings()[name].act for name in kin}
     return functions_with(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
 
@@ -258,6 +256,7 @@ _SCRATCH: Final = local()
 
 
 def _zeroed_counts() -> NDArray[np.int64]:
+    """Return this thread's column of counts, 0 for each function id; a user of it leaves it so."""
     if not hasattr(_SCRATCH, "counts"):
         _SCRATCH.counts = np.zeros(65536, np.int64)
     found: NDArray[np.int64] = _SCRATCH.counts
@@ -268,7 +267,8 @@ _CATALOGUES: WeakKeyDictionary[Rank, CallCatalogue] = WeakKeyDictionary()
 
 
 def catalogue_of(rank: Rank) -> CallCatalogue:
-    """Return the catalogue of a rank, which is made at the first call."""
+    """Return the catalogue of a rank's calls: which function each calls, how many failed or are open. It is made at
+    the first call."""
     found = _CATALOGUES.get(rank)
     if found is None:
         found = _CATALOGUES[rank] = CallCatalogue(rank)

@@ -35,7 +35,7 @@ def layout_of_elements(datatype: Datatype | None, count: int) -> Layout | None:
         return None
     if size := gapless_size(datatype):
         return _cached_layout((-1, size * count), lambda: gapless_layout(size * count))
-    element = _element_of(datatype, {}, 0)
+    element = _lay_out_element(datatype, {}, 0)
     if element.too_many:
         return TOO_MUCH
     if element.parts is None or element.extent is None:
@@ -83,8 +83,9 @@ _MOST_KEPT: Final = 1024
 _element_cache: Final = _ElementCache()
 
 
-def _element_of(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
-    """Return one element of a datatype. `seen`: elements of inner datatypes by id, `depth`: levels of nesting above."""
+def _lay_out_element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
+    """Return extent and blocks of one element of a datatype. `seen`: elements of inner datatypes by id, `depth`:
+    levels of nesting above."""
     if datatype.id in seen:
         return seen[datatype.id]
     seen[datatype.id] = _UNKNOWN
@@ -94,7 +95,7 @@ def _element_of(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _E
     if depth > _DEEPEST:
         return _UNKNOWN
     if definition is not None and not gapless_size(datatype):
-        inner = [_UNKNOWN if of is None else _element_of(of, seen, depth + 1) for of in datatype.inner]
+        inner = [_UNKNOWN if of is None else _lay_out_element(of, seen, depth + 1) for of in datatype.inner]
         made_of = tuple(one.number for one in inner)
         key = datatype.combiner, datatype.extent, definition.integers, definition.addresses, made_of
     element = _element_cache.elements.get(key)
@@ -108,7 +109,8 @@ _UNKNOWN: Final = _Element(None, None)
 
 
 def _make_element(datatype: Datatype, inner: list[_Element]) -> _Element:
-    """Make an element of a datatype out of the elements of its inner datatypes."""
+    """Return extent and blocks of one element of a datatype, put together from `inner`, the elements of its inner
+    datatypes."""
     extent = datatype.extent
     if size := gapless_size(datatype):
         return _Element(extent, (Strided(0, size),))
@@ -172,48 +174,54 @@ def _inner_elements(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple
 
 
 def _element_places(
-    combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int
+    combiner: str, integers: tuple[int, ...], addresses: tuple[int, ...], step: int
 ) -> Iterable[_RepeatedElements] | None:
-    """Return where elements of the one inner datatype are put. `step`: its extent; `i`, `a`: integers and addresses of
-    the combiner.
-    """
+    """Return where elements of the one inner datatype are put. `step`: its extent; `integers`, `addresses`: the
+    combiner's arguments."""
     if combiner in ("DUP", "RESIZED"):
         return [_RepeatedElements(0, 1)]
-    if combiner == "CONTIGUOUS" and i:
-        return [_RepeatedElements(0, i[0])]
-    if combiner == "VECTOR" and len(i) == 3:
-        return [_RepeatedElements(0, i[1], ((i[2] * step, i[0]),))]
-    if combiner == "HVECTOR" and len(i) >= 2 and a:
-        return [_RepeatedElements(0, i[1], ((a[0], i[0]),))]
-    if combiner == "INDEXED" and i and len(i) == 1 + 2 * i[0]:
-        return (_RepeatedElements(at * step, n) for n, at in zip(i[1 : 1 + i[0]], i[1 + i[0] :], strict=True))
-    if combiner == "HINDEXED" and i and len(i) == 1 + i[0] and len(a) == i[0]:
-        return (_RepeatedElements(at, n) for at, n in zip(a, i[1:], strict=True))
-    if combiner == "INDEXED_BLOCK" and len(i) > 1 and len(i) == 2 + i[0]:
-        return (_RepeatedElements(at * step, i[1]) for at in i[2:])
-    if combiner == "HINDEXED_BLOCK" and len(i) == 2 and len(a) == i[0]:
-        return (_RepeatedElements(at, i[1]) for at in a)
-    if combiner == "SUBARRAY" and i and len(i) == 2 + 3 * i[0]:
-        return _subarray_elements(i, step)
+    if combiner == "CONTIGUOUS" and integers:
+        return [_RepeatedElements(0, integers[0])]
+    if combiner == "VECTOR" and len(integers) == 3:
+        return [_RepeatedElements(0, integers[1], ((integers[2] * step, integers[0]),))]
+    if combiner == "HVECTOR" and len(integers) >= 2 and addresses:
+        return [_RepeatedElements(0, integers[1], ((addresses[0], integers[0]),))]
+    if combiner == "INDEXED" and integers and len(integers) == 1 + 2 * integers[0]:
+        return (
+            _RepeatedElements(at * step, n)
+            for n, at in zip(integers[1 : 1 + integers[0]], integers[1 + integers[0] :], strict=True)
+        )
+    if combiner == "HINDEXED" and integers and len(integers) == 1 + integers[0] and len(addresses) == integers[0]:
+        return (_RepeatedElements(at, n) for at, n in zip(addresses, integers[1:], strict=True))
+    if combiner == "INDEXED_BLOCK" and len(integers) > 1 and len(integers) == 2 + integers[0]:
+        return (_RepeatedElements(at * step, integers[1]) for at in integers[2:])
+    if combiner == "HINDEXED_BLOCK" and len(integers) == 2 and len(addresses) == integers[0]:
+        return (_RepeatedElements(at, integers[1]) for at in addresses)
+    if combiner == "SUBARRAY" and integers and len(integers) == 2 + 3 * integers[0]:
+        return _subarray_elements(integers, step)
     return None
 
 
-def read_subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
+def read_subarray(integers: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
     """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
 
-    ValueError if `i` does not describe one. MPI_Type_get_contents returns the order after them, MPI_Type_get_contents_c
-    before them, as it is not large: MPICH's, Open MPI has none.
+    ValueError if `integers` does not describe one. MPI_Type_get_contents returns the order after them,
+    MPI_Type_get_contents_c before them, as it is not large: MPICH's, Open MPI has none.
     """
-    n = i[0]
+    n = integers[0]
     if n <= 0:
         raise ValueError(f"a subarray of {n} dimensions")
-    forms = ((_MPICH, i[-1], i[1:-1]), (_MPICH, i[1], i[2:]), (_OPEN_MPI, i[-1], i[1:-1]))
+    forms = (
+        (_MPICH, integers[-1], integers[1:-1]),
+        (_MPICH, integers[1], integers[2:]),
+        (_OPEN_MPI, integers[-1], integers[1:-1]),
+    )
     for (c, fortran), order, listed in forms:
         sizes, subsizes, starts = (list(listed[k * n : (k + 1) * n]) for k in range(3))
         inside = all(0 <= at <= at + few <= size for size, few, at in zip(sizes, subsizes, starts, strict=True))
         if order in (c, fortran) and inside:
             return sizes, subsizes, starts, order == fortran
-    raise ValueError(f"{i} is not what makes a subarray")
+    raise ValueError(f"{integers} is not what makes a subarray")
 
 
 _MPICH: Final = (56, 57)
@@ -221,10 +229,10 @@ _MPICH: Final = (56, 57)
 _OPEN_MPI: Final = (0, 1)
 
 
-def _subarray_elements(i: Sequence[int], step: int) -> list[_RepeatedElements] | None:
+def _subarray_elements(integers: Sequence[int], step: int) -> list[_RepeatedElements] | None:
     """Return the piece that a subarray selects, None if its integers are invalid."""
     try:
-        sizes, subsizes, starts, fortran = read_subarray(i)
+        sizes, subsizes, starts, fortran = read_subarray(integers)
     except ValueError:
         return None
     if not fortran:

@@ -54,9 +54,9 @@ def gapless_size(datatype: Datatype | None) -> int:
     return size if datatype.extent == size and not datatype.lb else 0
 
 
-def gapless_sizes(rank: Rank, kinds: Ints) -> Ints:
+def gapless_sizes(rank: Rank, datatypes: Ints) -> Ints:
     """Return the sizes of a rank's datatypes by their ids, 0 for those with gaps and for invalid ids."""
-    size = np.zeros(len(kinds), np.int64)
-    for id in sorted_distinct(kinds).tolist():
-        size[kinds == id] = gapless_size(rank.datatype(id)) if id > 1 else 0
+    size = np.zeros(len(datatypes), np.int64)
+    for id in sorted_distinct(datatypes).tolist():
+        size[datatypes == id] = gapless_size(rank.datatype(id)) if id > 1 else 0
     return size

@@ -59,12 +59,12 @@ def limit_per_site(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
     return kept
 
 
-def make_left_out_note(kind: str, event: Event, whether: str) -> Finding:
-    """Make the note that a call's datatypes have too many blocks to decide `whether` something is so."""
+def make_left_out_note(kind: str, event: Event, question: str) -> Finding:
+    """Make the note that a call's datatypes have too many blocks to decide `question` something is so."""
     return make_finding(
         kind,
         f"the datatypes of {call_at(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
-        f"whether {whether} is not known, and there may be more such calls",
+        f"whether {question} is not known, and there may be more such calls",
         [event], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
 

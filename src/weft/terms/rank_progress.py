@@ -44,14 +44,14 @@ def describe_end(rank: Rank) -> str:
 
 
 def open_calls(rank: Rank) -> list[int]:
-    """Return the events of a rank's calls that never returned."""
+    """Return the event indices of a rank's calls that never returned."""
     tail = max(0, len(rank.events) - 64)
     closed = rank.events["flags"][tail:] & Flag.CLOSED
     return [tail + int(i) for i in np.flatnonzero(closed == 0)]
 
 
 def calls_at(rank: Rank, ticks: int) -> list[int]:
-    """Return the events of the calls that a rank was in at a tick of its clock, in order of entry."""
+    """Return the event indices of the calls that a rank was in at a tick of its clock, in order of entry."""
     begun = rank.events[: int(np.searchsorted(rank.events["enter"], np.uint64(ticks), side="right"))]
     leave = begun["enter"] + decode_durations(begun["duration"])
     return [int(i) for i in np.flatnonzero((leave > np.uint64(ticks)) | (begun["flags"] & Flag.CLOSED == 0))]

@@ -68,7 +68,7 @@ def numpy_type(datatype: Datatype | None) -> np.dtype[Any] | None:
 
 
 def as_numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
-    """Interpret bytes as numbers of the call's datatype; None if the type is not known."""
+    """Return bytes as numbers of the call's datatype; None if the type is not known."""
     dtype = numpy_type(event.datatype)
     if content is None or dtype is None:
         return None
@@ -82,7 +82,7 @@ Combined = tuple[Numbers, Any]
 
 
 def _add_in_order(brought: Numbers) -> Combined:
-    """Add the contributions in the order of ranks."""
+    """Return the sum of the contributions in the order of ranks, and the bound of its rounding error."""
     total = brought[0].copy()
     for one in brought[1:]:
         total = total + one
@@ -90,7 +90,7 @@ def _add_in_order(brought: Numbers) -> Combined:
 
 
 def _multiply_in_order(brought: Numbers) -> Combined:
-    """Multiply the contributions in the order of ranks."""
+    """Return the product of the contributions in the order of ranks, and the bound of its rounding error."""
     total = brought[0].copy()
     for one in brought[1:]:
         total = total * one
@@ -134,12 +134,15 @@ def combine_contributions(parts: list[Contribution], name: str) -> Combined | No
     return combine_numbers(np.stack(brought), name) if len({(x.dtype, len(x)) for x in brought}) == 1 else None
 
 
-def combine_numbers(brought: Numbers, name: str) -> Combined | None:
-    """Combine an array whose first dimension is the ranks; None if the operation is unknown for its type."""
+def combine_numbers(brought: Numbers, operation: str) -> Combined | None:
+    """Return the result of a reduction of an array whose first dimension is the ranks, and the bound of its rounding
+    error. `operation`: such as MPI_SUM; None if it is unknown for the type."""
     kind = brought.dtype.kind
-    if name not in _OPERATIONS:
+    if operation not in _OPERATIONS:
         return None
-    if (name.startswith("MPI_B") and kind not in "iu") or (kind == "c" and name not in ("MPI_SUM", "MPI_PROD")):
+    if (operation.startswith("MPI_B") and kind not in "iu") or (
+        kind == "c" and operation not in ("MPI_SUM", "MPI_PROD")
+    ):
         return None
     with np.errstate(all="ignore"):
-        return _OPERATIONS[name](brought)
+        return _OPERATIONS[operation](brought)

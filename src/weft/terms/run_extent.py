@@ -38,7 +38,7 @@ def run_extent(trace: Trace) -> Extent:
 
 
 def start_realtime_ns(trace: Trace) -> int:
-    """Return the wall-clock time of the axis' 0, ns since 1970; 0 if no rank recorded it."""
+    """Return the wall-clock time at the zero of the run's time axis, ns since 1970; 0 if no rank recorded it."""
     for rank in trace.ranks:
         if rank.header:
             return rank.header.start.realtime_ns - rank.axis.ns(rank.header.start.ticks)

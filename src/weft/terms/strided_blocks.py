@@ -56,7 +56,8 @@ class Strided(NamedTuple):
 
 
 def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
-    """Sort levels and merge each that continues exactly where the one below it ends."""
+    """Sort levels and merge each that continues exactly where the one below it ends; return the length of a block and
+    the levels left."""
     left: list[Level] = []
     for stride, times in sorted(levels):
         if stride == length and not left:

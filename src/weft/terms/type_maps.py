@@ -110,25 +110,27 @@ def _inner_blocks(datatype: Datatype) -> Iterator[_InnerBlock]:
     yield from ((one, at, times) for at, times in _blocks_of_combiner(name, i, a, extent))
 
 
-def _blocks_of_combiner(name: str, i: tuple[int, ...], a: tuple[int, ...], extent: int) -> Iterable[tuple[int, int]]:
+def _blocks_of_combiner(
+    name: str, integers: tuple[int, ...], addresses: tuple[int, ...], extent: int
+) -> Iterable[tuple[int, int]]:
     """Return the blocks of a datatype of one inner type: (displacement in bytes, how many). `extent`: of the inner
     type.
     """
     if name in ("DUP", "RESIZED"):
         return [(0, 1)]
     if name == "CONTIGUOUS":
-        return [(0, i[0])]
-    if i and i[0] > MOST:
+        return [(0, integers[0])]
+    if integers and integers[0] > MOST:
         raise _TooMany
     if name in ("VECTOR", "HVECTOR"):
-        stride = i[2] * extent if name == "VECTOR" else a[0]
-        return [(k * stride, i[1]) for k in range(i[0])]
+        stride = integers[2] * extent if name == "VECTOR" else addresses[0]
+        return [(k * stride, integers[1]) for k in range(integers[0])]
     if name == "INDEXED":
-        return [(i[1 + i[0] + k] * extent, i[1 + k]) for k in range(i[0])]
+        return [(integers[1 + integers[0] + k] * extent, integers[1 + k]) for k in range(integers[0])]
     if name == "HINDEXED":
-        return [(a[k], i[1 + k]) for k in range(i[0])]
+        return [(addresses[k], integers[1 + k]) for k in range(integers[0])]
     if name == "INDEXED_BLOCK":
-        return [(i[2 + k] * extent, i[1]) for k in range(i[0])]
+        return [(integers[2 + k] * extent, integers[1]) for k in range(integers[0])]
     if name == "HINDEXED_BLOCK":
-        return [(a[k], i[1]) for k in range(i[0])]
+        return [(addresses[k], integers[1]) for k in range(integers[0])]
     raise _TooMany

@@ -32,7 +32,11 @@ def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
 
 
 def _read_spawned_children(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return the children of each rank, in order, as the run's own list of `children` names them."""
+    """Return the ranks that each rank started, in order, from the run's own list of `children`: `(rank, event,
+    children)`.
+
+    The event is NOT_RECORDED.
+    """
     told = trace.run.get("children")
     found = []
     for rank, children in zip(trace.ranks, told if isinstance(told, list) else [], strict=False):

@@ -71,7 +71,7 @@ def _median(values: list[int]) -> int:
 
 
 def _host_axes(headers: Sequence[Header]) -> list[Axis]:
-    """Return one axis for each rank on its host's CLOCK_MONOTONIC.
+    """Return a time axis (from ticks to ns of CLOCK_MONOTONIC) for each rank of one host.
 
     The tick length of the rank that ran longest is used for all ranks that it fits.
     """

@@ -266,7 +266,10 @@ class Communicators:
     def _expand_runs(
         self, rank: Process, members: Members, others: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...] | None:
-        """Return the indices of arithmetic runs of members, up to the limits of this run."""
+        """Return the rank indices of members that are given as runs (first, stride, count); -1 for an unknown one.
+
+        None, with a problem noted, for more members than are believed.
+        """
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):
             self._note_problem(f"rank {rank.index} defines a communicator of {total} members: left out")

@@ -65,6 +65,7 @@ def parse_duration(text: str) -> float:
 
 
 def _parse_integer(text: str) -> int:
+    """Return the whole number that a text says. UsageError for anything else."""
     try:
         return int(text, 0)
     except ValueError:
@@ -97,7 +98,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def _select_in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]]) -> Mask:
-    """Select the values of a column that are in one of the ranges, ends included."""
+    """Return a mask of the values of a column that are in one of the ranges, ends included."""
     mask = np.zeros(len(column), np.bool_)
     wide = column.astype(np.int64)
     for first, last in spans:
@@ -105,8 +106,8 @@ def _select_in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]])
     return mask
 
 
-def _compare_numbers(column: NDArray[Any], term: Term) -> Mask:
-    """Select the values of a column that fit the term's operator and number or ranges."""
+def _select_by_number(column: NDArray[Any], term: Term) -> Mask:
+    """Return a mask of the values of a column that fit a term's operator and number or ranges."""
     if term.operator in (":", "="):
         return _select_in_ranges(column, parse_ranges(term.value))
     result: Mask = _COMPARE[term.operator](
@@ -138,7 +139,7 @@ def _select_by_function(rank: Rank, events: Events, event_range: slice, term: Te
 
 
 def _select_by_rank(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    return np.full(len(events), bool(_compare_numbers(np.array([rank.index]), term)[0]))
+    return np.full(len(events), bool(_select_by_number(np.array([rank.index]), term)[0]))
 
 
 def _select_by_peer(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
@@ -146,7 +147,7 @@ def _select_by_peer(rank: Rank, events: Events, event_range: slice, term: Term) 
     if term.value == "any":
         wild: Mask = (events["flags"] & Flag.ANY_SOURCE) != 0
         return wild
-    return _compare_numbers(events["peer"], term) & _select_calls_of(
+    return _select_by_number(events["peer"], term) & _select_calls_of(
         rank, events, lambda f: "peer" in f.slot or "status" in f.slot
     )
 
@@ -160,7 +161,7 @@ def _select_by_tag(rank: Rank, events: Events, event_range: slice, term: Term) -
     def has_tag(f: Function) -> bool:
         return "status" in f.slot or ("tag" in f.slot and f.slot["tag"].handle is None)
 
-    return _compare_numbers(events["tag"], term) & _select_calls_of(rank, events, has_tag)
+    return _select_by_number(events["tag"], term) & _select_calls_of(rank, events, has_tag)
 
 
 def _select_by_communicator(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
@@ -178,9 +179,7 @@ def _select_by_communicator(rank: Rank, events: Events, event_range: slice, term
 
 
 def comm_ids(rank: Rank, events: Events) -> NDArray[np.uint32]:
-    """Return the `comm` column, with the communicator of the window or file for calls that have one of these
-    instead.
-    """
+    """Return the id of the communicator of each event; for calls on a window or file that of the window or file."""
     column: NDArray[np.uint32] = np.array(events["comm"])
     for cls, look in (("WINDOW", rank.definitions.window), ("FILE", rank.definitions.file)):
         mine = (column == 0) & _select_calls_of(
@@ -204,6 +203,7 @@ def _select_by_site(rank: Rank, events: Events, event_range: slice, term: Term) 
     """Select the calls whose site, or a caller of it, fits: function, file, file:line or module."""
 
     def fits(id: int) -> bool:  # noqa: A002
+        """Return whether a call site, or a caller of it, fits one of the patterns."""
         own = rank.site(id)
         names: set[str | None] = set()
         for site in (own, *own.callers):
@@ -277,7 +277,7 @@ def _select_by_time(rank: Rank, events: Events, event_range: slice, term: Term) 
 
 
 def _select_by_count(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    return _compare_numbers(events["count"], term) & _select_calls_of(rank, events, lambda f: "count" in f.slot)
+    return _select_by_number(events["count"], term) & _select_calls_of(rank, events, lambda f: "count" in f.slot)
 
 
 def parse_size(text: str) -> float:
@@ -308,21 +308,21 @@ def _select_by_bytes(rank: Rank, events: Events, event_range: slice, term: Term)
 
 def _select_by_thread(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
     slots = np.array([t.slot for t in rank.threads], np.int64)
-    return _compare_numbers(slots[rank.event_threads[event_range]], term)
+    return _select_by_number(slots[rank.event_threads[event_range]], term)
 
 
 def _select_by_task(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
     if rank.tasks is None:
         return np.zeros(len(events), np.bool_)
-    return _compare_numbers(rank.tasks.ids[event_range], term)
+    return _select_by_number(rank.tasks.ids[event_range], term)
 
 
 def _select_by_object(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    return _compare_numbers(events["object"], term)
+    return _select_by_number(events["object"], term)
 
 
 def _select_by_error(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    return _compare_numbers(events["error"], term)
+    return _select_by_number(events["error"], term)
 
 
 def _select_by_state(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
@@ -390,12 +390,13 @@ def selects_ranks(term: Term) -> bool:
 
 def select_ranks(term: Term, count: int) -> Mask:
     """Return a mask of the ranks, of `count`, that a term about ranks selects."""
-    return _compare_numbers(np.arange(count), term) ^ term.negated
+    return _select_by_number(np.arange(count), term) ^ term.negated
 
 
 def find_absent_ranks(term: Term, count: int, *, in_part: bool) -> list[str]:
-    """Return the ranks that a term names and a run of `count` ranks does not have, as ranges: of ranges that reach
-    beyond the run (`in_part`), or of those that lie wholly beyond it.
+    """Return, as texts such as `4-63`, the ranks that a term names and a run of `count` ranks does not have.
+
+    `in_part`: look at ranges of which the run has a part; else at those that lie wholly outside.
     """
     if term.operator not in (":", "="):
         return []
@@ -407,9 +408,9 @@ def find_absent_ranks(term: Term, count: int, *, in_part: bool) -> list[str]:
     return [f"{first}" if first == last else f"{first}-{last}" for first, last in found]
 
 
-def unknown_functions(term: Term, names: Collection[str]) -> list[str]:
-    """Return the words of a term about functions that fit none of them."""
+def find_unknown_functions(term: Term, function_names: Collection[str]) -> list[str]:
+    """Return the words of a term `fn:…` that fit none of the function names."""
     if KEYS[term.key] is not _select_by_function:
         return []
     words = term.value.split(",")
-    return [word for word in words if not any(_name_matches(name, [word.lower()]) for name in names)]
+    return [word for word in words if not any(_name_matches(name, [word.lower()]) for name in function_names)]

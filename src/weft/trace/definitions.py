@@ -222,6 +222,7 @@ def _read_members(c: Cursor) -> Members:
 
 
 def _read_comm(c: Cursor, id: int) -> CommDefinition:
+    """Return the communicator that a record defines."""
     return CommDefinition(
         id,
         c.read_unsigned(),
@@ -236,6 +237,7 @@ def _read_comm(c: Cursor, id: int) -> CommDefinition:
 
 
 def _read_datatype(c: Cursor, id: int) -> DatatypeDefinition:
+    """Return the derived datatype that a record defines."""
     size, lb, extent, combiner = c.size(), c.distance(), c.distance(), c.read_unsigned()
     integers = tuple(c.z() for _ in range(c.count()))
     addresses = tuple(c.z() for _ in range(c.count()))
@@ -258,6 +260,7 @@ def _read_site(c: Cursor, id: int) -> SiteDefinition:
 
 
 def _read_stored(c: Cursor) -> StoredDefinition:
+    """Return the bytes of a window that a record says changed between two fences."""
     return StoredDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
@@ -271,6 +274,7 @@ def _read_call_path(c: Cursor) -> CallPathDefinition:
 
 
 def _read_blocks(c: Cursor) -> BlocksDefinition:
+    """Return the heap blocks that a record says lie behind the buffers of a call."""
     return BlocksDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
@@ -278,9 +282,9 @@ def _read_blocks(c: Cursor) -> BlocksDefinition:
     )
 
 
-def _read_frame_count(c: Cursor, each: int) -> range:
-    """Return a range over the frames that follow, each of at least `each` bytes. Damaged for more than may be."""
-    n = c.count(each)
+def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
+    """Return a range over the frames that follow, each of `frame_bytes` bytes or more. Damaged for more than may be."""
+    n = c.count(frame_bytes)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
     return range(n)
@@ -300,8 +304,8 @@ def _read_ending(c: Cursor) -> EndingDefinition:
         c.read_unsigned(),
     )
     name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
-    python = tuple((c.s(), c.read_unsigned(), c.s()) for _ in _read_frame_count(c, 3))
-    native = tuple((c.read_unsigned(), c.read_unsigned()) for _ in _read_frame_count(c, 2))
+    python = tuple((c.s(), c.read_unsigned(), c.s()) for _ in _read_frame_range(c, 3))
+    native = tuple((c.read_unsigned(), c.read_unsigned()) for _ in _read_frame_range(c, 2))
     return EndingDefinition(
         EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, python, native
     )
@@ -373,7 +377,7 @@ class Definitions:
 
     @cached_property
     def stored_by_window(self) -> dict[int, list[StoredDefinition]]:
-        """Return what changed between fences, by window, in order."""
+        """Return by window id what changed in the window between its fences, in order."""
         found: dict[int, list[StoredDefinition]] = {}
         for stored in self.stored:
             found.setdefault(stored.window, []).append(stored)
@@ -442,6 +446,7 @@ class Definitions:
             raise Damaged(f"{kind} is not a kind of definition")
 
     def _add_ending(self, c: Cursor) -> None:
+        """Read how the process ended; a problem is noted if there are too many such records."""
         if len(self.endings) >= MAX_ENDINGS:
             self._note_problem(f"only the first {MAX_ENDINGS} endings were read")
             return

@@ -41,9 +41,9 @@ from weft.trace.conditions import (
     Term,
     check_value,
     find_absent_ranks,
+    find_unknown_functions,
     select_ranks,
     selects_ranks,
-    unknown_functions,
 )
 from weft.trace.layout import Events
 
@@ -161,10 +161,10 @@ class Filter:
         whole = [term for term in self.terms if term.key != "finding" and selects_ranks(term)]
         return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count, in_part=in_part)))
 
-    def unknown_functions(self, names: Collection[str]) -> list[str]:
+    def find_unknown_functions(self, names: Collection[str]) -> list[str]:
         """Return the names of functions in the filter that fit none of `names`, such as `MPI_Sned`."""
         found = [term for term in self.terms if term.key != "finding"]
-        return [word for term in found for word in unknown_functions(term, names)]
+        return [word for term in found for word in find_unknown_functions(term, names)]
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
         """Return a mask of the events in rank.events[start:stop] that fit the filter."""

@@ -47,7 +47,7 @@ def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np
         content.append(kept)
     # The contents of one thread stay in the file: they may be much.
     whole = content[0] if len(content) == 1 else np.concatenate([np.empty(0, np.uint8), *content])
-    return _number_by_rank(slots, threads, Hashes(np.concatenate(rows), np.concatenate(at), whole))
+    return _renumber_events_by_rank(slots, threads, Hashes(np.concatenate(rows), np.concatenate(at), whole))
 
 
 def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
@@ -58,7 +58,7 @@ def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.i
     return np.where((lengths > 0) & (ends <= size), begins + before, -1)
 
 
-def _number_by_rank(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
+def _renumber_events_by_rank(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
     """Return the rows with event indices of the rank instead of those of its threads, in order of events."""
     rows = found.rows.copy()
     event = np.full(len(rows), -1, np.int64)

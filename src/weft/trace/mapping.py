@@ -39,6 +39,7 @@ class Extent(NamedTuple):
 
 
 def _load_libc() -> ctypes.CDLL | None:
+    """Return the C library with the functions that map files; None on a system where mapping is not tried."""
     if not sys.platform.startswith("linux") or mmap.PAGESIZE != PAGE or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     try:

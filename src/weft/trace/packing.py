@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.errors import RunError, WeftError
 from weft.native import cuts
-from weft.safety.folders import Held
+from weft.safety.folders import OpenFolder
 from weft.trace import layout
 from weft.trace.layout import StreamKind
 from weft.trace.opening import ranks_folder
@@ -80,7 +80,7 @@ def pack_records(
         return PackingResult("", 0, 0, 0, tuple(left))
     made = folder / f".pack-{os.getpid()}"
     try:
-        held = Held(folder)
+        held = OpenFolder(folder)
         with os.fdopen(held.make(made.name), "wb") as to:
             try:
                 _write_pack(files, to)

@@ -78,6 +78,11 @@ class Run(Protocol):
         ...
 
     @property
+    def may_lack_its_beginning(self) -> bool:
+        """Return whether the run was recorded with --keep."""
+        ...
+
+    @property
     def sites(self) -> Sites:
         """Return the places of the program by their ids in the records."""
         ...
@@ -211,7 +216,7 @@ class Rank:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Return what the ids in the events mean."""
+        """Return what the ids in the events stand for: communicators, datatypes, call sites and so on."""
         definitions = Definitions(self._read_definitions())
         self.trace.add_damage(*(f"rank {self.index}: {p}" for p in definitions.problems))
         self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.notes[:10]))
@@ -248,11 +253,11 @@ class Rank:
         return Tasks(self, file, self.trace.add_problem, self.trace.sites.site) if file else None
 
     @cached_property
-    def touches(self) -> NDArray[Any]:
-        """Return the program's accesses to memory that MPI had, and when MPI had it (dtype layout.TOUCH), thread by
-        thread.
+    def accesses_to_pending_buffers(self) -> NDArray[Any]:
+        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each (dtype
+        layout.TOUCH).
 
-        Empty for a program that was not built with `weft cc`.
+        Thread by thread; empty for a program that was not built with `weft cc`.
         """
         numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
         parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]
@@ -540,7 +545,7 @@ class Event(Slot):
 
     @cached_property
     def tail(self) -> Tail | None:
-        """Return the decoded tail, None if there is none."""
+        """Return the arguments for which the event's slot has no room (its tail), decoded; None if there are none."""
         if not self.flags & Flag.HAS_TAIL:
             return None
         tails = self.thread.tails
@@ -589,12 +594,12 @@ class Event(Slot):
                 found[p.name] = self._slot_argument(p.place, p.handle)
         return found
 
-    def _slot_argument(self, place: str, handle: str | None) -> Any:
-        """Return the argument that has this place in the slot, wildcards as the program gave them."""
-        if place == "peer":
+    def _slot_argument(self, field: str, handle: str | None) -> Any:
+        """Return the argument that the event's slot keeps in the field `field`, wildcards as the program gave them."""
+        if field == "peer":
             return layout.ANY_SOURCE if self.flags & Flag.ANY_SOURCE else self.peer
-        if place == "tag" and handle is None:
+        if field == "tag" and handle is None:
             return layout.ANY_TAG if self.flags & Flag.ANY_TAG else self.tag
-        if place in ("comm", "datatype"):
-            return self.comm_id if place == "comm" else self.datatype_id
-        return getattr(self, place)
+        if field in ("comm", "datatype"):
+            return self.comm_id if field == "comm" else self.datatype_id
+        return getattr(self, field)

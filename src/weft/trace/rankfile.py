@@ -15,7 +15,7 @@ from weft.safety.folders import Unfit, open_regular
 from weft.trace import layout
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
 from weft.trace.mapping import Extent, read_extents
-from weft.trace.rings.chunks import RING_STREAMS, DroppedCalls, order_chunks, read_dropped, split_numbers
+from weft.trace.rings.chunks import RING_STREAMS, DroppedCalls, order_chunks, read_dropped, split_ring_chunk_numbers
 
 MAX_THREADS = 65536
 _READS: Final = {major: f"{major}.{layout.FORMAT_MINOR}" for major in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT)}
@@ -130,7 +130,7 @@ class RankFile:
         table = self._read_entries(fd, raw)
         numbers = np.zeros(len(table), np.int64)
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
-            table, numbers = split_numbers(table)
+            table, numbers = split_ring_chunk_numbers(table)
             for thread in np.unique(table["thread"][table["kind"] == StreamKind.BEFORE]).tolist():
                 ours = table[(table["kind"] == StreamKind.BEFORE) & (table["thread"] == thread)]
                 self.dropped[thread] = read_dropped(fd, ours)

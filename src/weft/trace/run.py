@@ -117,8 +117,8 @@ class Trace:
 
     @property
     def at_end(self) -> Trace:
-        """Return the calls among which the run ended: all, but of a long run that is analysed in segments the
-        last one.
+        """Return the trace in which the run ends: this one, or the last segment of a long run that is analysed in
+        segments.
         """
         return self._end or self
 
@@ -183,6 +183,7 @@ class Trace:
 
     @cached_property
     def _sites(self) -> Sites:
+        """Return the call sites of the run; what of them could not be read is noted as damage."""
         problems: list[str] = []
         sites = Sites(self.path, problems)
         self.add_damage(*problems)
@@ -208,6 +209,7 @@ class Trace:
 
     @cached_property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:
+        """Return the files of RUN/tasks by host, process and job."""
         problems: list[str] = []
         files = read_task_files(self.path, problems)
         self.add_problem(*problems)
@@ -271,11 +273,13 @@ class Trace:
         """Return whether the run was recorded with --keep."""
         return any(rank.file and rank.file.header.major == FORMAT_MAJOR_KEPT for rank in self.ranks)
 
-    def require_beginning(self, what: str) -> None:
-        """Raise RunError if the run was recorded with --keep: `what` needs its beginning."""
+    def require_beginning(self, purpose: str) -> None:
+        """Raise RunError if the run was recorded with --keep, as `purpose` (such as "weft replay")
+        needs its beginning.
+        """
         if self.may_lack_its_beginning:
             raise RunError(
-                f"{self.path} was recorded with --keep, which drops the beginning of a run: {what} needs all of it. "
+                f"{self.path} was recorded with --keep, which drops the beginning of a run: {purpose} needs all of it. "
                 "Record the program without --keep, or with --level outcomes, which is whole and small"
             )
 
@@ -301,7 +305,8 @@ class Trace:
         return finder(self)
 
     def plot(self, **options: Any) -> str:
-        """The run as an SVG picture that a notebook shows, or a part of it: see weft.picture.svg.draw.
+        """Return the run, or a part of it, as an SVG picture that a notebook shows; the options are those of
+        weft.picture.svg.draw.
 
         trace.plot(window="1.2s-3s", ranks="0-7", width=1200)
         """

@@ -20,7 +20,7 @@ from weft.trace.mapping import release_pages
 from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
-_OF_CALLS: Final = ("threads", "_merged_events", "tasks", "touches", "message_hashes")
+_OF_CALLS: Final = ("threads", "_merged_events", "tasks", "accesses_to_pending_buffers", "message_hashes")
 """The caches that a rank makes from its calls, and that a part of it makes again."""
 SEGMENT: Final = 2_000_000
 """Calls of a segment, about; runs of fewer than twice as many stay whole."""
@@ -95,13 +95,13 @@ class Segment(_TraceOfOpenRun):
         return sum(map(len, self.ranks))
 
     def to_run_event(self, event: EventId) -> EventId:
-        """Return the event of the run that an event of the segment is."""
+        """Return the id that an event of the segment has in the whole run."""
         rank, index = event
         before = self.earlier[rank]
         return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
     def to_segment_event(self, event: EventId) -> EventId | None:
-        """Return the event of the segment that an event of the run is; None if it is not one of these calls."""
+        """Return the id that an event of the run has in the segment; None if the segment does not have it."""
         rank, index = event
         before = self.earlier[rank]
         if self.first[rank] <= index < self.last[rank]:
@@ -192,7 +192,9 @@ def release_piece(piece: Rank) -> None:
 
 
 def is_divisible(trace: Trace) -> bool:
-    """Return whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing but calls."""
+    """Return whether the ranks of a run can be analysed a part at a time: whole records of one world and one thread
+    each, which hold nothing but calls.
+    """
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (
         trace.suffix is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks

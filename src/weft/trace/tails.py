@@ -121,6 +121,7 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
 
 
 def _encode_scalar(value: Any, type: str, buffer: int) -> bytes:
+    """Return one value as bytes, as `_read_scalar` reads it."""
     if type == "int":
         return encode_signed(int(value))
     if type == "address":
@@ -136,6 +137,7 @@ def _encode_scalar(value: Any, type: str, buffer: int) -> bytes:
 
 
 def _encode_status(status: Status | None) -> bytes:
+    """Return a status as bytes, as `_read_status` reads it."""
     if status is None:
         return encode_unsigned(0)
     head = encode_unsigned(1 + status.cancelled)

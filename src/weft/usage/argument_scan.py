@@ -46,9 +46,11 @@ class FunctionRules(NamedTuple):
     codes: NDArray[np.uint8]
 
 
-def find_suspect_events(rank: Rank, sorts: CheckedFunctions) -> Ints:
-    """Return the events of a rank that may break a rule. `sorts`: the functions that each rule applies to."""
-    rules = _rules_by_function(rank.trace.functions, sorts)
+def find_suspect_events(rank: Rank, checked: CheckedFunctions) -> Ints:
+    """Return the indices of the events of a rank whose arguments may break a rule. `checked`: the functions that each
+    rule applies to.
+    """
+    rules = _rules_by_function(rank.trace.functions, checked)
     events = np.ascontiguousarray(rank.events)
     threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
     tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
@@ -74,7 +76,7 @@ def find_suspect_events(rank: Rank, sorts: CheckedFunctions) -> Ints:
 
 
 def _table_by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
-    """Return a table by id of some sizes, -1 for other ids."""
+    """Return an array whose entry `id` is `sizes[id]`, -1 for an id without a size."""
     table = np.full(max(sizes, default=0) + 1, -1, np.int32)
     for id, size in sizes.items():
         table[id] = size
@@ -82,14 +84,14 @@ def _table_by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
 
 
 def _comm_sizes(rank: Rank) -> NDArray[np.int32]:
-    """Return the number of peers of each communicator by id, -1 if unknown."""
+    """Return an array by communicator id of the number of peers, -1 if it is unknown."""
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known = {id: rank.comm(id) for id in ids if id < 1 << 24}
     return _table_by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
 
 
 def _window_sizes(rank: Rank) -> NDArray[np.int32]:
-    """Return the number of peers of each window by id, -1 if unknown."""
+    """Return an array by window id of the number of peers, -1 if it is unknown."""
     comms: dict[int, int] = {}
     for id in rank.definitions.ids(Def.WINDOW):
         definition = rank.definitions.window(id)
@@ -100,8 +102,8 @@ def _window_sizes(rank: Rank) -> NDArray[np.int32]:
 
 
 @cache
-def _rules_by_function(functions: FunctionTable, sorts: CheckedFunctions) -> FunctionRules:
-    """Build the rules of each function."""
+def _rules_by_function(functions: FunctionTable, checked: CheckedFunctions) -> FunctionRules:
+    """Return for each function id the rules that its calls are checked for, as the bits that the C kernel reads."""
     rules = np.zeros(65536, np.uint16)
     for function in functions:
         slot = {p.place: p.name for p in function.parameters if p.direction != "out"}
@@ -112,13 +114,13 @@ def _rules_by_function(functions: FunctionTable, sorts: CheckedFunctions) -> Fun
         rules[function.id] = rule
     table = masks_of(functions).table
     for names, rule in (
-        (sorts.sending, Rule.TAG), (sorts.receiving, Rule.TAG | Rule.ANY_TAG),
-        (sorts.typed | word_set("Type_free Type_commit"), Rule.TYPE), (sorts.reducing, Rule.OP),
-        (sorts.objects, Rule.OBJECT),
+        (checked.sending, Rule.TAG), (checked.receiving, Rule.TAG | Rule.ANY_TAG),
+        (checked.typed | word_set("Type_free Type_commit"), Rule.TYPE), (checked.reducing, Rule.OP),
+        (checked.objects, Rule.OBJECT),
     ):  # fmt: skip
         rules[table(names)] |= np.uint16(rule)
     lead, codes = np.zeros(65536, np.uint16), bytearray(b"\0")
-    for id in np.flatnonzero(table(sorts.aliased)).tolist():
+    for id in np.flatnonzero(table(checked.aliased)).tolist():
         before = [p.name for p in functions[id].tail_in]
         if "recvbuf" in before:
             rules[id] |= np.uint16(Rule.ALIAS)

@@ -96,12 +96,13 @@ class _ArgumentChecks:
         self.some = FindingLimiter()
 
     def find(self) -> Iterator[Finding]:
-        """Run every check; report at most MAX_OF_ONE_SITE findings for each call site and parameter."""
+        """Run every check and yield its findings, at most MAX_OF_ONE_SITE for each call site and parameter."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._check_counts, self._check_ranks, self._check_tags, self._check_null_handles,
             self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
-            self._check_packing, self._check_same_buffer, self._check_shared_bytes, self._check_in_place,
-            self._check_split_colors, self._check_group_ranks, self._check_file_modes, self._check_error_classes,
+            self._check_packing, self._check_same_buffer, self._check_shared_bytes_and_freed_handles,
+            self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes,
+            self._check_error_classes,
             self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
@@ -132,10 +133,12 @@ class _ArgumentChecks:
                 cause=f"{parameter} {cause_key(event)}",
             )
 
-    def _suspects_by_function(self, place: str) -> Iterator[tuple[Function, Ints]]:
-        """Yield the functions that keep an input argument in the slot's field `place`, with their suspect events."""
+    def _suspects_by_function(self, field: str) -> Iterator[tuple[Function, Ints]]:
+        """Yield each function that has an input argument in the field `field` of an event's record (its slot), with its
+        suspect events.
+        """
         for function, rows in self._group_by_function(self.suspects):
-            if place in function.slot and function.slot[place].direction != "out":
+            if field in function.slot and function.slot[field].direction != "out":
                 yield function, rows
 
     def _suspects_calling(self, names: frozenset[str]) -> Ints:
@@ -375,13 +378,13 @@ class _ArgumentChecks:
             same &= self._are_both_significant(events)
             met = {event: self._do_buffers_overlap(event) for event in events[same].tolist()}
             for event in [event for event, meets in met.items() if meets is None][:1]:
-                yield from self._note_undecided(event)
+                yield from self._note_undecided_overlap(event)
             same[same] = [bool(meets) for meets in met.values()]
             yield from self._make_findings(
                 events[same], "recvbuf", lambda e: "one buffer to send from and to receive into"
             )
 
-    def _check_shared_bytes(self) -> Iterator[Finding]:
+    def _check_shared_bytes_and_freed_handles(self) -> Iterator[Finding]:
         """Find buffers that share bytes with others of the same call, or with themselves, and handles that were
         freed.
         """
@@ -389,12 +392,14 @@ class _ArgumentChecks:
             if is_known:
                 yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
             else:
-                yield from self._note_undecided(index)
+                yield from self._note_undecided_overlap(index)
         for index, parameter, why in stale(self.rank):
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
-    def _note_undecided(self, index: int) -> Iterator[Finding]:
-        """Note, for the first such call only, that its datatypes have too many blocks to decide."""
+    def _note_undecided_overlap(self, index: int) -> Iterator[Finding]:
+        """Yield a note that a call's datatypes have too many blocks to tell whether its buffers share bytes; one for
+        the rank.
+        """
         if not self.left_out:
             self.left_out = True
             event = self.rank.event(index)
@@ -413,20 +418,23 @@ class _ArgumentChecks:
             self._met[found] = self._do_datatypes_overlap(*found)
         return self._met[found]
 
-    def _do_datatypes_overlap(self, kind: int, count: int, other: int, others: int) -> bool | None:
-        """Return whether elements of two datatypes at one address share a byte, or may as far as is known.
+    def _do_datatypes_overlap(
+        self, sent_type: int, sent_count: int, received_type: int, received_count: int
+    ) -> bool | None:
+        """Return whether elements of two datatypes at one address share a byte; True also where a type or number is
+        unknown.
 
-        `kind`, `count`: id and number of what is sent, `other`, `others` of what is received; -1 unknown. None if the
-        datatypes have too many blocks to decide.
+        The types are ids and the numbers are of elements, -1 if unknown. None if the datatypes have too many blocks to
+        decide.
         """
-        types = [self.rank.datatype(id) for id in (kind, other) if id >= 0]
+        types = [self.rank.datatype(id) for id in (sent_type, received_type) if id >= 0]
         if any(found is not None and found.size == 0 for found in types):
             return False
-        if kind == other or -1 in (kind, count, other, others):
+        if sent_type == received_type or -1 in (sent_type, sent_count, received_type, received_count):
             return True
         sent, received = (
-            layout_of_elements(self.rank.datatype(kind), count),
-            layout_of_elements(self.rank.datatype(other), others),
+            layout_of_elements(self.rank.datatype(sent_type), sent_count),
+            layout_of_elements(self.rank.datatype(received_type), received_count),
         )
         return sent is None or received is None or share_bytes(sent, received)
 
@@ -446,7 +454,7 @@ class _ArgumentChecks:
         )
 
     def _are_both_significant(self, events: Ints) -> NDArray[np.bool_]:
-        """Return the events in which something is sent, something is received, and both buffers are significant."""
+        """Return a mask of the events that send something, receive something, and have two significant buffers."""
         result = is_significant(self.rank, events, "sendbuf") & is_significant(self.rank, events, "recvbuf")
         for found, values in decode_columns(self.rank, events, frozenset(("recvcount",))):
             if "recvcount" in values:

@@ -96,8 +96,8 @@ def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> 
     """Find calls of one function whose receive buffer shares bytes with its send buffer."""
     sent, got = (decode_argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
     near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
-    near &= _buffer_lengths(rank, function, which, "send") > got - sent
-    near &= _buffer_lengths(rank, function, which, "recv") > sent - got
+    near &= _greatest_buffer_lengths(rank, function, which, "send") > got - sent
+    near &= _greatest_buffer_lengths(rank, function, which, "recv") > sent - got
     which, apart = which[near], (got - sent)[near]
     sites = rank.events["site"][which].astype(np.int64)
     first = np.unique(sites << 40 ^ apart, return_index=True)[1]
@@ -108,9 +108,9 @@ def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> 
             yield WrongBuffer(row, "recvbuf", _SHARED, is_known=met is True)
 
 
-def _buffer_lengths(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
-    """Return how many bytes after a buffer's address its end lies at most; 2**40 if that is unknown. `side`: "send" or
-    "recv".
+def _greatest_buffer_lengths(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
+    """Return for each call an upper bound of the length of its send or receive buffer in bytes; 2**40 if it is unknown.
+    `side`: "send" or "recv".
     """
     names = function.parameters_by_name
     count, kind = (next((n for n in (side + of, of) if n in names), None) for of in ("count", "type"))
@@ -142,7 +142,9 @@ def _find_overlapping_blocks(rank: Rank, which: Ints, displacements: str) -> Ite
             continue
         size = _element_sizes(rank, events, counts, types)
         step = size if types is None else np.ones(len(size), np.int64)
-        yield from events[_owners_with_overlaps(counts.owners, places.values * step, counts.values * size)].tolist()
+        yield from events[
+            _find_owners_of_overlapping_ranges(counts.owners, places.values * step, counts.values * size)
+        ].tolist()
 
 
 def _element_sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
@@ -156,8 +158,11 @@ def _element_sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints
     return gapless_sizes(rank, kinds)
 
 
-def _owners_with_overlaps(owners: Ints, low: Ints, length: Ints) -> Ints:
-    """Return the owners of which two ranges of bytes overlap. `low`, `length`: the ranges; `owners`: whose each is."""
+def _find_owners_of_overlapping_ranges(owners: Ints, low: Ints, length: Ints) -> Ints:
+    """Return the owners (such as event indices) of ranges of bytes of which two overlap.
+
+    `owners`: the owner of each range, `low`, `length`: its first byte and its length.
+    """
     some = length > 0
     owners, low, high = owners[some], low[some], (low + length)[some]
     order = np.lexsort((low, owners))
@@ -176,15 +181,15 @@ def _find_overlapping_datatypes(rank: Rank, present: list[Function]) -> Iterator
     spread = {id: of for id, of in known.items() if of is not None and not of.is_predefined and not gapless_size(of)}
     if not spread:
         return
-    for function, which in _successful_calls(rank, present, [f for f in present if _receiving_datatypes(f)]):
-        for kind, count in _receiving_datatypes(function):
+    for function, which in _successful_calls(rank, present, [f for f in present if _receiving_datatype_parameters(f)]):
+        for kind, count in _receiving_datatype_parameters(function):
             yield from _check_datatype_argument(rank, which, kind, count, spread)
 
 
 @cache
-def _receiving_datatypes(function: Function) -> tuple[tuple[str, str], ...]:
-    """Return the parameters of datatypes that a function writes with, each with its count parameter ("" if it has
-    none).
+def _receiving_datatype_parameters(function: Function) -> tuple[tuple[str, str], ...]:
+    """Return the parameters by which a function gets a datatype to write with, each with its count parameter ("" if it
+    has none).
     """
     name, names = base_name(function.name), function.parameters_by_name
     pairs = [("recvtype", "recvcount"), ("result_datatype", "result_count")]
@@ -198,38 +203,41 @@ def _receiving_datatypes(function: Function) -> tuple[tuple[str, str], ...]:
 
 
 def _check_datatype_argument(
-    rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]
+    rank: Rank, which: Ints, type_parameter: str, count_parameter: str, noncontiguous: Mapping[int, Datatype]
 ) -> Iterator[WrongBuffer]:
-    """Find calls whose datatype in parameter `kind` has overlapping entries or, with their `count`, overlapping
-    elements.
+    """Find calls whose datatype has entries that overlap, or elements that overlap each other.
 
-    `spread`: the rank's datatypes that have gaps or overlaps, by id.
+    `type_parameter`, `count_parameter`: the names of the parameters. `noncontiguous`: the rank's datatypes that have
+    gaps or overlaps, by id.
     """
-    kinds = decode_argument(rank, which, kind)
-    use = np.isin(kinds, list(spread))
+    kinds = decode_argument(rank, which, type_parameter)
+    use = np.isin(kinds, list(noncontiguous))
     if not use.any():
         return
-    counts = decode_argument(rank, which, count) if count else np.ones(len(which), np.int64)
-    use &= (counts > 0) & (counts != COUNT_IN_TAIL) & is_significant(rank, which, kind)
+    counts = decode_argument(rank, which, count_parameter) if count_parameter else np.ones(len(which), np.int64)
+    use &= (counts > 0) & (counts != COUNT_IN_TAIL) & is_significant(rank, which, type_parameter)
     for id in sorted_distinct(kinds[use]).tolist():
-        datatype = spread[id]
+        datatype = noncontiguous[id]
         mine = np.flatnonzero(use & (kinds == id))
         most = int(counts[mine].max())
         overlap = _do_elements_overlap(datatype, most)
         if overlap is False:  # nor do fewer
             continue
         if overlap is None:
-            yield WrongBuffer(int(which[mine[0]]), kind, f"{datatype.name}, of which entries overlap,", is_known=False)
+            yield WrongBuffer(
+                int(which[mine[0]]), type_parameter, f"{datatype.name}, of which entries overlap,", is_known=False
+            )
             continue
         if _do_elements_overlap(datatype, 1):
             yield from (
-                WrongBuffer(row, kind, f"{datatype.name}, of which entries overlap,") for row in which[mine].tolist()
+                WrongBuffer(row, type_parameter, f"{datatype.name}, of which entries overlap,")
+                for row in which[mine].tolist()
             )
             continue
         for n in sorted_distinct(counts[mine]).tolist()[-MOST:]:
             if n > 1 and _do_elements_overlap(datatype, n):
                 why = f"{n:,} elements of {datatype.name}, which overlap each other,"
-                yield from (WrongBuffer(row, kind, why) for row in which[mine[counts[mine] == n]].tolist())
+                yield from (WrongBuffer(row, type_parameter, why) for row in which[mine[counts[mine] == n]].tolist())
 
 
 def _do_elements_overlap(datatype: Datatype, count: int) -> bool | None:

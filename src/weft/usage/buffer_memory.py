@@ -52,8 +52,8 @@ class RankMemory:
         for way in definitions.ways:
             self.ways[way.site].append(way)
 
-    def behind(self, event: Event, address: int) -> MemoryRange | None:
-        """Return the variable or block that holds an address which a call was given; None if none is known."""
+    def find_memory(self, event: Event, address: int) -> MemoryRange | None:
+        """Return the variable or heap block at an address that a call was given; None if none is known."""
         return (
             self.block(event, address) or self._static_variable_at(address) or self._stack_variable_at(event, address)
         )
@@ -63,17 +63,21 @@ class RankMemory:
         found = self._blocks.get((event.index, address))
         return MemoryRange(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
 
-    def pointed(self, event: Event, parameter: str) -> tuple[str, VariableType] | None:
-        """Return the pointer that the statement of a call names for a parameter, and the type that it points to."""
+    def find_pointer_argument(self, event: Event, parameter: str) -> tuple[str, VariableType] | None:
+        """Return the name of the pointer that the program passes for a parameter of a call, and the type that it points
+        to.
+
+        None if the statement of the call does not name a pointer there.
+        """
         place = self._place(event.rank.definitions.site(event.site_id))
         number = next((i for i, p in enumerate(event.function.parameters) if p.name == parameter), -1)
         return self._variables.pointed(*place, number) if place is not None else None
 
-    def frame(self, event: Event, address: int) -> tuple[CallPathDefinition, int] | None:
-        """Return the way to a call, and the number of the function in whose frame an address lies; 0 is the caller of
-        MPI.
+    def find_frame(self, event: Event, address: int) -> tuple[CallPathDefinition, int] | None:
+        """Return the call path of a call, and the number of its function in whose stack frame an address lies.
 
-        None if the call came several ways and the address lies in frames of more than one.
+        0 is the caller of MPI. None if no frame holds the address, or if the call came several ways and frames of more
+        than one hold it.
         """
         found = [(way, k) for way in self.ways[event.site_id] if (k := _frame_number(way, address)) is not None]
         return found[0] if len(found) == 1 else None
@@ -87,7 +91,7 @@ class RankMemory:
         """Return the static variable at an address."""
         for module in self._modules.values():
             if module.base <= address < module.end:
-                found = self._variables.static((module.path, module.build_id), address - module.base)
+                found = self._variables.find_static((module.path, module.build_id), address - module.base)
                 if found is not None:
                     low = module.base + found.at
                     return MemoryRange(low, low + found.size, found.name, found.line, found.type)
@@ -95,7 +99,7 @@ class RankMemory:
 
     def _stack_variable_at(self, event: Event, address: int) -> MemoryRange | None:
         """Return the variable on the stack at an address, in the frames of the functions that led to a call."""
-        within, of = self.frame(event, address), event.rank.definitions.site(event.site_id)
+        within, of = self.find_frame(event, address), event.rank.definitions.site(event.site_id)
         if within is None or of is None:
             return None
         way, number = within
@@ -104,22 +108,24 @@ class RankMemory:
         if module is None:
             return None
         end = way.ends[number]
-        found = self._variables.local((module.path, module.build_id), places[number][1], address - end)
+        found = self._variables.find_local((module.path, module.build_id), places[number][1], address - end)
         if found is None:
             return None
         return MemoryRange(end + found.at, end + found.at + found.size, found.name, found.line, found.type, number)
 
 
-def _frame_number(way: CallPathDefinition, address: int) -> int | None:
-    """Return which function of a way has an address in its frame."""
-    if address < way.low:
+def _frame_number(call_path: CallPathDefinition, address: int) -> int | None:
+    """Return the number of the function whose stack frame holds an address (0: the caller of MPI); None if none."""
+    if address < call_path.low:
         return None
-    return next((k for k, end in enumerate(way.ends) if address < end), None)
+    return next((k for k, end in enumerate(call_path.ends) if address < end), None)
 
 
-def find_event_at_time(rank: Rank, slot: int, ticks: int) -> int | None:
-    """Return the first event of the thread `slot` that begins at clock time `ticks` or later; None if there is none."""
-    thread = next((t for t in rank.threads if t.slot == slot), None)
+def find_first_event_since(rank: Rank, thread_slot: int, ticks: int) -> int | None:
+    """Return the index of the first event of a thread that begins at clock time `ticks` or later; None if there is
+    none.
+    """
+    thread = next((t for t in rank.threads if t.slot == thread_slot), None)
     if thread is None:
         return None
     place = int(np.searchsorted(thread.events["enter"], np.uint64(ticks)))
@@ -132,9 +138,11 @@ def find_event_at_time(rank: Rank, slot: int, ticks: int) -> int | None:
 
 
 def _recorded_heap_blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield for each event and address that the recorder looked up the first byte of the heap block and its length."""
+    """Yield `((event index, address), (first byte, length))`: the heap block that the recorder found at an address of a
+    call.
+    """
     for told in rank.definitions.blocks:
-        index = find_event_at_time(rank, told.slot, told.ticks)
+        index = find_first_event_since(rank, told.slot, told.ticks)
         for address, low, length in told.blocks if index is not None else ():
             yield (index or 0, address), (low, length)
 

@@ -24,7 +24,7 @@ from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.buffer_memory import (
     MemoryRange,
     RankMemory,
-    find_event_at_time,
+    find_first_event_since,
     has_memory_facts,
     select_calls_with_buffers,
 )
@@ -69,14 +69,14 @@ def find(trace: Trace, around: Around) -> list[Finding]:
             event = rank.event(index)
             for region in list_regions(event):
                 found += _check_buffer(memory, around, event, region)
-        found += _report_windows_on_left_frames(memory)
+        found += _report_windows_on_ended_frames(memory)
         found += _report_windows_on_freed_heap(rank)
     return found
 
 
 def _check_buffer(memory: RankMemory, around: Around, event: Event, region: BufferRegion) -> Iterator[Finding]:
     """Report a buffer that exceeds its memory, or whose type differs from that of its variable."""
-    room = memory.behind(event, region.address)
+    room = memory.find_memory(event, region.address)
     if room is not None:
         low, high = region.address + region.low, region.address + region.high
         if low < room.low or high > room.high:
@@ -160,11 +160,11 @@ def _sent_bytes(match: Match, row: int) -> int | None:
 
 
 def _report_windows_on_freed_heap(rank: Rank) -> Iterator[Finding]:
-    """Report windows whose memory was given back to the heap before they were freed."""
+    """Report windows whose memory the program gave back to the heap before it freed the window."""
     table = masks_of(rank.trace.functions)
     made = table.where(rank, word_set("Win_create"))
     for told in rank.definitions.given_back:
-        index = find_event_at_time(rank, told.slot, told.ticks)
+        index = find_first_event_since(rank, told.slot, told.ticks)
         creations = made[rank.events["object"][made] == told.window]
         if index is None or not len(creations):
             continue
@@ -184,8 +184,8 @@ def _outlived_window_finding(event: Event, create: Event, how: str) -> Finding:
     )
 
 
-def _report_windows_on_left_frames(memory: RankMemory) -> Iterator[Finding]:
-    """Report windows on local variables of a function that returned before they were freed."""
+def _report_windows_on_ended_frames(memory: RankMemory) -> Iterator[Finding]:
+    """Report windows on local variables of a function that returned before the window was freed."""
     rank = memory.rank
     table = masks_of(rank.trace.functions)
     ids = rank.events["object"]
@@ -193,7 +193,7 @@ def _report_windows_on_left_frames(memory: RankMemory) -> Iterator[Finding]:
     for index in table.where(rank, word_set("Win_create")).tolist():
         create = rank.event(index)
         base_, size = create.args.get("base", 0), create.args.get("size", 0)
-        within = memory.frame(create, base_) if isinstance(base_, int) and base_ and size else None
+        within = memory.find_frame(create, base_) if isinstance(base_, int) and base_ and size else None
         if within is None or create.open:
             continue
         ends = freed[(ids[freed] == create.object) & (freed > index)]
@@ -205,10 +205,13 @@ def _report_windows_on_left_frames(memory: RankMemory) -> Iterator[Finding]:
             yield _outlived_window_finding(gone, create, f"is a variable of {function}, which was left before")
 
 
-def _first_call_after_frame(memory: RankMemory, create: Event, events: range, top: int, end: int) -> Event | None:
-    """Return the first of some calls that was made after the frame which ends at address `end` was left.
+def _first_call_after_frame(
+    memory: RankMemory, create: Event, events: range, window_end: int, frame_end: int
+) -> Event | None:
+    """Return the first call that was made after the function whose local variable a window is had returned; else None.
 
-    `top`: the end of the window's memory.
+    `create`: the call that made the window, `events`: the calls to look at, by index. `window_end`, `frame_end`: the
+    addresses at which the window's memory and the function's frame end.
     """
     rank = memory.rank
     part = slice(events.start, events.stop)
@@ -218,6 +221,8 @@ def _first_call_after_frame(memory: RankMemory, create: Event, events: range, to
         event = rank.event(events.start + place)
         if len(ways) != 1 or event.thread.slot != create.thread.slot:
             continue
-        if ways[0].low >= top or (end not in ways[0].ends and ways[0].low < top and ways[0].ends[-1:] > (end,)):
+        if ways[0].low >= window_end or (
+            frame_end not in ways[0].ends and ways[0].low < window_end and ways[0].ends[-1:] > (frame_end,)
+        ):
             return event
     return None

@@ -77,7 +77,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     if not len(uneven):
         return []
     table = _CollectiveTable(trace, match, _select_instances(match.instances, uneven))
-    wrong = table.differing(table.function)
+    wrong = table.instances_with_unequal(table.function)
     told = list(_check_same_function(table, wrong))
     told += _check_absent_members(table, wrong)
     return told + list(_first_per_cause(_check_arguments(table, ~wrong)))
@@ -114,15 +114,21 @@ def _communicator_sizes(trace: Trace) -> Ints:
     return np.array([len(set(c.members) | set(c.remote_members)) for c in trace.communicators], np.int64)
 
 
-def _select_instances(of: Instances, which: Ints) -> Instances:
-    """Return the instances `which` of all."""
-    if len(which) == len(of):
-        return of
-    first = of.first.astype(np.int64)
+def _select_instances(instances: Instances, which: Ints) -> Instances:
+    """Return the collectives (instances) with the indices `which`."""
+    if len(which) == len(instances):
+        return instances
+    first = instances.first.astype(np.int64)
     lengths = (first[1:] - first[:-1])[which]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(first[:-1][which] - starts[:-1], lengths) + np.arange(starts[-1])
-    return Instances(of.comm[which], of.ordinal[which], of.parent[which], starts.astype(np.uint64), of.rows[rows])
+    return Instances(
+        instances.comm[which],
+        instances.ordinal[which],
+        instances.parent[which],
+        starts.astype(np.uint64),
+        instances.rows[rows],
+    )
 
 
 def _sort_by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
@@ -173,25 +179,29 @@ class _CollectiveTable:
     def column(self, name: str) -> Ints:
         """Return one field of the events' slots, a value for each member's call."""
         values = np.zeros(len(self.rows), np.int64)
-        for rank, mine in self.ranks():
+        for rank, mine in self.rows_by_rank():
             values[mine] = rank.events[name][self.event[mine]].astype(np.int64)
         return values
 
-    def ranks(self) -> Iterator[tuple[Rank, Ints]]:
+    def rows_by_rank(self) -> Iterator[tuple[Rank, Ints]]:
         """Yield the ranks that take part, each with the rows of its calls."""
         for rank in self.trace.ranks:
             mine = self.by_rank[self.rank_first[rank.index] : self.rank_first[rank.index + 1]]
             if len(mine):
                 yield rank, mine
 
-    def called(self, names: frozenset[str], *, on_objects: bool = False) -> NDArray[np.bool_]:
-        """Return which rows call one of `names` in any form; `on_objects`: also those on windows and files."""
+    def rows_calling(self, names: frozenset[str], *, on_objects: bool = False) -> NDArray[np.bool_]:
+        """Return a mask of the rows that call one of `names` in any form; `on_objects`: also those on windows and
+        files.
+        """
         wanted = [_blocking_name(name) in names for name in self.names]
         hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & (self.whole if on_objects else self.plain)
         return hit
 
-    def differing(self, values: Ints, use: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """Return the instances whose rows in `use` do not all have one value."""
+    def instances_with_unequal(self, values: Ints, use: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Return a mask of the collectives (instances) whose rows do not all have one value. `use`: the rows that
+        count.
+        """
         low = values if use is None else np.where(use, values, np.iinfo(np.int64).max)
         high = values if use is None else np.where(use, values, np.iinfo(np.int64).min)
         least, most = np.minimum.reduceat(low, self.first[:-1]), np.maximum.reduceat(high, self.first[:-1])
@@ -210,8 +220,10 @@ class _CollectiveTable:
         """Return the communicator of an instance."""
         return self.trace.communicators[int(self.of.comm[instance])]
 
-    def first_of_comms(self, instances: NDArray[np.bool_]) -> Iterator[int]:
-        """Yield the first instance of each communicator in a mask: later ones only follow from it."""
+    def first_instances_by_communicator(self, instances: NDArray[np.bool_]) -> Iterator[int]:
+        """Yield the first of some collectives (a mask of instances) of each communicator: later ones only follow from
+        it.
+        """
         seen: set[tuple[int, int]] = set()
         of = self.of
         for instance in np.flatnonzero(instances).tolist():
@@ -220,10 +232,10 @@ class _CollectiveTable:
                 seen.add(key)
                 yield instance
 
-    def groups(self, places: Sequence[int], values: Sequence[Any]) -> Groups:
-        """Group rows by value, the rarest value first."""
+    def group_rows_by_value(self, rows: Sequence[int], values: Sequence[Any]) -> Groups:
+        """Group rows by their value; return (value, rows) pairs, the rarest value first."""
         found: dict[Any, list[int]] = {}
-        for place, value in zip(places, values, strict=True):
+        for place, value in zip(rows, values, strict=True):
             found.setdefault(value, []).append(place)
         return sorted(found.items(), key=lambda item: (len(item[1]), item[1][0]))
 
@@ -234,9 +246,9 @@ def _rank_text(table: _CollectiveTable, places: Sequence[int]) -> str:
 
 def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report the first collective of each communicator whose members call different functions."""
-    for instance in table.first_of_comms(wrong):
+    for instance in table.first_instances_by_communicator(wrong):
         places = table.parts(instance)
-        groups = table.groups(places, [int(table.function[p]) for p in places])
+        groups = table.group_rows_by_value(places, [int(table.function[p]) for p in places])
         told = [f"{_rank_text(table, found)} {_calls(found)} {call_at(table.at(found[0]))}" for _, found in groups[:4]]
         events = [table.at(found[0]) for _, found in groups]
         nth = int(table.of.ordinal[instance]) + 1
@@ -257,7 +269,7 @@ def _check_absent_members(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> 
     """Report members that ended without a collective call that others made."""
     trace, of = table.trace, table.of
     short = (np.diff(table.first) < _communicator_sizes(trace)[of.comm]) & ~wrong
-    for instance in table.first_of_comms(short):
+    for instance in table.first_instances_by_communicator(short):
         comm, places = table.comm(instance), table.parts(instance)
         there = {int(table.rank[p]) for p in places}
         missing = (set(comm.members) | set(comm.remote_members)) - there
@@ -282,9 +294,9 @@ def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Itera
     check.
     """
     peer = table.column("peer")
-    rooted = table.called(_ROOTED) & ~table.inter
+    rooted = table.rows_calling(_ROOTED) & ~table.inter
     yield from _report_unequal_values(
-        table, right & table.differing(peer, rooted), peer, "root", lambda e, v: f"root={v}"
+        table, right & table.instances_with_unequal(peer, rooted), peer, "root", lambda e, v: f"root={v}"
     )
     op = table.column("tag")
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
@@ -292,17 +304,17 @@ def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Itera
     size, kind = _datatype_sizes_and_kinds(table, kinds)
     count = table.column("count")
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
-    same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
+    same = table.rows_calling(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
     moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
-    reducing = table.called(calls.REDUCTIONS) & (op != UNKNOWN) & moved
+    reducing = table.rows_calling(calls.REDUCTIONS) & (op != UNKNOWN) & moved
     yield from _report_unequal_values(
-        table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name
+        table, right & table.instances_with_unequal(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name
     )
-    differing = right & table.differing(total, same)
+    differing = right & table.instances_with_unequal(total, same)
     yield from _report_unequal_values(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
     typed = same & moved & (kind != UNKNOWN)
     yield from _report_unequal_values(
-        table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name
+        table, right & ~differing & table.instances_with_unequal(kind, typed), kind, "type", _type_name
     )
     yield from _check_exchanged_bytes(table, right, (total, kind), peer, kinds)
     yield from _check_counts_by_member(table, right)
@@ -314,7 +326,7 @@ def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Itera
 def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report members that give other dimensions, counts or modes than the others."""
     of = table.instance
-    alike = table.called(frozenset(_ALIKE), on_objects=True) & ~table.inter
+    alike = table.rows_calling(frozenset(_ALIKE), on_objects=True) & ~table.inter
     some, site = FindingLimiter(), table.column("site") if alike.any() else of
     for instance in sorted_distinct(of[alike])[:MAX_INSTANCES].tolist():
         places = list(table.parts(instance)) if right[instance] else []
@@ -324,7 +336,9 @@ def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) ->
         for name in _ALIKE[_blocking_name(table.names[table.function[places[0]]])]:
             values = [_argument_text(given.get(name), name) for given in args]
             if len(set(values)) > 1 and "" not in values:
-                yield _unequal_value_finding(table, instance, table.groups(places, values), name, lambda e, v: v)
+                yield _unequal_value_finding(
+                    table, instance, table.group_rows_by_value(places, values), name, lambda e, v: v
+                )
                 break
 
 
@@ -355,7 +369,7 @@ class _BasicTypes:
         self._numbers: dict[str, int] = {}
         self.names: list[str] = []
 
-    def of(self, datatype: Datatype) -> int:
+    def number_of(self, datatype: Datatype) -> int:
         """Return the number of a datatype's basic type, UNKNOWN if it has no single one."""
         name = _single_basic_type(datatype)
         if name is None:
@@ -371,7 +385,7 @@ def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tu
     ids = table.column("datatype")
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
-    for rank, mine in table.ranks():
+    for rank, mine in table.rows_by_rank():
         for id in sorted_distinct(ids[mine]).tolist():
             datatype = rank.datatype(id) if id > 1 else None
             known = size_in_bytes(datatype)
@@ -379,27 +393,31 @@ def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tu
                 continue
             rows = mine[ids[mine] == id]
             size[rows] = known
-            kind[rows] = kinds.of(datatype)
+            kind[rows] = kinds.number_of(datatype)
     return size, kind
 
 
 def _report_unequal_values(
-    table: _CollectiveTable, instances: NDArray[np.bool_], values: Ints, what: str, show: Any
+    table: _CollectiveTable, instances: NDArray[np.bool_], values: Ints, argument: str, show: Any
 ) -> Iterator[Finding]:  # fmt: skip
-    """Yield a finding for each of the instances in which members give different values. `what` names the argument,
-    `show(event, value)` words it.
+    """Yield a finding for each of the collectives (instances) in which members give different values of an argument.
+
+    `values`: the value in each row, `argument`: its name, `show(event, value)`: words it.
     """
     for instance in np.flatnonzero(instances).tolist():
         places = [p for p in table.parts(instance) if values[p] != UNKNOWN]
-        groups = table.groups(places, [int(values[p]) for p in places])
+        groups = table.group_rows_by_value(places, [int(values[p]) for p in places])
         if len(groups) > 1:
-            yield _unequal_value_finding(table, instance, groups, what, show)
+            yield _unequal_value_finding(table, instance, groups, argument, show)
 
 
 def _unequal_value_finding(
-    table: _CollectiveTable, instance: int, groups: Groups, what: str, show: Callable[[Event, Any], str]
+    table: _CollectiveTable, instance: int, groups: Groups, argument: str, show: Callable[[Event, Any], str]
 ) -> Finding:  # fmt: skip
-    """Make the finding for one instance; `groups`: the rows by the value that they give."""
+    """Make the finding for one collective whose members give different values of an argument.
+
+    `groups`: the rows by the value that they give, `show(event, value)`: words a value.
+    """
     events = [table.at(found[0]) for _, found in groups]
     told = []
     for (value, found), event in list(zip(groups, events, strict=True))[:4]:
@@ -412,15 +430,15 @@ def _unequal_value_finding(
         "argument-mismatch",
         f"in {calls.message_name(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
         events,
-        evidence=Argument(argument=what),
-        cause=what + cause_key(*events),
+        evidence=Argument(argument=argument),
+        cause=argument + cause_key(*events),
     )
 
 
-def _first_per_cause(found: Iterator[Finding]) -> Iterator[Finding]:
+def _first_per_cause(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first finding of each combination of call sites."""
     seen: set[str | None] = set()
-    for one in found:
+    for one in findings:
         if one.cause not in seen:
             seen.add(one.cause)
             yield one
@@ -433,20 +451,20 @@ def _check_exchanged_bytes(
 
     `sent`: bytes and kind of the send arguments of each row, `root`: the root of each row.
     """
-    use = table.called(_EXCHANGES) & ~table.inter
+    use = table.rows_calling(_EXCHANGES) & ~table.inter
     if not use.any():
         return
     received = _received_sizes_and_kinds(table, np.flatnonzero(use), kinds)
     in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
     is_root = _ranks_in_communicator(table) == root
-    gather, scatter = table.called(calls.TO_ROOT), table.called(calls.FROM_ROOT)
+    gather, scatter = table.rows_calling(calls.TO_ROOT), table.rows_calling(calls.FROM_ROOT)
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
     takes = in_place | (gather & is_root) | (scatter & ~is_root)
     value, kind = (np.where(use, np.where(takes, *pair), UNKNOWN) for pair in zip(received, sent, strict=True))
-    uneven = right & table.differing(value, value != UNKNOWN)
+    uneven = right & table.instances_with_unequal(value, value != UNKNOWN)
     yield from _report_unequal_values(table, uneven, value, "count", lambda e, v: f"{v:,} bytes a member")
     typed = (kind != UNKNOWN) & (value > 0)
-    mixed = right & ~uneven & table.differing(kind, typed)
+    mixed = right & ~uneven & table.instances_with_unequal(kind, typed)
     yield from _report_unequal_values(table, mixed, np.where(typed, kind, UNKNOWN), "type", lambda e, v: kinds.names[v])
 
 
@@ -461,14 +479,17 @@ def _ranks_in_communicator(table: _CollectiveTable) -> Ints:
     return found
 
 
-def _received_sizes_and_kinds(table: _CollectiveTable, places: NDArray[Any], kinds: _BasicTypes) -> tuple[Ints, Ints]:
-    """Return recvcount times the size of recvtype for the rows `places`, and the number of the type; UNKNOWN for
-    others.
+def _received_sizes_and_kinds(
+    table: _CollectiveTable, rows_asked: NDArray[Any], kinds: _BasicTypes
+) -> tuple[Ints, Ints]:
+    """Return for the rows asked for recvcount times the size of recvtype in bytes, and the number of its basic type.
+
+    UNKNOWN for the others.
     """
     found, kind = (np.full(len(table.rows), UNKNOWN, np.int64) for _ in range(2))
     wanted = np.zeros(len(table.rows), np.bool_)
-    wanted[places] = True
-    for rank, all_ in table.ranks():
+    wanted[rows_asked] = True
+    for rank, all_ in table.rows_by_rank():
         mine = all_[wanted[all_]]
         order = np.argsort(table.event[mine], kind="stable")
         for events, values in decode_columns(rank, table.event[mine], frozenset(("recvcount", "recvtype"))):
@@ -483,13 +504,13 @@ def _received_sizes_and_kinds(table: _CollectiveTable, places: NDArray[Any], kin
                 if datatype is not None and known is not None:
                     rows = types == id
                     found[at[rows]] = counts[rows] * known
-                    kind[at[rows]] = kinds.of(datatype)
+                    kind[at[rows]] = kinds.number_of(datatype)
     return found, kind
 
 
 def _check_counts_by_member(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Check the v-collectives: what member i sends to member j must be what j expects from i."""
-    use = table.called(_BY_MEMBER) & ~table.inter
+    use = table.rows_calling(_BY_MEMBER) & ~table.inter
     of = table.instance
     seen: set[str] = set()
     for instance in sorted_distinct(of[use])[:MAX_INSTANCES].tolist():
@@ -523,7 +544,7 @@ def _check_neighbour_exchange(table: _CollectiveTable, right: NDArray[np.bool_])
     Calls from the same lines with the same counts as earlier ones are not checked again.
     """
     of = table.instance
-    wanted = sorted_distinct(of[table.called(calls.NEIGHBOURS)]).tolist()
+    wanted = sorted_distinct(of[table.rows_calling(calls.NEIGHBOURS)]).tolist()
     site, count = (table.column(name) for name in ("site", "count")) if wanted else (of, of)
     seen: set[bytes] = set()
     known: dict[int, list[Edge]] = {}
@@ -576,9 +597,9 @@ def _neighbour_amount(event: Event, side: str, index: int) -> Amount | None:
 
 
 def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Report members of a graph that name a number of edges to a process which names another number from them."""
+    """Report two members of a distributed graph that disagree on how many edges lead from one to the other."""
     of = table.instance
-    for instance in sorted_distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
+    for instance in sorted_distinct(of[table.rows_calling(_GRAPHS)])[:MOST_ALIKE].tolist():
         comm = table.comm(instance)
         by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, table.parts(instance))}
         found = find_unequal_edge_counts(by_rank) if right[instance] else None
@@ -620,7 +641,9 @@ def _first_clash(events: list[Event]) -> Clash | None:
 
 
 def _compare_amounts(sender: Event, receiver: Event, gives: Amount | None, takes: Amount | None) -> Clash | None:
-    """Compare what a sender gives with what its receiver expects; None if they agree or are unknown."""
+    """Return how the bytes or the type that a sender gives differ from what its receiver expects; None if they agree or
+    are unknown.
+    """
     if gives is None or takes is None:
         return None
     if gives[0] != takes[0]:
@@ -649,25 +672,31 @@ def _single_basic_type(datatype: Datatype) -> str | None:
     return signature[0][0]
 
 
-def _sent_amount(event: Event, me: int, to: int) -> Amount | None:
-    """Return what the member `me` sends to the member `to`, None if its arguments do not say."""
+def _sent_amount(event: Event, sender: int, receiver: int) -> Amount | None:
+    """Return the bytes and type that a member sends to another, None if its arguments do not say.
+
+    `sender`, `receiver`: their ranks in the communicator.
+    """
     args = event.args
     if args.get("sendbuf") == IN_PLACE:
         return None
     root = args.get("root")
     name = calls.message_name(event.function.name)
-    if root is not None and (("gather" in name and to != root) or ("scatter" in name and me != root)):
+    if root is not None and (("gather" in name and receiver != root) or ("scatter" in name and sender != root)):
         return None
-    return _amount_at(event, args.get("sendcounts", args.get("sendcount")), to, args.get("sendtype", 0))
+    return _amount_at(event, args.get("sendcounts", args.get("sendcount")), receiver, args.get("sendtype", 0))
 
 
-def _expected_amount(event: Event, of: int, me: int) -> Amount | None:
-    """Return what the member `me` expects from the member `of`, None if its arguments do not say."""
+def _expected_amount(event: Event, sender: int, receiver: int) -> Amount | None:
+    """Return the bytes and type that a member expects from another, None if its arguments do not say.
+
+    `sender`, `receiver`: their ranks in the communicator.
+    """
     args = event.args
     root = args.get("root")
     name = calls.message_name(event.function.name)
-    if args.get("recvbuf") == IN_PLACE or (root is not None and "gather" in name and me != root):
+    if args.get("recvbuf") == IN_PLACE or (root is not None and "gather" in name and receiver != root):
         return None
-    if root is not None and "scatter" in name and of != root:
+    if root is not None and "scatter" in name and sender != root:
         return None
-    return _amount_at(event, args.get("recvcounts", args.get("recvcount")), of, args.get("recvtype", 0))
+    return _amount_at(event, args.get("recvcounts", args.get("recvcount")), sender, args.get("recvtype", 0))

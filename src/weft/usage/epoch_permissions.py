@@ -21,32 +21,36 @@ EpochViolation = tuple[Event, str, Event]
 """The call that is wrong, what is wrong with it, and the call that makes it so."""
 
 
-def find_forbidden_operations(rank: Rank, of: Epochs) -> Iterator[EpochViolation]:
-    """Find operations with a request outside of locks, and those that an assertion of a fence denies."""
-    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
-    rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
-    asks = masks_of(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
-    for row in rows[asks].tolist():
-        opened = rank.event(int(of.begin[of.epoch[row]]))
-        why = f"accesses a window with a request, which only a lock permits, in the epoch of {call_at(opened)},"
-        yield rank.event(int(of.event[row])), why, opened
-    yield from _find_operations_denied_by_fences(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
+def find_forbidden_operations(rank: Rank, epochs: Epochs) -> Iterator[EpochViolation]:
+    """Yield operations with a request (MPI_Rput …) outside of locks, and those that an assertion of a fence rules out.
 
-
-def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Iterator[EpochViolation]:
-    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies. `rows`: the
-    operations.
+    Each is `(call, what it does wrongly, the call that forbids it)`.
     """
-    asserted = _fence_assertions(rank, of)
+    rows = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
+    rows = rows[np.isin(epochs.sort[epochs.epoch[rows]], (FENCE, START))]
+    asks = masks_of(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][epochs.event[rows]]]
+    for row in rows[asks].tolist():
+        opened = rank.event(int(epochs.begin[epochs.epoch[row]]))
+        why = f"accesses a window with a request, which only a lock permits, in the epoch of {call_at(opened)},"
+        yield rank.event(int(epochs.event[row])), why, opened
+    yield from _find_operations_denied_by_fences(rank, epochs, rows[epochs.sort[epochs.epoch[rows]] == FENCE])
+
+
+def _find_operations_denied_by_fences(rank: Rank, epochs_of_rank: Epochs, rows: Ints) -> Iterator[EpochViolation]:
+    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies.
+
+    `rows`: the operations, as rows of `epochs`.
+    """
+    asserted = _fence_assertions(rank, epochs_of_rank)
     if not asserted:
         return
     marked = np.array(list(asserted))
-    epochs, first = np.unique(of.epoch[rows], return_index=True)
-    mine = np.isin(of.begin[epochs], marked) | np.isin(of.end[epochs], marked)
+    epochs, first = np.unique(epochs_of_rank.epoch[rows], return_index=True)
+    mine = np.isin(epochs_of_rank.begin[epochs], marked) | np.isin(epochs_of_rank.end[epochs], marked)
     epochs, first = epochs[mine], first[mine]
     for epoch, row in zip(epochs.tolist(), rows[first].tolist(), strict=True):
-        event = rank.event(int(of.event[row]))
-        begin, end = int(of.begin[epoch]), int(of.end[epoch])
+        event = rank.event(int(epochs_of_rank.event[row]))
+        begin, end = int(epochs_of_rank.begin[epoch]), int(epochs_of_rank.end[epoch])
         if asserted.get(begin, 0) & _NO_SUCCEED:
             opened = rank.event(begin)
             yield event, f"accesses a window behind {call_at(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
@@ -81,10 +85,10 @@ def denies_following_operations(rank: Rank, fence: int) -> bool:
     return bool(int(rank.event(fence).args.get("assert", 0)) & _NO_SUCCEED)
 
 
-def _fence_assertions(rank: Rank, of: Epochs) -> dict[int, int]:
+def _fence_assertions(rank: Rank, epochs: Epochs) -> dict[int, int]:
     """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
     found: dict[int, int] = {}
-    for events, values in decode_columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
+    for events, values in decode_columns(rank, epochs.event[epochs.call == FENCE], frozenset(("assert",))):
         if "assert" in values:
             asserts = integer_column(values, "assert")
             some = asserts & (_NO_PUT | _NO_PRECEDE | _NO_SUCCEED) != 0

@@ -32,9 +32,9 @@ class Exposures:
     waits: dict[Pair, Ints] = field(default_factory=dict)
     starts: dict[Pair, Ints] = field(default_factory=dict)
 
-    def of(self, rank: Rank, epochs: Epochs, rows: Ints, target: Ints) -> tuple[Ints, Ints]:
-        """Return the post and the wait of the target between which each operation of a rank happens, as two columns; -1
-        unknown.
+    def find_exposures_of(self, rank: Rank, epochs: Epochs, rows: Ints, target: Ints) -> tuple[Ints, Ints]:
+        """Return the exposure epoch in which each operation of a rank happens, as two columns of events of the target:
+        the post, and the wait that ends it; -1 unknown.
 
         `rows`: rows of `epochs`, `target`: the target rank of each.
         """
@@ -55,10 +55,12 @@ class Exposures:
         return opened, closed
 
 
-def match_exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
-    """Match the exposure epochs of a run. `parts`: the epochs of each rank."""
+def match_exposures(epochs_by_rank: Mapping[Rank, Epochs]) -> Exposures:
+    """Match the exposure epochs (MPI_Win_post) of a run with the access epochs (MPI_Win_start). `epochs_by_rank`: those
+    of each rank.
+    """
     found = Exposures()
-    for rank, of in parts.items():
+    for rank, of in epochs_by_rank.items():
         posts = of.call == POST
         if posts.any():
             rows, members = _rows_and_groups(rank, of, posts)
@@ -73,40 +75,41 @@ def match_exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
     return found
 
 
-def _rows_and_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def _rows_and_groups(rank: Rank, epochs: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """Return the rows of the calls in a mask that are on known windows, and the group that each names."""
-    rows = np.flatnonzero(which & (of.window >= 0))
+    rows = np.flatnonzero(which & (epochs.window >= 0))
     group = np.zeros(len(rows), np.int64)
-    for events, found in decode_columns(rank, of.event[rows], frozenset(("group",))):
-        group[np.searchsorted(of.event[rows], events)] = integer_column(found, "group")
+    for events, found in decode_columns(rank, epochs.event[rows], frozenset(("group",))):
+        group[np.searchsorted(epochs.event[rows], events)] = integer_column(found, "group")
     return rows, group
 
 
 def _rows_by_window_and_partner(
-    rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool
+    rank: Rank, epochs: Epochs, rows: Ints, group: Ints, *, as_target: bool
 ) -> list[tuple[Pair, Ints]]:
-    """Sort rows by window and by the members of their group. `as_target`: the rank itself is the target of each
-    pair.
+    """Return the rows of posts or starts for each window and each pair of target and origin.
+
+    `group`: the group that each row names. `as_target`: the rank itself is the target of each pair.
     """
     parts: dict[Pair, list[Any]] = defaultdict(list)
-    keys = of.window[rows].astype(np.int64) << 32 | group
+    keys = epochs.window[rows].astype(np.int64) << 32 | group
     for key in sorted_distinct(keys).tolist():
         mine = np.flatnonzero(keys == key)
         for member in group_members(rank, key & 0xFFFFFFFF):
             pair = (rank.index, member) if as_target else (member, rank.index)
-            parts[(of.windows[key >> 32], *pair)].append(mine)
+            parts[(epochs.windows[key >> 32], *pair)].append(mine)
     return [(pair, np.sort(np.concatenate(several))) for pair, several in parts.items()]
 
 
-def find_exposure_ends(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+def find_exposure_ends(rank: Rank, epochs: Epochs, rows: Ints) -> Ints:
     """Return the call that ended the exposure of each post, -1 if none did. `rows`: the posts."""
-    done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
-    done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))
+    done = (rank.events["flags"][epochs.event] & Flag.CLOSED) != 0
+    done &= (epochs.call == WAIT) | ((epochs.call == TEST) & ((rank.events["flags"][epochs.event] & Flag.TRUE) != 0))
     ended = np.full(len(rows), -1, np.int64)
-    for window in sorted_distinct(of.window[rows]).tolist():
-        ends = np.flatnonzero(done & (of.window == window))
-        mine = np.flatnonzero(of.window[rows] == window)
+    for window in sorted_distinct(epochs.window[rows]).tolist():
+        ends = np.flatnonzero(done & (epochs.window == window))
+        mine = np.flatnonzero(epochs.window[rows] == window)
         at = np.searchsorted(ends, rows[mine])
         hit = at < len(ends)
-        ended[mine[hit]] = of.event[ends[at[hit]]]
+        ended[mine[hit]] = epochs.event[ends[at[hit]]]
     return ended

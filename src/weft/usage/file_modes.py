@@ -24,7 +24,10 @@ Told = tuple[int, str, str]
 
 
 def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
-    """Find the calls of a rank that the mode of their file does not allow, null files, and invalid modes."""
+    """Yield calls on files that the mode of their file does not allow, null files, and invalid modes.
+
+    Each is `(event index, parameter, what is wrong)`.
+    """
     functions = rank.trace.functions
     which = masks_of(functions).where(rank, _file_function_names(functions))
     if not len(which):
@@ -46,7 +49,7 @@ def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
                 yield row, "fh", "MPI_FILE_NULL"
         for file in sorted_distinct(files[files >= ID_DYNAMIC]).tolist() if known else ():
             opened = rank.definitions.file(file)
-            why = _why_not_allowed(function.name, opened.amode) if opened is not None else None
+            why = _explain_forbidden_call(function.name, opened.amode) if opened is not None else None
             if why is not None:
                 yield from ((row, "fh", why) for row in rows[files == file].tolist())
 
@@ -57,7 +60,7 @@ def _file_function_names(functions: FunctionTable) -> frozenset[str]:
 
 
 def _check_open_modes(rank: Rank) -> Iterator[Told]:
-    """Find calls of MPI_File_open whose mode is invalid."""
+    """Yield calls of MPI_File_open whose mode is invalid, as `(event index, parameter, what is wrong)`."""
     opens = masks_of(rank.trace.functions).where(rank, frozenset(("File_open",)))
     for events, found in decode_columns(rank, opens, frozenset(("amode",))):
         for row, mode in zip(events.tolist(), integer_column(found, "amode").tolist(), strict=True):
@@ -77,8 +80,8 @@ def _check_open_modes(rank: Rank) -> Iterator[Told]:
 _WAYS: Final = {READ_ONLY: "MPI_MODE_RDONLY", WRITE_ONLY: "MPI_MODE_WRONLY", BOTH: "MPI_MODE_RDWR"}
 
 
-def _why_not_allowed(name: str, mode: int) -> str | None:
-    """Return why a function may not be called on a file of this mode, None if it may."""
+def _explain_forbidden_call(name: str, mode: int) -> str | None:
+    """Return why a function may not be called on a file that was opened in a mode, None if it may."""
     doing = name.removeprefix("MPI_File_").split("_")
     if mode & WRITE_ONLY and doing[0] in ("read", "iread"):
         return "a file that was opened with MPI_MODE_WRONLY"

@@ -94,7 +94,7 @@ def collect_file_accesses(trace: Trace, gatherings: CollectiveCalls) -> FileAcce
     looked = FileAccesses(defaultdict(list), {}, [])
     for rank in trace.ranks:
         if len(rank) and len(masks_of(trace.functions).where(rank, word_set("File_open"))):
-            for file, view, found in _follow_rank(rank, gatherings):
+            for file, view, found in _follow_files_of_rank(rank, gatherings):
                 looked.accesses[file] += found
                 last = max((access.end for access in found if access.writes), default=-1)
                 looked.left[rank.index, file] = view.moved, last
@@ -128,8 +128,8 @@ def are_files_quiescent(trace: Trace, match: Match) -> bool:
     looked = match.made[LOOKED] = collect_file_accesses(trace, gatherings)
     return not any(_has_pending_transfer(rank) for rank in trace.ranks) and all(
         len(trace.communicators[file[0]].members) == 1
-        or _was_called_on_file(trace.ranks[rank], _CLOSE, file, gatherings)
-        or (not moved and (last < 0 or _was_called_on_file(trace.ranks[rank], _SYNC, file, gatherings, behind=last)))
+        or _has_called_on_file(trace.ranks[rank], _CLOSE, file, gatherings)
+        or (not moved and (last < 0 or _has_called_on_file(trace.ranks[rank], _SYNC, file, gatherings, behind=last)))
         for (rank, file), (moved, last) in looked.left.items()
     )
 
@@ -148,7 +148,7 @@ def _has_pending_transfer(rank: Rank) -> bool:
     return bool(begins[events["function"][list(last.values())]].any()) if last else False
 
 
-def _was_called_on_file(
+def _has_called_on_file(
     rank: Rank, names: frozenset[str], file: File, gatherings: CollectiveCalls, behind: int = -1
 ) -> bool:
     """Return whether a rank called one of some functions on a file after the event `behind`."""
@@ -160,8 +160,10 @@ def _was_called_on_file(
 # What is accessed
 
 
-def _follow_rank(rank: Rank, gatherings: CollectiveCalls) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
-    """Yield each file of a rank with its view at the end and the accesses of the rank."""
+def _follow_files_of_rank(
+    rank: Rank, gatherings: CollectiveCalls
+) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
+    """Yield each file of a rank, with the rank's view of it at the end and its accesses to it."""
     steps = masks_of(rank.trace.functions).where(rank, _STEPS)[:MOST]
     by_file: dict[int, list[Event]] = defaultdict(list)
     for event in (rank.event(int(index)) for index in steps):
@@ -177,23 +179,23 @@ def _follow_rank(rank: Rank, gatherings: CollectiveCalls) -> Iterator[tuple[File
 
 
 def _follow_file(
-    view: _FileView, events: list[Event], done: RequestEnds, most: int
+    view: _FileView, events: list[Event], done: RequestEnds, most_parts: int
 ) -> tuple[_FileView, list[_FileAccess]]:
-    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most` parts."""
+    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most_parts` parts."""
     atomic = False
     found: list[_FileAccess] = []
     for event in events:
         name, args = base_name(event.function.name), event.args
         if name == "File_set_view":
-            view = _FileView.of(event, view.too_much)
+            view = _FileView.from_call(event, view.too_much)
         elif name == "File_set_atomicity":
             atomic = bool(args.get("flag"))
         elif name == "File_seek":
             view.seek(args["offset"], args["whence"])
         else:
             size = (size_in_bytes(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
-            touched = view.touched(name, args.get("offset"), size) if not atomic else []
-            if touched is None or len(found) + len(touched) > most:
+            touched = view.resolve_access(name, args.get("offset"), size) if not atomic else []
+            if touched is None or len(found) + len(touched) > most_parts:
                 view.too_much = view.too_much or event
                 continue
             end = _completing_event(event, done) if touched else 0
@@ -202,7 +204,7 @@ def _follow_file(
 
 
 def _completing_event(event: Event, done: RequestEnds) -> int:
-    """Return the event that completes a file access."""
+    """Return the index of the event that completes a file access; the number of events if none does."""
     name = base_name(event.function.name)
     if name in calls.FILE_READS | calls.FILE_WRITES:
         return event.index
@@ -229,8 +231,10 @@ class _FileView:
         """Whether it stands there by calls that read or write there, or go on from where it stood."""
 
     @classmethod
-    def of(cls, event: Event, too_much: Event | None) -> _FileView:
-        """Make the view that a call of MPI_File_set_view gives."""
+    def from_call(cls, event: Event, too_much: Event | None) -> _FileView:
+        """Return the view that a call of MPI_File_set_view gives. `too_much`: an earlier call whose bytes could not be
+        listed.
+        """
         args, view = event.args, cls()
         view.too_much = too_much
         unit, kind = size_in_bytes(event.datatype), event.rank.datatype(args["filetype"])
@@ -252,7 +256,7 @@ class _FileView:
         else:
             self.at += offset
 
-    def touched(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]] | None:
+    def resolve_access(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]] | None:
         """Return the bytes of the file that a call of `size` bytes touches, and advance the file pointer.
 
         `offset`: an explicit offset in the view, None for the pointer. Returns None if the bytes lie in too many parts.

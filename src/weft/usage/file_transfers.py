@@ -27,36 +27,38 @@ _CLOSE: Final = word_set("File_close")
 _STEPS: Final = calls.FILE_BEGINS | calls.FILE_ENDS | _TOGETHER | _CLOSE
 
 
-def report_wrong_transfers(of: Traffic) -> Iterator[Finding]:
+def report_wrong_transfers(traffic: Traffic) -> Iterator[Finding]:
     """Report split collectives that do not go together, and files that are closed while a transfer is pending."""
     some = FindingLimiter()
     found = (
-        [*_check_split_collectives(of), *_find_closed_while_pending(of)]
-        if catalogue_of(of.rank).count(of.masks.table(_STEPS))
+        [*_check_split_collectives(traffic), *_find_closed_while_pending(traffic)]
+        if catalogue_of(traffic.rank).count(traffic.masks.table(_STEPS))
         else []
     )
     for kind, why, events in found:
         if some.more((kind, events[0].site_id)):
-            yield make_finding(kind, f"rank {of.rank.index} {why}", events, cause=cause_key(*events))
+            yield make_finding(kind, f"rank {traffic.rank.index} {why}", events, cause=cause_key(*events))
 
 
 Wrong = tuple[str, str, list[Event]]
 """The kind of a finding, what the rank does, and the calls."""
 
 
-def _check_split_collectives(of: Traffic) -> Iterator[Wrong]:
-    """Check the split collectives of each file."""
-    rank = of.rank
-    if not catalogue_of(rank).count(of.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
+def _check_split_collectives(traffic: Traffic) -> Iterator[Wrong]:
+    """Yield what is wrong with the split collectives (MPI_File_…_begin and _end) on each file."""
+    rank = traffic.rank
+    if not catalogue_of(rank).count(traffic.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
         return
-    steps = of.masks.where(rank, _STEPS)
+    steps = traffic.masks.where(rank, _STEPS)
     files = rank.events["object"][steps]
     for file in sorted_distinct(files[files >= ID_DYNAMIC]).tolist():
         yield from _check_calls_on_file(rank, steps[files == file])
 
 
 def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
-    """Check the calls on one file, on which one split collective at a time may be active. `steps`: the calls."""
+    """Yield what is wrong with the calls on one file, on which one split collective at a time may be active. `steps`:
+    the calls.
+    """
     active: Event | None = None
     for event in (rank.event(int(index)) for index in steps):
         name = base_name(event.function.name)
@@ -86,16 +88,16 @@ def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
         yield "request-leak", f"never ends the split collective of {call_at(active)}", [active]
 
 
-def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
-    """Yield files that are closed before a transfer is complete."""
-    rank = of.rank
-    makers = of.masks.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
-    closes = of.masks.where(rank, _CLOSE)
+def _find_closed_while_pending(traffic: Traffic) -> Iterator[Wrong]:
+    """Yield calls that close a file before a transfer on it is complete."""
+    rank = traffic.rank
+    makers = traffic.masks.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
+    closes = traffic.masks.where(rank, _CLOSE)
     if not len(makers) or not len(closes):
         return
     ids = rank.events["object"][closes]
     closed = {int(file): int(at) for file, at in zip(ids, closes, strict=True)}
-    done = find_request_ends(of)
+    done = find_request_ends(traffic)
     for events, found in decode_columns(rank, makers, frozenset(("fh",))):
         overs = ends_of_requests(rank, events, done)
         for index, file, over in zip(

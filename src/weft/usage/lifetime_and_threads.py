@@ -52,8 +52,8 @@ def find(trace: Trace) -> list[Finding]:
     return found
 
 
-def _restricted_calls(rank: Rank, which: Ints) -> Ints:
-    """Return the events that call functions which may not be called at any time."""
+def _select_restricted_calls(rank: Rank, which: Ints) -> Ints:
+    """Return those of the events whose functions may be called only between MPI_Init and MPI_Finalize."""
     table = masks_of(rank.trace.functions)
     rows: Ints = which[~table.table(_FREE)[rank.events["function"][which]]]
     return rows
@@ -101,7 +101,7 @@ def _check_calls_after_finalize(rank: Rank) -> Iterator[Finding]:
     last = rank.event(int(ends[0]))
     if last.open:
         return
-    for index in _restricted_calls(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
+    for index in _select_restricted_calls(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
         yield _timing_finding(rank.event(index), f"after MPI_Finalize{at_place(last)}")
 
 
@@ -115,7 +115,7 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{at_place(rank.event(int(inits[0])))}"
     if header.thread_level < _SERIALIZED:
         others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
-        for index in _restricted_calls(rank, others)[:1].tolist():
+        for index in _select_restricted_calls(rank, others)[:1].tolist():
             yield _timing_finding(
                 rank.event(index), f"from another thread than the one that initialised MPI, but {level}"
             )
@@ -123,7 +123,7 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     polls = [function.id for function in rank.trace.functions if function.is_poll]
     events = rank.events
     folds = np.isin(events["function"], polls) & (events["flags"] & Flag.TRUE == 0)
-    pair = _first_overlapping_calls(rank, _restricted_calls(rank, np.flatnonzero(~folds)))
+    pair = _first_overlapping_calls(rank, _select_restricted_calls(rank, np.flatnonzero(~folds)))
     if pair:
         one, two = (rank.event(i) for i in pair)
         yield make_finding(
@@ -231,11 +231,13 @@ def _pair_probes_with_receives(rank: Rank) -> Iterator[_ProbeAndReceive]:
                 yield _ProbeAndReceive(thread, probe.enter_ns, receive.enter_ns, probe, receive)
 
 
-def _may_match_same_message(one: Event, other: Event) -> bool:
+def _may_match_same_message(probe: Event, other_probe: Event) -> bool:
     """Return whether one message may match both probes."""
-    either = one.flags | other.flags
-    source = one.peer == other.peer or either & Flag.ANY_SOURCE
-    return bool(one.comm_id == other.comm_id and source and (one.tag == other.tag or either & Flag.ANY_TAG))
+    either = probe.flags | other_probe.flags
+    source = probe.peer == other_probe.peer or either & Flag.ANY_SOURCE
+    return bool(
+        probe.comm_id == other_probe.comm_id and source and (probe.tag == other_probe.tag or either & Flag.ANY_TAG)
+    )
 
 
 def _first_overlapping_calls(rank: Rank, rows: Ints) -> tuple[int, int] | None:

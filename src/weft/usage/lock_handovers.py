@@ -52,9 +52,12 @@ class Handovers:
         self.trace, self.order, self.all = trace, order, accesses
         self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
 
-    def reaches(self, rank: int, event: int, other: int, behind: int) -> bool:
-        """Return whether what a rank did before its event was handed over to another rank by the end of that rank's
-        event `behind`.
+    def reaches(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
+        """Return whether event `event` of a rank comes before the end of `other_event` of another by what locks handed
+        over.
+
+        The other rank then read a value that the first wrote after its event, or one that came to it through more
+        ranks.
         """
         if self._from is None:
             self._from = self._transitive_closure(list(self._find_edges()))
@@ -63,12 +66,18 @@ class Handovers:
         if at == len(events):
             return False
         found = known[at]
-        if found.get(other, behind + 1) <= behind:
+        if found.get(other_rank, other_event + 1) <= other_event:
             return True
-        return any(self.order.reaches(EventId(r, e), EventId(other, behind)) for r, e in found.items() if r != other)
+        return any(
+            self.order.reaches(EventId(r, e), EventId(other_rank, other_event))
+            for r, e in found.items()
+            if r != other_rank
+        )
 
     def _find_edges(self) -> Iterator[_HandoverEdge]:
-        """Yield the handovers of all targets."""
+        """Yield for every target of a window the edges from each write under an exclusive lock to its reads by other
+        ranks.
+        """
         of = self.all
         rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0) & (of.shape == np.array(None)))
         if not len(rows):
@@ -111,8 +120,8 @@ class Handovers:
                 last[place] = k
 
     def _transitive_closure(self, edges: list[_HandoverEdge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
-        """Follow chains of edges: for each rank its events with edges, and for each the earliest event of other ranks
-        reached.
+        """Return what each rank's events reach through chains of edges: by rank its events with edges, ascending, and
+        for each the earliest event of every other rank that it reaches.
 
         The walk goes from the run's end to its begin, so that what leaves a rank later is known when an edge comes to
         it.

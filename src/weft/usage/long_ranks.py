@@ -57,14 +57,16 @@ def has_clean_requests(rank: Rank) -> bool:
             return False
         part, of_part = found
         good = (
-            _are_ids_dense(part) and Requests(of_part).clean() and not any(True for _ in report_shared_buffers(of_part))
+            _are_ids_dense(part)
+            and Requests(of_part).is_clean()
+            and not any(True for _ in report_shared_buffers(of_part))
         )
         lasting.take(of_part)
         start += len(part) - part.ahead
         release_piece(part)
         if not good:
             return False
-    return lasting.clean()
+    return lasting.is_clean()
 
 
 def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
@@ -111,16 +113,20 @@ class _PersistentRequests:
         if len(self.makers):
             self._started = np.union1d(self._started, of.starts[1])
 
-    def clean(self) -> bool:
-        """Return whether each request is started and freed, if the rank reached MPI_Finalize."""
+    def is_clean(self) -> bool:
+        """Return whether every persistent request was started and freed; True also if the rank did not reach
+        MPI_Finalize.
+        """
         if not has_reached_finalize(self.rank):
             return True
         return bool((self._until < len(self.rank)).all() and np.isin(self.ids, self._started).all())
 
 
 def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
-    """Return the calls from `start` up to an idle moment; None if none is near. `lasting`: the makers of persistent
-    requests.
+    """Return the calls of a rank from `start` up to an idle moment, as a rank and its traffic; None if no such moment
+    is near.
+
+    `lasting`: the makers of persistent requests.
     """
     width = PIECE
     while width <= WIDEST * PIECE:
@@ -141,28 +147,30 @@ def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] |
     return None
 
 
-def _last_idle_moment(of: Traffic, least: int) -> int:
-    """Return the last moment after a completing call, or the end, at which the rank is idle; 0 if there is none from
-    `least` on.
+def _last_idle_moment(traffic: Traffic, least: int) -> int:
+    """Return the last moment after a completing call, or the end, at which no operation of the rank is pending; 0 if
+    there is none from `least` on.
 
     A send, or an operation with MPI_PROC_NULL, whose completion is not seen may have been complete at once (several had
     one handle). That is assumed if there is no such moment otherwise: if it is wrong, a later piece has a completion of
     no request of its own and is not clean.
     """
-    rank, size = of.rank, len(of.events)
-    rows = of.masks.where(rank, _MAKERS)
-    ends = ends_of_requests(rank, rows, find_request_ends(of))
-    instant = of.masks.table(calls.ISENDS)[of.events["function"][rows]] | (of.events["peer"][rows] == PROC_NULL)
+    rank, size = traffic.rank, len(traffic.events)
+    rows = traffic.masks.where(rank, _MAKERS)
+    ends = ends_of_requests(rank, rows, find_request_ends(traffic))
+    instant = traffic.masks.table(calls.ISENDS)[traffic.events["function"][rows]] | (
+        traffic.events["peer"][rows] == PROC_NULL
+    )
     at_once = np.where(instant & (ends == size), rows, ends)
-    if len(of.masks.where(rank, calls.STARTS)):
-        event, request, init = of.starts
+    if len(traffic.masks.where(rank, calls.STARTS)):
+        event, request, init = traffic.starts
         begun = init >= 0
-        until = ends_of_starts(of, request[begun], event[begun])
+        until = ends_of_starts(traffic, request[begun], event[begun])
         rows, ends, at_once = (np.concatenate(pair) for pair in (
             (rows, event[begun]), (ends, until), (at_once, until)))  # fmt: skip
         order = np.argsort(rows, kind="stable")
         rows, ends, at_once = rows[order], ends[order], at_once[order]
-    behind = sorted_distinct(of.done[1]) + 1
+    behind = sorted_distinct(traffic.done[1]) + 1
     for over_by, moments in ((ends, np.append(behind, size)), (at_once, behind)):
         begun_before = np.searchsorted(rows, moments)
         latest = np.concatenate([[-1], np.maximum.accumulate(over_by)])[begun_before]

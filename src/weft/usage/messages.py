@@ -131,8 +131,10 @@ class _EndedPartners:
         self.ranks = np.array([has_ended(rank) for rank in trace.ranks], np.bool_)
         self.freed = {rank.index: comm for rank in trace.ranks if (comm := _communicator_being_freed(rank)) is not None}
 
-    def of(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of the ranks `peer` are done on the communicators `comm`; False for an unknown one."""
+    def have_ended(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return a mask: which of the ranks `peer` have ended or left the communicators `comm`; False for an unknown
+        rank.
+        """
         done: NDArray[np.bool_] = (peer >= 0) & self.ranks[np.maximum(peer, 0)]
         for rank, freed in self.freed.items():
             done |= (peer == rank) & (comm == freed)
@@ -148,10 +150,10 @@ def _communicator_being_freed(rank: Rank) -> int | None:
     return comm.index if comm is not None else None
 
 
-def _select_own_rows(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have a partner (or, with `matched` False, none) and no flag in `skip`."""
+def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched: bool) -> NDArray[np.int64]:
+    """Return the rows of own ranks that have a partner (`matched` False: none) and no flag in `excluded_flags`."""
     part = posts.rows_of_ranks(trace.share)
-    found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & skip) == 0)
+    found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & excluded_flags) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
     return rows
 
@@ -161,7 +163,7 @@ def _find_unmatchable_rows(trace: Trace, posts: Posts, done: _EndedPartners) -> 
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = _select_own_rows(trace, posts, skip, matched=False)
     peer = posts.peer[rows]
-    named = done.of(peer, posts.comm[rows])
+    named = done.have_ended(peer, posts.comm[rows])
     anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.ranks.all())
     left: NDArray[np.int64] = rows[named | anyone]
     return left
@@ -376,7 +378,7 @@ def _fill_receiving_half(
             counts[at], types[at] = values["recvcount"], values["recvtype"]
 
 
-def _report_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+def _report_type_and_size_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report matched messages whose type signatures differ, or that are longer than their receive."""
     rows = _select_own_rows(trace, match.sends, Post.PARTITIONED, matched=True)
     if not len(rows):
@@ -429,9 +431,11 @@ def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Fin
         yield list(_compare_message_types(send, receive, sent, wanted, 1))
 
 
-def _explain_room(receive: Event, room: int) -> str:
-    """Say whence a receive has its room, if mpi4py gave it, and how to give it more; "" for other receives."""
-    spelled = sources.of(receive.rank.trace).called(receive.site.file or "", receive.site.line) or ()
+def _explain_irecv_room(receive: Event, room: int) -> str:
+    """Return words on why a receive has its room, if mpi4py's irecv gave it, and how to give it more; "" for other
+    receives.
+    """
+    spelled = sources.of(receive.rank.trace).called_names(receive.site.file or "", receive.site.line) or ()
     if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
         return ""
     return (
@@ -460,7 +464,7 @@ def _compare_message_types(
         yield make_finding(
             "truncation",
             f"{told[0]} sends {bytes_sent:,} bytes where {told[1]} has room for {bytes_wanted:,}"
-            + _explain_room(receive, bytes_wanted),
+            + _explain_irecv_room(receive, bytes_wanted),
             [receive, send], evidence=evidence, cause=cause_key(receive, send),
         )  # fmt: skip
     (one, times_sent), (other, times_wanted) = sent[0].repeated_signature(), wanted[0].repeated_signature()
@@ -526,7 +530,7 @@ PARTS = (
     AnalysisSection(_report_unmatched_sends),
     AnalysisSection(_report_unreceived_probed_messages),
     AnalysisSection(_report_unmatched_receives),
-    AnalysisSection(_report_misfits, MAX_PAIRS),
+    AnalysisSection(_report_type_and_size_misfits, MAX_PAIRS),
     AnalysisSection(_report_partitioned_misfits),
 )
 """The sections in the order of their findings."""

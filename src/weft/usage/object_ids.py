@@ -19,27 +19,29 @@ SPARE_IDS: Final = 1 << 16
 """Ids that are believed beyond those that calls account for."""
 
 
-def end_of_believable_ids(rank: Rank, more: int = 0) -> int:
-    """Return the end of the ids of a rank's objects that are believable, to size a table by id.
+def end_of_believable_ids(rank: Rank, more_objects: int = 0) -> int:
+    """Return the end of the ids that a rank's objects can have, to bound the size of a table by id.
 
     Ids are consecutive: one that is larger than the number of calls that could make it comes from a damaged record.
-    `more`: objects that are known to have been made otherwise.
+    `more_objects`: how many are known to have been made otherwise.
     """
-    return min(ID_DYNAMIC + SPARE_IDS + 2 * (_count_recorded_calls(rank) + more + _count_dropped_calls(rank)), MOST_IDS)
+    return min(
+        ID_DYNAMIC + SPARE_IDS + 2 * (_count_recorded_calls(rank) + more_objects + _count_dropped_calls(rank)), MOST_IDS
+    )
 
 
-def believable_ids(rank: Rank, made: Callable[[], Ints]) -> range:
+def believable_ids(rank: Rank, ids_made: Callable[[], Ints]) -> range:
     """Return the ids of a rank's objects that are believable, as many as the record can hold calls about.
 
-    `made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may begin
-    anywhere: they are near those that most of its calls made. Objects from before that are still used are not among
-    them.
+    `ids_made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may
+    begin anywhere: they are near those that most of its calls made. Objects from before that are still used are not
+    among them.
     """
     end = end_of_believable_ids(rank)
     room = ID_DYNAMIC + SPARE_IDS + 2 * _count_recorded_calls(rank)
     if end <= room:
         return range(end)
-    ids = made()
+    ids = ids_made()
     middle = int(np.partition(ids, len(ids) // 2)[len(ids) // 2]) if len(ids) else 0
     return range(max(0, min(middle, end) - room // 2), min(max(middle, 0) + room // 2, end))
 

@@ -107,7 +107,7 @@ def analyse_windows(trace: Trace) -> RmaAnalysis:
         operations = _RankOperations(rank, of, gatherings)
         found += operations.find()
         parts.append(operations.accesses(exposed, over))
-        unplaced |= operations.unplaced()
+        unplaced |= operations.windows_with_unplaced_operations()
     return RmaAnalysis(gatherings, known, exposed, done, join_accesses(parts), unplaced, found)
 
 
@@ -133,19 +133,19 @@ def collect_operation_accesses(trace: Trace, gatherings: CollectiveCalls) -> Rma
     )
 
 
-def _report_epoch_misuse(rank: Rank, of: Epochs) -> Iterator[Finding]:
+def _report_epoch_misuse(rank: Rank, epochs: Epochs) -> Iterator[Finding]:
     """Report misused epochs, at most MAX_OF_ONE_SITE for each call site."""
-    order = np.argsort(of.at, kind="stable")
-    for row in limit_per_site(rank, of.at[order]).tolist():
+    order = np.argsort(epochs.at, kind="stable")
+    for row in limit_per_site(rank, epochs.at[order]).tolist():
         place = order[row]
-        event = rank.event(int(of.at[place]))
-        other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
-        why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=call_at(other) if other else "")
-        severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
-        open_ = int(of.wrong[place]) in _LEFT_OPEN
+        event = rank.event(int(epochs.at[place]))
+        other = rank.event(int(epochs.other[place])) if epochs.other[place] >= 0 else None
+        why = _WORDS[int(epochs.wrong[place])].format(peer=event.peer, other=call_at(other) if other else "")
+        severity: Severity = "warning" if epochs.wrong[place] == _TOLERATED else "error"
+        open_ = int(epochs.wrong[place]) in _LEFT_OPEN
         yield _misuse_finding(event, why, *([other] if other else []), severity=severity, left_open=open_)
     some = FindingLimiter()
-    for event, why, other in find_forbidden_operations(rank, of):
+    for event, why, other in find_forbidden_operations(rank, epochs):
         if some.more(event.site_id):
             yield _misuse_finding(event, why, other)
 
@@ -239,15 +239,15 @@ class _RankOperations:
         order = np.argsort(part, kind="stable")
         return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
 
-    def _window_units_and_sizes(self, at: Ints) -> tuple[Ints, Ints]:
-        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
-        key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
+    def _window_units_and_sizes(self, rows_asked: Ints) -> tuple[Ints, Ints]:
+        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of some rows."""
+        key = self.window[rows_asked].astype(np.int64) << 32 | np.maximum(self.target[rows_asked], 0)
         unique, inverse = np.unique(key, return_inverse=True)
         table = np.array(
             [self._unit_and_size(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64
         )
         unit, size = table.reshape(-1, 2)[inverse.reshape(-1)].T
-        return np.where(self.target[at] >= 0, unit, 0), size
+        return np.where(self.target[rows_asked] >= 0, unit, 0), size
 
     def _unit_and_size(self, window: Window, target: int) -> tuple[int, int]:
         """Return displacement unit and size of a target's part of a window; (0, -1) if it is not known."""
@@ -300,10 +300,10 @@ class _RankOperations:
         first = found[0] if found else (shape.low, shape.high - shape.low)
         return begin + first[0], begin + sum(first)
 
-    def _wrong_target_finding(self, row: int, what: str) -> Finding:
-        """Make the finding for an access outside of the window; `what` names the bytes."""
+    def _wrong_target_finding(self, row: int, bytes_text: str) -> Finding:
+        """Make the finding for an access outside of the window; `bytes_text` names the bytes."""
         event = self.rank.event(int(self.event[row]))
-        told = f"rank {self.rank.index} accesses {what} in {call_at(event)}"
+        told = f"rank {self.rank.index} accesses {bytes_text} in {call_at(event)}"
         return make_finding(
             "invalid-argument", told, [event], evidence=Parameter(parameter="target_disp"), cause=cause_key(event)
         )
@@ -361,10 +361,10 @@ class _RankOperations:
         of, keep = self.of, self._rows_with_known_bytes
         rows, target = self.rows[keep], self.target[keep]
         places = (target, self.low[keep], self.high[keep], self.shape[keep])
-        time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
+        time = (over.remote[rows], *exposed.find_exposures_of(self.rank, of, rows, target))
         return RmaAccesses.of_rank(self.rank, of, rows, places, time)
 
-    def unplaced(self) -> set[Window]:
+    def windows_with_unplaced_operations(self) -> set[Window]:
         """Return the windows with operations whose bytes or epoch are unknown, or whose bytes are not listed."""
         of = self.of
         left = of.call == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.deadlock.partitions import made_ready
+from weft.deadlock.partitions import partitions_made_ready
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
@@ -13,38 +13,38 @@ from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_f
 from weft.trace import Event
 
 
-def report_wrong_pready_calls(of: Traffic) -> Iterator[Finding]:
+def report_wrong_pready_calls(traffic: Traffic) -> Iterator[Finding]:
     """Report calls of MPI_Pready and its kin that do not fit their request."""
-    if not catalogue_of(of.rank).count(of.masks.table(calls.READIES)):
+    if not catalogue_of(traffic.rank).count(traffic.masks.table(calls.READIES)):
         return
-    inits = of.masks.where(of.rank, frozenset(("Psend_init",)))
+    inits = traffic.masks.where(traffic.rank, frozenset(("Psend_init",)))
     some = FindingLimiter()
-    for init in (of.rank.event(int(index)) for index in inits):
-        for event, why, others in _find_wrong_calls_on_request(of, init):
+    for init in (traffic.rank.event(int(index)) for index in inits):
+        for event, why, others in _find_wrong_calls_on_request(traffic, init):
             if some.more(event.site_id):
-                message = f"rank {of.rank.index} in {call_at(event)} says {why.format(request=call_at(init))}"
+                message = f"rank {traffic.rank.index} in {call_at(event)} says {why.format(request=call_at(init))}"
                 yield make_finding("request-misuse", message, [event, *others, init], cause=cause_key(event))
 
 
-def _find_wrong_calls_on_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
-    """Yield the wrong calls on the request that `init` made: the call, what it says wrongly, and other calls
-    involved.
+def _find_wrong_calls_on_request(traffic: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
+    """Yield the wrong calls on the partitioned request that `init` made: `(call, what it says wrongly, other calls
+    involved)`.
     """
-    events, enter, leave = of.rank.events, of.rank.enter_ns(), of.rank.exit_ns()
-    readies = of.masks.where(of.rank, calls.READIES)
+    events, enter, leave = traffic.rank.events, traffic.rank.enter_ns(), traffic.rank.exit_ns()
+    readies = traffic.masks.where(traffic.rank, calls.READIES)
     steps = [(int(enter[i]), int(i), "ready") for i in readies[events["object"][readies] == init.object]]
-    begun, request, _ = of.starts
+    begun, request, _ = traffic.starts
     steps += [(int(enter[i]), int(i), "start") for i in begun[request == init.object]]
     # Another thread may be in the wait that completes it while partitions become ready.
-    steps += [(int(leave[i]), int(i), "done") for i in of.done[1][of.done[0] == init.object]]
+    steps += [(int(leave[i]), int(i), "done") for i in traffic.done[1][traffic.done[0] == init.object]]
     partitions, active = int(init.args.get("partitions", 0)), False
     ready: dict[int, Event] = {}
     for _, index, step in sorted(steps):
         if step != "ready":
             active, ready = step == "start", {}
             continue
-        event = of.rank.event(index)
-        for partition in made_ready(event):
+        event = traffic.rank.event(index)
+        for partition in partitions_made_ready(event):
             if not 0 <= partition < partitions:
                 yield event, f"that partition {partition} is ready, but {{request}} has {partitions}", []
             elif not active:

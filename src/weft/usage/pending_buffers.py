@@ -115,7 +115,7 @@ def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) ->
 
 
 def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return first byte and end of a block of each of two rows that share bytes."""
+    """Return a block of each of two rows that share bytes, as `(first byte, end)`: two blocks that meet."""
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
     if shapes == [None, None]:
@@ -149,12 +149,14 @@ def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, note: 
     )
 
 
-def _access_evidence(rank: Rank, rows: BufferAccesses, row: int, at: tuple[int, int]) -> BufferAccess:
-    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
+def _access_evidence(rank: Rank, rows: BufferAccesses, row: int, shared_bytes: tuple[int, int]) -> BufferAccess:
+    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `shared_bytes`: first byte
+    and end.
+    """
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
     return BufferAccess(
-        as_="buffer", access="write" if rows.writes[row] else "read", from_=at[0],
-        to=at[1], call=EventId(rank.index, begin), named=EventId(rank.index, args),
+        as_="buffer", access="write" if rows.writes[row] else "read", from_=shared_bytes[0],
+        to=shared_bytes[1], call=EventId(rank.index, begin), named=EventId(rank.index, args),
         until=EventId(rank.index, end) if end < len(rank) else None,
     )  # fmt: skip
 
@@ -164,19 +166,19 @@ def collect_slot_buffers(of: Traffic) -> BufferAccesses:
     return collect_buffer_accesses(of, _READS, _WRITES)
 
 
-def collect_buffer_accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
+def collect_buffer_accesses(traffic: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
     """Return the buffers of the operations that call `reads` or `writes`: nonblocking ones until their completion, and
     blocking ones.
     """
-    found = _accesses_of_calls(of, reads, writes)
-    if not len(of.masks.where(of.rank, calls.STARTS)):
+    found = _accesses_of_calls(traffic, reads, writes)
+    if not len(traffic.masks.where(traffic.rank, calls.STARTS)):
         return found
-    event, request, init = of.starts
+    event, request, init = traffic.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
-    end = ends_of_starts(of, request, event)
-    low, high, good = buffer_spans(of.rank, init)
-    written = of.masks.table(writes)[of.events["function"][init]]
+    end = ends_of_starts(traffic, request, event)
+    low, high, good = buffer_spans(traffic.rank, init)
+    written = traffic.masks.table(writes)[traffic.events["function"][init]]
     started = BufferAccesses(
         event[good], end[good], init[good], low[good], high[good], written[good], empty_shapes(int(good.sum()))
     )
@@ -194,7 +196,9 @@ def merge_accesses(*parts: BufferAccesses) -> BufferAccesses:
 def _access_bits_by_function(
     functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
-    """Return, by function id, whether it is such an operation, and its bits of `Access` (native/kernel/requests.h)."""
+    """Return two arrays by function id: whether the function is in `reads` or `writes`, and its bits of `Access`
+    (native/kernel/requests.h).
+    """
     table = masks_of(functions).table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(Access.MADE)
@@ -206,21 +210,21 @@ def _access_bits_by_function(
     return chosen, sort
 
 
-def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
+def _accesses_of_calls(traffic: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
     """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
-    events = np.ascontiguousarray(of.events)
-    chosen, sort = _access_bits_by_function(of.rank.trace.functions, reads, writes)
-    room = catalogue_of(of.rank).count(chosen)
-    types = sorted_distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    last = min(end_of_believable_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
+    events = np.ascontiguousarray(traffic.events)
+    chosen, sort = _access_bits_by_function(traffic.rank.trace.functions, reads, writes)
+    room = catalogue_of(traffic.rank).count(chosen)
+    types = sorted_distinct(events["datatype"][traffic.masks.where(traffic.rank, reads | writes)]).tolist()
+    last = min(end_of_believable_ids(traffic.rank, len(traffic.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
         if id < last:
-            size = gapless_size(of.rank.datatype(id))
+            size = gapless_size(traffic.rank.datatype(id))
             gaps[id] = not size and id
             solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
-    done = find_request_ends(of)
+    done = find_request_ends(traffic)
     made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
     given = requests.Buffers(
         events=events,
@@ -234,37 +238,41 @@ def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str
     )
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
-    _mark_broadcast_writes(of, begin, written)
-    return _split_into_blocks(of.rank, BufferAccesses(begin, end, begin, low, high, written, empty_shapes(count)), gaps)
+    _mark_broadcast_writes(traffic, begin, written)
+    return _split_into_blocks(
+        traffic.rank, BufferAccesses(begin, end, begin, low, high, written, empty_shapes(count)), gaps
+    )
 
 
-def _split_into_blocks(rank: Rank, of: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
+def _split_into_blocks(rank: Rank, accesses: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
     """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has
     gaps.
     """
-    datatype = rank.events["datatype"][of.args].astype(np.int64)
+    datatype = rank.events["datatype"][accesses.args].astype(np.int64)
     inside = datatype < len(gaps)
     rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])
     if not len(rows):
-        return of
-    parts = list_buffer_blocks(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
-    mine, whole = rows[parts.buffer], np.delete(np.arange(len(of)), rows)
-    low = of.low[mine] + parts.offset.astype(np.uint64)
+        return accesses
+    parts = list_buffer_blocks(rank, datatype[rows], rank.events["count"][accesses.args[rows]].astype(np.int64))
+    mine, whole = rows[parts.buffer], np.delete(np.arange(len(accesses)), rows)
+    low = accesses.low[mine] + parts.offset.astype(np.uint64)
     high = low + parts.length.astype(np.uint64)
     unknown = np.array([shape is not None and not shape.is_known for shape in parts.shape], np.bool_)
     low[unknown], high[unknown] = 0, np.iinfo(np.uint64).max
-    blocks = BufferAccesses(of.begin[mine], of.end[mine], of.args[mine], low, high, of.writes[mine], parts.shape)
-    return merge_accesses(BufferAccesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
+    blocks = BufferAccesses(
+        accesses.begin[mine], accesses.end[mine], accesses.args[mine], low, high, accesses.writes[mine], parts.shape
+    )
+    return merge_accesses(BufferAccesses(*(getattr(accesses, f.name)[whole] for f in fields(accesses))), blocks)
 
 
-def _mark_broadcast_writes(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
+def _mark_broadcast_writes(traffic: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
     """Mark in `written` that a broadcast writes the buffer at every member but its root."""
-    rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
-    comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
+    rows = np.flatnonzero(traffic.masks.table(_BROADCASTS)[traffic.events["function"][begin]])
+    comms, roots = traffic.events["comm"][begin[rows]], traffic.events["peer"][begin[rows]]
     for id in sorted_distinct(comms).tolist():
-        comm = of.rank.comm(id)
+        comm = traffic.rank.comm(id)
         here = comms == id
-        written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
+        written[rows[here]] = comm is not None and roots[here] != comm.rank_of(traffic.rank.index)
 
 
 class RequestEnds(NamedTuple):
@@ -274,13 +282,15 @@ class RequestEnds(NamedTuple):
     at: NDArray[np.uint32]
 
 
-def find_request_ends(of: Traffic) -> RequestEnds:
+def find_request_ends(traffic: Traffic) -> RequestEnds:
     """Return for each request of a rank the event that completed it first, or else freed it."""
-    request, event = of.done
-    frees = of.masks.where(of.rank, calls.RELEASES)
-    freed = of.events["object"][frees].astype(np.int64)
+    request, event = traffic.done
+    frees = traffic.masks.where(traffic.rank, calls.RELEASES)
+    freed = traffic.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
-    held = believable_ids(of.rank, lambda: of.events["object"][of.masks.where(of.rank, calls.REQUEST_MAKERS)])
+    held = believable_ids(
+        traffic.rank, lambda: traffic.events["object"][traffic.masks.where(traffic.rank, calls.REQUEST_MAKERS)]
+    )
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
     first = min(int(request.min(initial=held.stop)), int(freed.min(initial=held.stop)))
     is_sane, first = held.start <= first and most < held.stop, max(first, held.start)
@@ -300,25 +310,27 @@ def ends_of_requests(rank: Rank, rows: Ints, done: RequestEnds) -> Ints:
     return np.where(found == NONE, len(rank), found)
 
 
-def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
+def ends_of_starts(traffic: Traffic, request: Ints, start: Ints) -> Ints:
     """Return the event that completed each start of a persistent request, or freed it; the number of events if none
     did.
     """
-    frees = of.masks.where(of.rank, calls.RELEASES)
-    done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
-    event = np.concatenate([of.done[1], frees])
+    frees = traffic.masks.where(traffic.rank, calls.RELEASES)
+    done = np.concatenate([traffic.done[0], traffic.events["object"][frees].astype(np.int64)])
+    event = np.concatenate([traffic.done[1], frees])
     row = first_row_after(done, event, request, start)
     ends: Ints = (
-        np.where(row >= 0, event[np.maximum(row, 0)], len(of.events)) if len(event) else row * 0 + len(of.events)
+        np.where(row >= 0, event[np.maximum(row, 0)], len(traffic.events))
+        if len(event)
+        else row * 0 + len(traffic.events)
     )
     return ends
 
 
 def buffer_spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Return first byte and end of each operation's buffer, and False for one with gaps, without an address, or to
-    MPI_PROC_NULL.
+    """Return three columns: first byte and end of each operation's buffer, and whether it is usable.
 
-    `args`: the events that name the buffers.
+    Not usable are buffers with gaps, without an address, and with MPI_PROC_NULL. `args`: the events that name the
+    buffers.
     """
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]

@@ -25,8 +25,10 @@ _ENDS_ACCESS: Final = UNLOCKS | FLUSHES | functions_with_sync(Sync.FENCE, Sync.C
 """Calls on a window that complete what the caller began there."""
 
 
-def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Order) -> bool:
-    """Return whether a finding's evidence holds on the record."""
+def is_evidence_confirmed(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Order) -> bool:
+    """Return whether the record alone confirms a finding's evidence: the buffer was changed, or the two accesses
+    overlap, one writes, and nothing keeps them apart.
+    """
     if isinstance(evidence, Sampled):
         return bool(trace.event(*evidence.completed).flags & Flag.BUFFER_CHANGED)
     one, two = sorted(evidence.accesses, key=lambda access: access.call)
@@ -44,7 +46,10 @@ def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Orde
 
 
 def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bool:
-    """Return whether the call touches such bytes, by its arguments."""
+    """Return whether a call's arguments show that it accesses the bytes that the evidence names.
+
+    `target`: the rank whose window the bytes are in; None for memory.
+    """
     event = trace.event(*access.named)
     if access.as_ == "store":
         ranges = [part for stored in event.rank.definitions.stored for part in stored.ranges]
@@ -58,7 +63,7 @@ def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bo
 
 
 def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -> bool:
-    """Return whether a buffer of a call has some bytes."""
+    """Return whether a buffer of a call holds the bytes from address `low` to `high`."""
     if not region.address + region.low <= low <= high <= region.address + region.high:
         return False
     layout = buffer_layout(event, region.parameter) if region.datatype is not None else None
@@ -66,7 +71,7 @@ def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -
 
 
 def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
-    """Return the first byte of the window that has an operation's own buffer."""
+    """Return the address at which the window begins that an operation's own buffer lies in; 0 if in none."""
     rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
     buffers = [r.address for r in list_regions(trace.event(*access.named))]
@@ -75,7 +80,7 @@ def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
 
 
 def _operation_touches(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
-    """Return whether an operation touches some bytes of the target's window."""
+    """Return whether an operation accesses the bytes `first` to `end` of the target's window."""
     window = _target_window(trace, event, target)
     if window is None:
         return False
@@ -94,8 +99,8 @@ def _target_window(trace: Trace, event: Event, target: int) -> WindowDefinition 
 
 
 def _can_complete(trace: Trace, access: BufferAccess) -> bool:
-    """Return whether the call that completes an operation by its evidence may do that: it names its request, or its
-    window.
+    """Return whether the call that, by the evidence, completes an operation can do so: both name one request, or it
+    closes an epoch.
     """
     if access.until is None or access.until == access.call or access.as_ == "store":
         return True

@@ -66,12 +66,12 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 # Calls that fail
 
 
-def _report_failed_calls(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
-    """Report calls that returned an error. `told`: events that another finding explains."""
+def _report_failed_calls(rank: Rank, explained: set[EventId]) -> Iterator[Finding]:
+    """Report calls that returned an error. `explained`: events that another finding explains."""
     which = np.flatnonzero(rank.events["error"] != 0) if catalogue_of(rank).failed else np.zeros(0, np.int64)
     for index in which[limit_per_site(rank, which)].tolist() if len(which) else ():
         event = rank.event(index)
-        if event.id in told or not rank.trace.system.failed(event.function.name, event.error):
+        if event.id in explained or not rank.trace.system.failed(event.function.name, event.error):
             continue
         name = rank.trace.system.error_name(event.error) or f"-{event.error}"
         yield make_finding(
@@ -163,16 +163,16 @@ def _elements_of_own_arguments(rank: Rank, event: int) -> PackedElements:
 
 
 def find_first_difference(
-    there: Iterable[PackedElements], asked: Iterable[PackedElements]
+    packed: Iterable[PackedElements], unpacked: Iterable[PackedElements]
 ) -> tuple[PackedElements | None, PackedElements] | None:
-    """Return the elements that lie in a message and those that are asked for at the first difference; None if there is
-    none.
+    """Return the elements at the first difference between what was packed into a message and what is unpacked from it.
 
-    `there`: what was packed, `asked`: what is unpacked. The first of the pair is None if the message has nothing left.
+    The first of the pair is what lies in the message, None if nothing is left; the second is what is asked for. None if
+    there is no difference.
     """
-    left = iter(there)
+    left = iter(packed)
     has = next(left, None)
-    for wants in asked:
+    for wants in unpacked:
         count = wants.elements
         while count:
             if has is None:
@@ -240,10 +240,10 @@ def _report_unfreed_buffers(rank: Rank) -> Iterator[Finding]:
     yield from _leak_findings(rank, kept)
 
 
-def _leak_findings(rank: Rank, kept: list[int]) -> Iterator[Finding]:
-    """Yield a finding for each buffer that is never freed. `kept`: the calls that made them."""
+def _leak_findings(rank: Rank, makers: list[int]) -> Iterator[Finding]:
+    """Yield a finding for each buffer that is never freed. `makers`: the calls that made them, by event index."""
     some = FindingLimiter()
-    for index in kept:
+    for index in makers:
         event = rank.event(index)
         if some.more(event.site_id):
             yield make_finding(

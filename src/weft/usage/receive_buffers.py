@@ -37,7 +37,7 @@ def collect_message_buffers(of: Traffic) -> BufferAccesses:
     return merge_accesses(collect_slot_buffers(of), collect_receive_buffers(of))
 
 
-def collect_receive_buffers(of: Traffic) -> BufferAccesses:
+def collect_receive_buffers(traffic: Traffic) -> BufferAccesses:
     """Return both buffers of MPI_Sendrecv and its kin, and the receive buffers of collectives, each until it is
     complete.
 
@@ -46,18 +46,18 @@ def collect_receive_buffers(of: Traffic) -> BufferAccesses:
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
     parts = [BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), empty_shapes(0))]
     done = None
-    for id in catalogue_of(of.rank).present:
-        function = of.rank.trace.functions[id]
+    for id in catalogue_of(traffic.rank).present:
+        function = traffic.rank.trace.functions[id]
         name = base_name(function.name)
         if name not in _PAIRS | _COLLECTIVES:
             continue
-        which = catalogue_of(of.rank).of(function)
-        which = which[of.events["error"][which] == 0]
+        which = catalogue_of(traffic.rank).of(function)
+        which = which[traffic.events["error"][which] == 0]
         end = which
         if name in _PENDING and len(which):
-            done = find_request_ends(of) if done is None else done
-            end = ends_of_requests(of.rank, which, done)
-        parts += _buffers_of_function(of.rank, function, which, end) if len(which) else ()
+            done = find_request_ends(traffic) if done is None else done
+            end = ends_of_requests(traffic.rank, which, done)
+        parts += _buffers_of_function(traffic.rank, function, which, end) if len(which) else ()
     return merge_accesses(*parts) if len(parts) > 1 else parts[0]
 
 

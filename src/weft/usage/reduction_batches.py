@@ -26,10 +26,14 @@ STRETCH: Final = 1 << 21
 
 
 def find_wrong_results(trace: Trace, match: Match) -> Suspects:
-    """Return rows of instance and member whose result is wrong, in order of the instances."""
+    """Return pairs of instance and member whose result is wrong, in order of the instances; a member is counted within
+    its collective.
+    """
     columns = _ReductionColumns(trace, match)
     found = [np.zeros((0, 2), np.int64)]
-    found += [wrong for group in columns.groups() for wrong in _ReductionGroup(columns, *group).wrong()]
+    found += [
+        wrong for group in columns.group_alike() for wrong in _ReductionGroup(columns, *group).find_wrong_members()
+    ]
     every = np.concatenate(found)
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
@@ -85,8 +89,10 @@ class _ReductionColumns:
             codes.append(known.index(name))
         return np.array(codes, np.int64)[inverse] if len(found) else np.zeros(0, np.int64)
 
-    def groups(self) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
-        """Yield instances that can be computed together, with the rows of their members (instance by member)."""
+    def group_alike(self) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
+        """Yield reductions (instances) of one shape, which can be computed together, with the rows of their members
+        (instance by member).
+        """
         instances, collectives = self.match.instances, self.match.collectives
         sizes = np.diff(instances.first.astype(np.int64))
         members = np.array([len(comm.members) for comm in self.trace.communicators] or [0])
@@ -118,7 +124,7 @@ class _ReductionColumns:
         for part in np.split(order, starts[1:]) if len(order) else ():
             yield these[part], rows[part]
 
-    def numbers(self, side: HashSide, rows: Ints, count: int) -> NDArray[Any]:
+    def read_numbers(self, side: HashSide, rows: Ints, count: int) -> NDArray[Any]:
         """Return what some calls of one rank brought or got, `count` numbers a row."""
         rank = self.trace.ranks[self.match.collectives.rank_of(int(rows[0]))]
         dtype = np.dtype(self.dtypes[int(self.dtype[rows[0]])])
@@ -139,7 +145,7 @@ class _ReductionGroup:
     instances: Ints
     rows: NDArray[np.int64]
 
-    def wrong(self) -> Iterator[Suspects]:
+    def find_wrong_members(self) -> Iterator[Suspects]:
         """Yield the members whose result is wrong, for one batch of instances after the other."""
         row, columns = int(self.rows[0, 0]), self.columns
         count = int(columns.bytes[HashSide.SENT][row]) // np.dtype(columns.dtypes[int(columns.dtype[row])]).itemsize
@@ -147,7 +153,7 @@ class _ReductionGroup:
         step = max(1, STRETCH // max(1, count * self.rows.shape[1]))
         for begin in range(0, len(self.rows), step):
             rows = self.rows[begin : begin + step]
-            brought = np.stack([columns.numbers(HashSide.SENT, member, count) for member in rows.T])
+            brought = np.stack([columns.read_numbers(HashSide.SENT, member, count) for member in rows.T])
             for k, wrong in self._find_wrong_by_member(rows, brought, name):
                 instances = self.instances[begin + wrong]
                 yield np.stack([instances, np.full(len(instances), k)], axis=1)
@@ -172,7 +178,7 @@ class _ReductionGroup:
             result, bound = expected
             near = bound[there] if isinstance(bound, np.ndarray) else bound
             right = are_allowed_results(
-                columns.numbers(HashSide.RECEIVED, member[there], count), result[there], near, name
+                columns.read_numbers(HashSide.RECEIVED, member[there], count), result[there], near, name
             )
             yield k, there[~right.all(1)]
 

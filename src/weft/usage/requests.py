@@ -102,7 +102,7 @@ class Requests:
         yield from self._check_frees_while_active()
         yield from self._check_frees_of_collectives()
 
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """Return whether nothing is wrong with the requests of a piece of a rank after which none is pending.
 
         Whether persistent requests are started and freed is not asked here.
@@ -177,7 +177,7 @@ class Requests:
         return found
 
     def _failed_array_calls(self) -> Ints:
-        """Return calls on several requests that failed or never returned, and name one that no call of the record
+        """Return the calls on several requests that failed or never returned, and name a request that no recorded call
         made.
         """
         events = self.rank.events
@@ -338,18 +338,21 @@ class Requests:
         return found
 
     @staticmethod
-    def _count_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
-        """Return for each request how many rows (`ids`, `at`) have its id and come before its event."""
+    def _count_rows_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
+        """Return for each request how many rows (`ids`, `at`) have its id and come before its event. `at`: the event of
+        each row.
+        """
         rows = np.sort(ids << 32 | at)
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
 
-    def _were_active_when_freed(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
-        """Return whether the receives that the calls `made` began were active when the calls `frees` freed their
-        requests.
+    def _were_active_when_freed(self, frees: Ints, freed: Ints, makers: Ints) -> NDArray[np.bool_]:
+        """Return whether receives were active when the calls `frees` freed their requests.
+
+        `makers`: the calls that began the receives.
         """
         starts_of, started, _ = self.of.starts
-        last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][made]], made, -1)
+        last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][makers]], makers, -1)
         for row, (free, id) in enumerate(zip(frees.tolist(), freed.tolist(), strict=True)):
             mine = starts_of[(started == id) & (starts_of < free)]
             last[row] = max(int(last[row]), int(mine.max(initial=-1)))
@@ -363,7 +366,7 @@ class Requests:
         """Return whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
         cancels = self.masks.where(self.rank, calls.CANCELS)
         ids = self.rank.events["object"][cancels].astype(np.int64)
-        return self._count_before(ids, cancels, freed, frees) > 0
+        return self._count_rows_before(ids, cancels, freed, frees) > 0
 
     def _check_frees_while_active(self) -> Iterator[Finding]:
         """Report frees of active receives: nothing tells then when the buffer is filled (MPI-4.1, 3.7.3)."""
@@ -436,7 +439,7 @@ def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tup
     buffers = {maker.buffer for maker in makers}
     if len(buffers) != 1:
         return "the buffer of a pending operation", "it", []
-    behind = memory.behind(makers[0], makers[0].buffer)
+    behind = memory.find_memory(makers[0], makers[0].buffer)
     buffer = f"`{behind.name}`, the buffer of" if behind is not None and behind.name else "the buffer of"
     if len(makers) == 1:
         return f"{buffer} the pending {call_at(makers[0])}", "it", makers
@@ -465,24 +468,24 @@ def _find_makers_of_requests(rank: Rank, event: Event) -> list[Event]:
     return [rank.event(i) for i in (changed or found)[:MAX_OF_ONE_SITE]]
 
 
-def _may_write_pending_buffers(of: Traffic) -> bool:
+def _may_write_pending_buffers(traffic: Traffic) -> bool:
     """Return whether the rank makes calls that may write into a pending buffer."""
 
     def count(names: frozenset[str]) -> int:
-        return catalogue_of(of.rank).count(of.masks.table(names))
+        return catalogue_of(traffic.rank).count(traffic.masks.table(names))
 
     if count(calls.IRECVS | calls.RECV_INITS | calls.ISENDRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS):
         return True
     return bool(count(_SENDING | calls.FILE_IWRITES) and count(_WRITING))
 
 
-def report_shared_buffers(of: Traffic) -> Iterator[Finding]:
+def report_shared_buffers(traffic: Traffic) -> Iterator[Finding]:
     """Report buffers of operations that are pending together, at least one of which is written."""
-    rank = of.rank
-    if not _may_write_pending_buffers(of):
+    rank = traffic.rank
+    if not _may_write_pending_buffers(traffic):
         return
-    rows = collect_message_buffers(of)
-    starts = of.masks.table(calls.STARTS)[catalogue_of(rank).function]
+    rows = collect_message_buffers(traffic)
+    starts = traffic.masks.table(calls.STARTS)[catalogue_of(rank).function]
     found = find_overlapping_rows(rows, rank.events["site"][rows.begin], len(rank.events))
     yield from note_undecided_overlap(rank, rows, found)
     for one, two in found.pairs:

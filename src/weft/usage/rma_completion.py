@@ -32,23 +32,23 @@ class RmaCompletion(NamedTuple):
     remote: Ints
 
 
-def find_completing_events(rank: Rank, of: Epochs) -> RmaCompletion:
+def find_completing_events(rank: Rank, epochs: Epochs) -> RmaCompletion:
     """Return which event completes each operation of a rank. Rows of other calls have no meaning."""
-    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
-    remote = np.full(len(of.event), _NEVER, np.int64)
-    end = of.end[of.epoch[rows]]
+    rows = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
+    remote = np.full(len(epochs.event), _NEVER, np.int64)
+    end = epochs.end[epochs.epoch[rows]]
     remote[rows] = np.where(end >= 0, end, _NEVER)
-    peer = rank.events["peer"][of.event].astype(np.int64)
-    _take_earlier(remote, rows, _first_call_after(of, rows, of.call == FLUSH, peer))
-    _take_earlier(remote, rows, _first_call_after(of, rows, of.call == FLUSH_ALL, None))
+    peer = rank.events["peer"][epochs.event].astype(np.int64)
+    _take_earlier(remote, rows, _first_call_after(epochs, rows, epochs.call == FLUSH, peer))
+    _take_earlier(remote, rows, _first_call_after(epochs, rows, epochs.call == FLUSH_ALL, None))
     local = remote.copy()
-    _take_earlier(local, rows, _first_call_after(of, rows, of.call == FLUSH_LOCAL, peer))
-    _take_earlier(local, rows, _first_call_after(of, rows, of.call == FLUSH_LOCAL_ALL, None))
-    function = rank.events["function"][of.event]
+    _take_earlier(local, rows, _first_call_after(epochs, rows, epochs.call == FLUSH_LOCAL, peer))
+    _take_earlier(local, rows, _first_call_after(epochs, rows, epochs.call == FLUSH_LOCAL_ALL, None))
+    function = rank.events["function"][epochs.event]
     table = masks_of(rank.trace.functions).table
     asked = rows[table(calls.REQUEST_RMA)[function[rows]]]
     if len(asked):
-        _take_earlier(local, asked, _request_completions(rank, of.event[asked]))
+        _take_earlier(local, asked, _request_completions(rank, epochs.event[asked]))
     fetched = rows[table(FETCHES)[function[rows]]]
     _take_earlier(remote, fetched, local[fetched])
     return RmaCompletion(*(np.where(column == _NEVER, -1, column) for column in (local, remote)))
@@ -58,28 +58,29 @@ def _take_earlier(column: Ints, rows: Ints, events: Ints) -> None:
     column[rows] = np.minimum(column[rows], events)
 
 
-def _first_call_after(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
-    """Return for each row the event of the first call in `ending` after it on its window, with its peer if `peer` is
-    given.
+def _first_call_after(epochs: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
+    """Return for each row the event of the first later call in the mask `ending` on its window; _NEVER if none follows.
+
+    `peer`: the target of each call, which must then be the same.
     """
     by = np.flatnonzero(ending)
     if not len(by):
         return np.full(len(rows), _NEVER, np.int64)
-    key = of.window.astype(np.int64)
+    key = epochs.window.astype(np.int64)
     if peer is not None:
         key = key << 32 | (peer & 0xFFFFFFFF)
     _, number = np.unique(key, return_inverse=True)
-    number = number.reshape(-1).astype(np.int64) * (len(of.event) + 1)
+    number = number.reshape(-1).astype(np.int64) * (len(epochs.event) + 1)
     places = np.sort(number[by] + by)
     at = np.searchsorted(places, number[rows] + rows)
     found = places[np.minimum(at, len(places) - 1)] - number[rows]
-    hit = (at < len(places)) & (found < len(of.event))
-    result: Ints = np.where(hit, of.event[np.where(hit, found, 0)], _NEVER)
+    hit = (at < len(places)) & (found < len(epochs.event))
+    result: Ints = np.where(hit, epochs.event[np.where(hit, found, 0)], _NEVER)
     return result
 
 
 def _request_completions(rank: Rank, events: Ints) -> Ints:
-    """Return the calls that completed the requests of some operations."""
+    """Return for each operation the call that completed its request, as an event; _NEVER if none did."""
     request, at = Traffic(rank).done
     order = np.lexsort((at, request))
     request, at = request[order], at[order]

@@ -51,23 +51,23 @@ def _are_starts_matched(exposed: Exposures) -> bool:
     return all(len(exposed.posts.get(pair, ())) == len(exposed.starts.get(pair, ())) for pair in pairs)
 
 
-def _is_rank_complete(rank: Rank, of: Epochs, over: RmaCompletion) -> bool:
+def _is_rank_complete(rank: Rank, epochs: Epochs, over: RmaCompletion) -> bool:
     """Return whether a rank's operations are complete at their targets, its starts completed, and its posts waited
     for.
     """
-    operations = of.call == 0
-    if (over.remote[operations & (of.epoch >= 0)] < 0).any() or (of.window[operations] < 0).any():
+    operations = epochs.call == 0
+    if (over.remote[operations & (epochs.epoch >= 0)] < 0).any() or (epochs.window[operations] < 0).any():
         return False
-    return not ((of.sort == START) & (of.end < 0)).any() and bool(
-        (find_exposure_ends(rank, of, np.flatnonzero(of.call == POST)) >= 0).all()
+    return not ((epochs.sort == START) & (epochs.end < 0)).any() and bool(
+        (find_exposure_ends(rank, epochs, np.flatnonzero(epochs.call == POST)) >= 0).all()
     )
 
 
-def _open_fence_epochs(of: Epochs) -> Iterator[int]:
+def _open_fence_epochs(epochs: Epochs) -> Iterator[int]:
     """Yield the fence epochs that are open at the end."""
-    freed = of.window[of.call == FREE]
-    for epoch in np.flatnonzero((of.sort == FENCE) & (of.end < 0)).tolist():
-        if _window_of_epoch(of, epoch) not in freed:
+    freed = epochs.window[epochs.call == FREE]
+    for epoch in np.flatnonzero((epochs.sort == FENCE) & (epochs.end < 0)).tolist():
+        if _window_of_epoch(epochs, epoch) not in freed:
             yield epoch
 
 
@@ -75,16 +75,16 @@ def _window_of_epoch(of: Epochs, epoch: int) -> int:
     return int(of.window[np.searchsorted(of.event, of.begin[epoch])])
 
 
-def _needs_later_calls(rank: Rank, of: Epochs, local: RmaAccesses, epoch: int) -> bool:
+def _needs_later_calls(rank: Rank, epochs: Epochs, local: RmaAccesses, epoch: int) -> bool:
     """Return whether an open fence epoch can only be judged together with later calls.
 
     So it is if epochs of locks or starts follow the fence, which a second fence joins with the fence epoch, or if the
     rank itself accesses the window's memory, which operations of others in the same epoch may meet.
     """
-    window, begin = _window_of_epoch(of, epoch), int(of.begin[epoch])
-    comm, ordinal = of.windows[window]
+    window, begin = _window_of_epoch(epochs, epoch), int(epochs.begin[epoch])
+    comm, ordinal = epochs.windows[window]
     mine = (local.rank == rank.index) & (local.comm == comm) & (local.ordinal == ordinal) & (local.event > begin)
     if mine.any() and not denies_following_operations(rank, begin):
         return True
-    later = (of.call == 0) & (of.epoch > epoch) & (of.window == window)
-    return bool(later.any()) and bool(plain_fences(rank, of.begin[epoch : epoch + 1])[0])
+    later = (epochs.call == 0) & (epochs.epoch > epoch) & (epochs.window == window)
+    return bool(later.any()) and bool(plain_fences(rank, epochs.begin[epoch : epoch + 1])[0])

@@ -85,8 +85,9 @@ def _graph_edges(makers: dict[int, Event]) -> Iterator[Edge]:
 
 
 def find_unequal_edge_counts(events: dict[int, Event]) -> tuple[Event, Event, int, int] | None:
-    """Return two members that disagree on their edges: the first names so many to the second, which names another
-    number.
+    """Return the first two members that disagree on how many edges lead from one to the other; None if all agree.
+
+    Returns `(sender, receiver, edges that the sender names, edges that the receiver names)`.
     """
     for sender, event in events.items():
         for receiver, other in events.items():

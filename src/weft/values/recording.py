@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.safety.folders import Held
+from weft.safety.folders import OpenFolder
 from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, WATCHES, RecordedValues
 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
@@ -49,7 +49,7 @@ def finish_values(run: Path, configuration: Path | None, *, watched: bool = Fals
     notes = []
     if not files:
         with suppress(OSError):  # a link has taken its place
-            remove_value_folder(Held(run))
+            remove_value_folder(OpenFolder(run))
         if configuration is not None and not watched:
             notes.append(f"--probes {configuration}: the program has no probes (weft.probe, weft.h, module weft)")
         return RecordedValues(0, 0, notes, [])
@@ -62,7 +62,7 @@ def finish_values(run: Path, configuration: Path | None, *, watched: bool = Fals
         return RecordedValues(0, len(files), [f"the values of the run cannot be read: {error}"], [])
 
 
-def remove_value_folder(run: Held) -> None:
+def remove_value_folder(run: OpenFolder) -> None:
     """Remove what was made for a run that kept nothing."""
     with suppress(OSError):
         run.inside(FOLDER).remove(PLAN, CONFIGURATION, PROCESSORS, WATCHES)

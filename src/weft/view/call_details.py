@@ -136,12 +136,12 @@ def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]
     return found[:64]
 
 
-def _partner_to_json(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
+def _partner_to_json(match: Match, relation: str, row: int, *, sends: bool) -> dict[str, object]:
     """Return one partner of a message; its event is None if the message has none."""
     if row == NONE:
-        return {"what": what, "event": None}
+        return {"what": relation, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))
-    return {"what": what, "event": list(other.id), "text": call_text(other), "site": other.site.text}
+    return {"what": relation, "event": list(other.id), "text": call_text(other), "site": other.site.text}
 
 
 def _find_completed_messages(event: Event, match: Match) -> list[dict[str, Any]]:

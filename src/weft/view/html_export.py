@@ -71,7 +71,7 @@ class _ExportData:
 
     def __init__(self, picture: RunView, links: Links) -> None:
         self.picture, self.links = picture, links
-        self.timeline = picture.scale("time").timeline
+        self.timeline = picture.axis_by_name("time").timeline
         self.whole = picture.trace.event_count <= MAX_CALLS
         self.windows = [] if self.whole else self._choose_windows()
         self.ranges = self._exported_ranges()
@@ -79,7 +79,7 @@ class _ExportData:
         """By file and line what is shown of the source, once for all calls there."""
 
     def pack(self) -> bytes:
-        """Return head and arrays of the file as bytes."""
+        """Return all exported data, a JSON head and arrays, as bytes."""
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
         messages, bands = self._collect_links()
         head = {
@@ -148,7 +148,7 @@ class _ExportData:
         """Return the arrays of the exported calls: times, event, function, class, flags, peer and tag."""
         rows = self.picture.rows
         boxes, logical, slots, events = [], [], [], []
-        steps = self.picture.scale("logical") if self.whole else None
+        steps = self.picture.axis_by_name("logical") if self.whole else None
         for row, found in enumerate(self.ranges):
             for a, b in found:
                 boxes.append(self.timeline.event_boxes(row, a, b))
@@ -175,7 +175,7 @@ class _ExportData:
         columns = max(64, min(4096, SHARES // (rows * len(CLASSES))))
         found = {}
         for name in ("time", "folded"):
-            scale = self.picture.scale(name)
+            scale = self.picture.axis_by_name(name)
             lanes = [[row] for row in range(rows)]
             found[f"shares_{name}"] = self.timeline.class_shares(lanes, scale.column_edges(0, scale.end, columns))
         return found
@@ -184,7 +184,7 @@ class _ExportData:
 
     def _collect_links(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
         """Return the messages and the collectives of the exported intervals, by events instead of positions."""
-        scale = self.picture.scale("time")
+        scale = self.picture.axis_by_name("time")
         spans: Sequence[Window] = self.windows or [(-1, self.timeline.last + 1)]
         messages: dict[str, dict[str, Any]] = {}
         bands: dict[int, dict[str, Any]] = {}
@@ -243,7 +243,9 @@ class _ExportData:
                 yield from ((row.rank.index, row.event_index(k)) for k in range(b - 1, a - 1, -1))
 
     def _collect_frontiers(self) -> dict[str, object]:
-        """Return the causal past and future of the findings' calls: by row [event, is its end] or None."""
+        """Return, by call of a finding, its causal past and future: for each row [event, whether its end is meant] or
+        None.
+        """
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
         return {str(event): self.picture.frontier_events(event) for event in dict.fromkeys(events)}

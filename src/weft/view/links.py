@@ -59,9 +59,11 @@ class WindowRows:
         """The number of rows."""
         return int((self.end - self.first).sum())
 
-    def intersect(self, some: Ints) -> Ints:
+    def intersect(self, sorted_rows: Ints) -> Ints:
         """Return those of some sorted rows that are in the window."""
-        parts = [some[slice(*np.searchsorted(some, [a, b]))] for a, b in zip(self.first, self.end, strict=True)]
+        parts = [
+            sorted_rows[slice(*np.searchsorted(sorted_rows, [a, b]))] for a, b in zip(self.first, self.end, strict=True)
+        ]
         found: Ints = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         return found
 
@@ -275,13 +277,22 @@ class Links:
         return self.trace.communicators[index].name if index >= 0 else "unknown"
 
     def _draw_arrows(
-        self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, object]]
+        self,
+        scale: Scale,
+        senders: Sequence[Id],
+        receivers: Sequence[Id],
+        facts: Sequence[Mapping[str, object]],
     ) -> list[dict[str, object]]:
-        """Return an arrow for each pair of sending and receiving calls, with the given facts."""
+        """Return an arrow for each sending and receiving call of a message, with the facts of the message."""
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
             for send, receive, a, b, more in zip(
-                given, had, scale.event_positions(given), scale.event_positions(had), facts, strict=True
+                senders,
+                receivers,
+                scale.event_positions(senders),
+                scale.event_positions(receivers),
+                facts,
+                strict=True,
             )
         ]
 
@@ -346,15 +357,15 @@ def _sort_by_waiter(waits: WaitRows) -> tuple[Ints, Ints, Ints]:
     return waits.waiter[by], waits.ns[by], waits.culprit[by]
 
 
-def _linked_calls(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
-    """Yield the calls of a message or of a collective."""
-    if "parts" in one:
-        for row, _, _, first, last in one["parts"]:
+def _linked_calls(link: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
+    """Yield the calls, as (rank, event), of a link: a message or a collective."""
+    if "parts" in link:
+        for row, _, _, first, last in link["parts"]:
             yield from ((rows[row].rank.index, first), (rows[row].rank.index, last))
         return
     for name in ("send", "receive", "post", "event"):
-        if name in one:
-            yield one[name][0], one[name][1]
+        if name in link:
+            yield link[name][0], link[name][1]
 
 
 def _event_ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:

@@ -26,8 +26,10 @@ def call_bytes(event: Event) -> int | None:
 
 
 def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
-    """Return the facts of a row of `match.sends` (side "send"), or of `match.recvs` ("receive") if it has
-    no partner.
+    """Return what the page shows of one message.
+
+    The message is row `row` of `match.sends` (side "send"), or of `match.recvs` (side "receive") if no send matched.
+    UsageError if there is no such row.
     """
     match = links.match
     posts = {"send": match.sends, "receive": match.recvs}.get(side)
@@ -54,34 +56,35 @@ def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
     return {**facts, **_delivery_facts(links, sent, had)}
 
 
-def _delivery_facts(links: Links, sent: int, had: int) -> dict[str, object]:
+def _delivery_facts(links: Links, send_row: int, receive_row: int) -> dict[str, object]:
     """Return how a message was received: the completing call, the latency, and who waited."""
     match = links.match
-    send, post = _event_of_row(match.sends, sent, match), _event_of_row(match.recvs, had, match)
-    done = _completing_call(match.recvs, had, match)
+    send, post = _event_of_row(match.sends, send_row, match), _event_of_row(match.recvs, receive_row, match)
+    done = _completing_call(match.recvs, receive_row, match)
     arrived = None if done is None else done.exit_ns
     return {
         "receive": None if done is None else _call_to_json(done),
         "latency_ns": None if arrived is None else arrived - send.enter_ns,
         "why": list(
-            _explain_waiting(links, send, post, done or post, _completing_call(match.sends, sent, match) or send)
+            _explain_waiting(links, send, post, done or post, _completing_call(match.sends, send_row, match) or send)
         ),
     }
 
 
-def _explain_waiting(links: Links, send: Event, post: Event, done: Event, gone: Event) -> list[str]:
+def _explain_waiting(links: Links, send: Event, post: Event, receive_end: Event, send_end: Event) -> list[str]:
     """Return sentences on who waited for whom, and which side came first.
 
-    `send`, `post`: the calls that posted the two sides; `done`, `gone`: those that completed receive and send.
+    `send`, `post`: the calls that posted both sides; `receive_end`, `send_end`: those that completed receive and send.
     """
     said = []
-    if late := links.receive_wait_ns(done.id, send.id):
+    if late := links.receive_wait_ns(receive_end.id, send.id):
         said.append(
-            f"Rank {done.rank.index} waited {_format_duration(late)} for it in {_call_text(done)}: it was sent late."
+            f"Rank {receive_end.rank.index} waited {_format_duration(late)} for it in {_call_text(receive_end)}: "
+            "it was sent late."
         )
-    if late := links.send_wait_ns(gone.id, post.id):
+    if late := links.send_wait_ns(send_end.id, post.id):
         said.append(
-            f"Rank {gone.rank.index} waited {_format_duration(late)} in {_call_text(gone)} "
+            f"Rank {send_end.rank.index} waited {_format_duration(late)} in {_call_text(send_end)} "
             "until its receive was posted."
         )
     if not said:
@@ -129,14 +132,14 @@ def _call_to_json(event: Event) -> dict[str, Any]:
     }
 
 
-def _message_bytes(match: Match, sent: int | None, had: int | None) -> int | None:
+def _message_bytes(match: Match, send_row: int | None, receive_row: int | None) -> int | None:
     """Return the bytes of a message: as the receiver's status says, else as the sender described its buffer."""
-    if had is not None:
-        done = _completing_call(match.recvs, had, match)
+    if receive_row is not None:
+        done = _completing_call(match.recvs, receive_row, match)
         if done is not None and done.received is not None and done.status is not None:
             return done.status.count
-    if sent is None:
+    if send_row is None:
         return None
-    rank, _ = match.sends.id(sent)
-    holder = int(match.sends.args[sent])
+    rank, _ = match.sends.id(send_row)
+    holder = int(match.sends.args[send_row])
     return call_bytes(match.trace.event(rank, holder)) if holder < len(match.trace.ranks[rank].events) else None

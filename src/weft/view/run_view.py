@@ -19,7 +19,7 @@ from weft.evidence import Race
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import AnalysisContext, Report, run_analyses
-from weft.report.failure import failure_lines
+from weft.report.failure import describe_failures
 from weft.report.gaps import list_gaps
 from weft.report.rings import describe_scope
 from weft.report.text import heading, replay_commands
@@ -97,8 +97,11 @@ class RunView:
         """Messages and collectives; None until the run is matched."""
         return self._links
 
-    def scale(self, name: str) -> Scale:
-        """Return an axis by its name. Logical time is made when it is first asked for, and waits for the match."""
+    def axis_by_name(self, name: str) -> Scale:
+        """Return an axis by its name ("time", "folded", "logical"). UsageError for another name.
+
+        Logical time is made when it is first asked for, and waits for the match.
+        """
         if name not in AXES:
             raise UsageError(f"there is no axis {name!r}, only {', '.join(AXES)}")
         if name == "logical":
@@ -124,7 +127,8 @@ class RunView:
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "names": trace.names, "system": trace.system.name,
             "open": [[*event, self.rows.row_of_event(*event)[0]] for event in find_open_calls(trace)],
-            "groupings": load_or_make_json(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
+            "groupings": load_or_make_json(
+                trace, self.axis_by_name("time").timeline.last, "groupings", self.rows.groupings),
             "sources_note": sources.of(trace).note(),
         }  # fmt: skip
 
@@ -136,7 +140,7 @@ class RunView:
 
     def axis_facts(self, name: str) -> dict[str, Any]:
         """Return where the axis ends, and which spans are folded."""
-        scale = self.scale(name)
+        scale = self.axis_by_name(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
         ends = marks_to_json(self.ends, scale, self.rows.first, self.trace)
         return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "ends": ends}
@@ -148,7 +152,7 @@ class RunView:
             raise UsageError("a window has to end after it begins")
         hits = self.find_hits(query) if query else None
         lanes_asked = parse_lanes(lanes, len(self.rows))
-        found = pack_window(self.rows, self.scale(axis), lanes_asked, span, columns=columns, hits=hits)
+        found = pack_window(self.rows, self.axis_by_name(axis), lanes_asked, span, columns=columns, hits=hits)
         self.shown.set()
         return found
 
@@ -157,11 +161,11 @@ class RunView:
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
         hits = self.find_hits(query) if query else None
-        return {"ready": True, **self._links.links_in_window(self.scale(axis), start, end, hits=hits)}
+        return {"ready": True, **self._links.links_in_window(self.axis_by_name(axis), start, end, hits=hits)}
 
     def message_with_arrow(self, axis: str, side: str, row: int) -> dict[str, Any]:
         """Return the facts of one message, with its arrow."""
-        links, scale, facts = self._wait_for_match(), self.scale(axis), self.message_facts(side, row)
+        links, scale, facts = self._wait_for_match(), self.axis_by_name(axis), self.message_facts(side, row)
         rows = np.array([row], np.int64)
         arrows = links.draw_messages(scale, rows) if side == "send" else links.draw_unmatched_receives(scale, rows)
         ends = [facts[end]["event"] for end in ("send", "post", "receive") if facts[end]]
@@ -188,12 +192,12 @@ class RunView:
         """
         if not self.reported.wait(patience) or self.report is None:
             return {"ready": self.reported.is_set(), "findings": [], "failures": [self.failure] if self.failure else []}
-        scale = self.scale(axis)
+        scale = self.axis_by_name(axis)
         return {
             "ready": True,
             "heading": heading(self.trace, self.report),
             "findings": [self._finding_to_json(scale, f) for f in self.report.findings],
-            "failures": failure_lines(self.trace.path, self.report.failures),
+            "failures": describe_failures(self.trace.path, self.report.failures),
             "gaps": [*list_gaps(self.trace), *describe_scope(self.trace)],
             "problems": list(self.trace.problems),
             "ends": ends(self.trace),
@@ -230,7 +234,7 @@ class RunView:
 
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """Return the facts of one call, with its messages and its collective."""
-        facts, scale = self.event_facts(rank, index), self.scale(axis)
+        facts, scale = self.event_facts(rank, index), self.axis_by_name(axis)
         facts["place"] = self.event_position(scale, (rank, index))
         facts["links"] = self._links_of_call(scale, EventId(rank, index)) if self._links else None
         return facts
@@ -270,7 +274,7 @@ class RunView:
         """Return by row how far the past of a call reaches, and where its future begins, as positions; None for
         nowhere.
         """
-        scale = self.scale(axis)
+        scale = self.axis_by_name(axis)
         found = self.frontier_events(self._checked_event(rank, index).id)
         return {key: [self._frontier_position(scale, row, point) for row, point in enumerate(points)]
                 for key, points in found.items()}  # fmt: skip
@@ -295,7 +299,7 @@ class RunView:
         """Return the longest call of a row in an interval of the axis: what a click there selects."""
         if not 0 <= row < len(self.rows):
             raise UsageError(f"there is no row {row}")
-        scale = self.scale(axis)
+        scale = self.axis_by_name(axis)
         t0, t1 = (int(t) for t in scale.times_at([start, end]))
         first, last = scale.timeline.events_between(t0, max(t1, t0 + 1))
         low, high = int(first[row]), int(last[row])
@@ -339,7 +343,7 @@ class RunView:
         Of calls that begin at the same time those of lower rows come first.
         """
         hits = self.find_hits(query)
-        scale = self.scale(axis)
+        scale = self.axis_by_name(axis)
         count = sum(map(len, hits.values()))
         best: tuple[float, int, int] | None = None
         for other, places in hits.items():
@@ -360,7 +364,7 @@ class RunView:
 
         `span`: the interval of the axis; None, or one that has all of the run, for the tables of the whole run.
         """
-        links, scale = self._wait_for_match(), self.scale(axis)
+        links, scale = self._wait_for_match(), self.axis_by_name(axis)
         with self._lock:
             self._sums = self._sums or IntervalTables(links)
         if span is None or (span[0] <= 0 and span[1] >= scale.measured):

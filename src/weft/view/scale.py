@@ -107,7 +107,10 @@ def folded_scale(timeline: Timeline, measured: int) -> Scale:
 
 
 def find_idle_spans(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
-    """Return the spans without a mark that are long enough to be folded, as times."""
+    """Return the spans (start, end in ns) in which no call begins or ends, if they are long enough to be folded.
+
+    `marks`: for each of MARKS equal parts of the run's time whether a call begins or ends in it; `last`: the run's end.
+    """
     marked = np.flatnonzero(marks)
     if not len(marked):
         return []

@@ -354,7 +354,7 @@ ANSWERS: Final[Mapping[str, Callable[[RunView, Given], object]]] = {
     ),
     "tables": lambda p, g: p.tables(g["axis"], _parse_span(g)),
     "replay": lambda p, g: p.replayed.await_state(
-        p.scale(g["axis"]),
+        p.axis_by_name(g["axis"]),
         version=int(g["version"]),
         written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
@@ -371,7 +371,7 @@ OF_VALUES: Final[Mapping[str, Callable[[ValueView, Given], object]]] = {
     "values": lambda v, g: v.to_json(),
     "strip": lambda v, g: v.pack_states(int(g["from"]), int(g["to"]), int(g["columns"])),
     "moment": lambda v, g: v.moment_facts(int(g["at"])),
-    "field": lambda v, g: v.pack_field(
+    "field": lambda v, g: v.pack_error_field(
         (int(g["at"]), int(g["layer"])),
         _parse_box(g["window"]),
         _parse_numbers(g["axes"]),

@@ -85,7 +85,7 @@ class SideBySide:
     def to_json(self, axis: str) -> Body:
         """Return the differences as texts and as positions on an axis; waits until both runs are analysed."""
         comparison = self._compare_runs()
-        scales = self.before.scale(axis), self.after.scale(axis)
+        scales = self.before.axis_by_name(axis), self.after.axis_by_name(axis)
         found = [*comparison.first, *comparison.following]
         return {
             "axis": axis, "texts": self._texts, "values": self.has_values,

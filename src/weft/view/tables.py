@@ -68,7 +68,7 @@ class IntervalTables:
         times: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
         for rank, span in zip(self.trace.ranks, spans, strict=True):
             if span.stop > span.start:
-                self._add_rank(times, rank, span, (t0, t1))
+                self._add_calls_of_rank(times, rank, span, (t0, t1))
         made = {key: _largest_rows(rows) for key, rows in times.items()}
         (messages, each), (sizes, _) = (
             merge_blocks(values, MAX_BLOCKS) for values in self._sent_between(t0, t1, spans)
@@ -104,16 +104,16 @@ class IntervalTables:
             ],
         }
 
-    def _add_rank(
-        self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, stretch: tuple[int, int]
+    def _add_calls_of_rank(
+        self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, interval: tuple[int, int]
     ) -> None:  # fmt: skip
-        """Add the calls of a rank to the sums by rank, function and call site."""
+        """Add the calls of a rank that lie in an interval to the sums by rank, function and call site."""
         first = int(self._clock.first[rank.index])
         part = slice(first + span.start, first + span.stop)
         enter, leave = self._clock.enter[part], self._clock.exit[part]
-        inside = (enter < stretch[1]) & ((leave < 0) | (leave >= stretch[0]))
-        spent = np.where(leave >= 0, _overlap_ns(enter, leave, stretch), 0)
-        waited = np.minimum(_overlap_ns(enter, enter + np.minimum(self._waits[part], leave - enter), stretch), spent)
+        inside = (enter < interval[1]) & ((leave < 0) | (leave >= interval[0]))
+        spent = np.where(leave >= 0, _overlap_ns(enter, leave, interval), 0)
+        waited = np.minimum(_overlap_ns(enter, enter + np.minimum(self._waits[part], leave - enter), interval), spent)
         events = rank.events[span]
         keys = {
             "rank": np.zeros(len(events), np.int64), "function": events["function"].astype(np.int64),

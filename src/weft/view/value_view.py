@@ -152,27 +152,27 @@ class ValueView:
 
     # One moment
 
-    def moment_facts(self, at: int) -> Body:
+    def moment_facts(self, moment: int) -> Body:
         """Return a moment: its place in both programs, its arrays, and its numbers by rank."""
         with self._lock:
-            before, after = self._values_at(at)
+            before, after = self._values_at(moment)
             kept = (after or before)[0]
             made = self._array_layers(before, after)
             return {
-                "at": at,
+                "at": moment,
                 "title": f"{probe_text(kept)}{iterations_text(kept)}",
                 "reference": before[0].place.where if before and after else "",
-                "texts": [unlike_text(one) for one in self._differences_at(at)][:4]
-                or [self._moment_text(at, before, after)],
-                "layers": [self._layer_to_json(n, layer, kept, at) for n, layer in enumerate(made)],
+                "texts": [unlike_text(one) for one in self._differences_at(moment)][:4]
+                or [self._moment_text(moment, before, after)],
+                "layers": [self._layer_to_json(n, layer, kept, moment) for n, layer in enumerate(made)],
                 "numbers": _small_values(before, after),
             }
 
-    def _values_at(self, at: int) -> tuple[list[KeptValue], list[KeptValue]]:
+    def _values_at(self, moment: int) -> tuple[list[KeptValue], list[KeptValue]]:
         """Return the values of the reference and of the run at a moment. UsageError if there is no such moment."""
-        if not 0 <= at < self.moments:
-            raise UsageError(f"there is no moment {at}: the runs have {self.moments:,}")
-        key = int(self._aligned.order[at])
+        if not 0 <= moment < self.moments:
+            raise UsageError(f"there is no moment {moment}: the runs have {self.moments:,}")
+        key = int(self._aligned.order[moment])
         before, after = (
             list(self._aligned.values_at(side, key)) if self._aligned.counts[side][key] else [] for side in (0, 1)
         )
@@ -187,28 +187,29 @@ class ValueView:
         key = int(self._aligned.order[at])
         return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
 
-    def _moment_text(self, at: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
+    def _moment_text(self, moment: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
         """Return a sentence on a moment at which no difference was found."""
         if not (before and after):
             return f"only in {'the reference' if before else 'the run'}"
-        if int(self._aligned.order[at]) in self.made.rounded_at:
+        if int(self._aligned.order[moment]) in self.made.rounded_at:
             return "alike but for rounding"
-        return "not looked at" if self._sides[1].state_at(at) == UNSEEN else "alike, or within the tolerance"
+        return "not looked at" if self._sides[1].state_at(moment) == UNSEEN else "alike, or within the tolerance"
 
-    def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, at: int) -> Body:
+    def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, moment: int) -> Body:
         """Return an array of a moment: name, extent, and its first element that differs."""
         first = next(
-            (one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None
+            (one.element for one in self._differences_at(moment) if one.sort == "value" and _is_of_layer(one, layer)),
+            None,
         )
         return {"number": number, "name": layer.name, "whole": [list(side) for side in layer.whole],
                 "base": kept.base, "first": None if first is None else list(first)}  # fmt: skip
 
-    def pack_field(
-        self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str
+    def pack_error_field(
+        self, where: tuple[int, int], window: Box, axes: Sequence[int], most_cells: Sequence[int], unit: str
     ) -> bytes:
         """Return as bytes the error over a window of an array (moment and layer `where`), in cells.
 
-        `axes`: the dimensions of the picture, rows first, with at most `most` cells each; `unit`: distance or ulps.
+        `axes`: the dimensions of the picture, rows first, with at most `most_cells` each; `unit`: distance or ulps.
         """
         with self._lock:
             chosen = self._layer_at(*where)
@@ -218,25 +219,25 @@ class ValueView:
             )
             if not inside or len(set(axes)) != len(axes) or not all(0 <= axis < len(shape) for axis in axes):
                 raise UsageError(f"{list(window)} along {list(axes)} does not lie in an array of {shape}")
-            if unit not in MEASURES or len(most) != len(axes) or not axes:
+            if unit not in MEASURES or len(most_cells) != len(axes) or not axes:
                 raise UsageError(
                     f"an error is given as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
                 )
-            room = [min(max(1, n), MOST_CELLS) for n in most]
+            room = [min(max(1, n), MOST_CELLS) for n in most_cells]
             cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
             return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
-    def _layer_at(self, at: int, layer: int) -> ArrayLayer:
+    def _layer_at(self, moment: int, layer: int) -> ArrayLayer:
         """Return an array of a moment. UsageError if the moment has no such array."""
-        made = self._array_layers(*self._values_at(at))
+        made = self._array_layers(*self._values_at(moment))
         if not 0 <= layer < len(made):
             raise UsageError(f"this moment has no array {layer}")
         return made[layer]
 
-    def element_facts(self, at: int, layer: int, index: tuple[int, ...]) -> Body:
+    def element_facts(self, moment: int, layer: int, index: tuple[int, ...]) -> Body:
         """Return one element in both runs, and the ranks that have it."""
         with self._lock:
-            for pair in self._layer_at(at, layer).pairs:
+            for pair in self._layer_at(moment, layer).pairs:
                 arrays = pair.arrays()
                 inside = len(index) == len(pair.box) and all(
                     first <= k < end for k, (first, end) in zip(index, pair.box, strict=True)
@@ -266,11 +267,11 @@ class _RunStates:
         if side:
             self._mark_differences(of)
 
-    def _mark_differences(self, of: ValueView) -> None:
+    def _mark_differences(self, view: ValueView) -> None:
         """Mark the values that differ, with the size of their errors."""
-        numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
-        for key, some in zip(of.made.keys, of.made.found, strict=True):
-            first, end = np.searchsorted(self.places, [of.moment_position(key), of.moment_position(key) + 1])
+        numbers = {id(process): n for n, process in enumerate(view.made.after.processes)}
+        for key, some in zip(view.made.keys, view.made.found, strict=True):
+            first, end = np.searchsorted(self.places, [view.moment_position(key), view.moment_position(key) + 1])
             for one in some:
                 mine = first + np.flatnonzero(self.processes[first:end] == numbers[id(one.after.process)])
                 self.state[mine] = DIFFERS
@@ -288,12 +289,12 @@ class _RunStates:
         """Return the largest errors, (processes, columns) float64."""
         return self._column_maxima(self.error, start, end, columns)
 
-    def _column_maxima(self, of: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
-        """Return the maxima of `of` by process and column."""
+    def _column_maxima(self, values: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
+        """Return the maxima of `values` by process and column."""
         first, last = np.searchsorted(self.places, [start, end])
-        cells = np.zeros((self.count, columns), of.dtype)
+        cells = np.zeros((self.count, columns), values.dtype)
         column = (self.places[first:last] - start) * columns // max(end - start, 1)
-        np.maximum.at(cells, (self.processes[first:last], column), of[first:last])
+        np.maximum.at(cells, (self.processes[first:last], column), values[first:last])
         return cells
 
 

@@ -114,14 +114,14 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     """Return findings about what cost a noticeable share of the run's time, by call site, the most expensive first."""
     if len(trace.ranks) < 2 or not any(len(rank) for rank in trace.ranks):
         return []
-    return make_findings(trace, compute_costs(trace, match, whole=True))
+    return make_findings(trace, compute_costs(trace, match, only_noticeable=True))
 
 
-def compute_costs(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
-    """Return what waits cost. `whole`: leave out kinds that cost too little to be reported."""
+def compute_costs(trace: Trace, match: Match, *, only_noticeable: bool = False) -> Costs:
+    """Return what waits cost. `only_noticeable`: leave out kinds of waits that cost too little to be reported."""
     waits = waits_of_run(trace, match)
     times = sum_times(waits)
-    least = _least_cost(times) if whole else 0
+    least = _least_cost(times) if only_noticeable else 0
     pairs = tuple(_sum_by_call_sites(waits, waits.rows.with_causes(*causes), least) for _, causes, _ in _KINDS)
     return Costs(times, pairs, waits.blocked)
 
@@ -232,9 +232,8 @@ def _most_awaited(pairs: WaitPairs, some: Ints, late: list[int], waiters: list[i
 
 
 def _compare_work(trace: Trace, pairs: WaitPairs, some: Ints, last: list[int]) -> str:
-    """Say where a rank that comes last computes most, and how long one that waits does there; "" where that is not much
-    longer, or not known.
-    """
+    """Return where a rank that comes last computes most, and how long one that waits computes there; "" if that is not
+    much longer, or not known."""
     rows = [row for row in some.tolist() if pairs.keys[row, 2] in last and pairs.keys[row, 0] not in last]
     if not rows:
         return ""

@@ -57,7 +57,9 @@ def host_numbers(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return np.array(found, np.int32)
 
 
-def find_limits(clock: EventTimes, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int, bool]:
+def find_eager_limits(
+    clock: EventTimes, match: Match, sends: list[Messages], recvs: list[Messages]
+) -> tuple[int, int, bool]:
     """Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER:
     none did), and whether any send was seen that may have waited."""
     eager = np.full(2, -1, np.int64)
@@ -65,7 +67,7 @@ def find_limits(clock: EventTimes, match: Match, sends: list[Messages], recvs: l
     for rank in range(len(sends)):
         room = int(match.sends.first[rank + 1]) - int(match.sends.first[rank])
         if room:
-            shown.append(kernels.protocol(clock.clocks, sends[rank], recvs[rank], eager, room))
+            shown.append(kernels.find_blocked_sends(clock.clocks, sends[rank], recvs[rank], eager, room))
     blocked = np.concatenate([np.zeros(0, np.int64), *shown])
     here, between = blocked[blocked & 1 == 0] >> 1, blocked[blocked & 1 == 1] >> 1
     some = bool((blocked >> 1 >= _SEEN[-1][0]).any())

@@ -100,7 +100,8 @@ class EventTimes:
 
     @cached_property
     def walls(self) -> Ints:
-        """Return for each rank the time from its first entry to the last moment of its record, times its threads."""
+        """Return for each rank the ns from its first entry to the last moment of its record, times its number of
+        threads."""
         found = [
             (span.most - span.least_enter) * len(rank.threads) if len(rank) else 0
             for span, rank in zip(self.spans, self.trace.ranks, strict=True)

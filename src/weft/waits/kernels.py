@@ -92,8 +92,9 @@ def late_members(clocks: Clocks, given: LateMembers, found: Found) -> None:
     kernel().weft_late_members(clocks, given, found.view)
 
 
-def protocol(clocks: Clocks, sends: Messages, recvs: Messages, eager: Ints, room: int) -> Ints:
-    """Run weft_protocol for one rank: raises `eager`, returns the sends that clearly blocked as bytes * 2 + far."""
+def find_blocked_sends(clocks: Clocks, sends: Messages, recvs: Messages, eager: Ints, room: int) -> Ints:
+    """Return the standard sends of one rank that clearly waited for their receive, as bytes * 2 + (1 between hosts).
+    Raise `eager`, the largest sizes in bytes that did not wait. `room`: how many there can be."""
     blocked = np.empty(room, np.int64)
     found = kernel().weft_protocol(clocks, sends, recvs, eager, blocked)
     if found < 0:

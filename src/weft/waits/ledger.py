@@ -174,7 +174,7 @@ class Times:
 
     @property
     def base(self) -> Base:
-        """Return what every share of the run is a share of."""
+        """Return the time that all shares of the run refer to: its duration, on all threads of all ranks."""
         there = self.threads > 0
         span = int(self.end[there].max(initial=0)) - int(self.begin[there].min(initial=0))
         return Base(span, int(there.sum()), int(self.threads.sum()))

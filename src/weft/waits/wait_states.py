@@ -16,7 +16,7 @@ from weft.native.headers.waits import LateMembers
 from weft.trace import Trace
 from weft.waits import kernels
 from weft.waits.causes import LATE, Cause, blocking_table, late_table
-from weft.waits.eager_limits import NEVER, datatype_sizes, find_limits, host_numbers
+from weft.waits.eager_limits import NEVER, datatype_sizes, find_eager_limits, host_numbers
 from weft.waits.event_times import EventTimes
 from weft.waits.kernels import Found, Ints
 from weft.waits.late_epochs import find_late_epochs
@@ -94,7 +94,7 @@ class Waiting:
         )
         for of_rank in (*recvs, *probes):
             kernels.late_senders(clocks, of_rank, found)
-        *of, self.blocked = find_limits(self.clock, match, sends, recvs)
+        *of, self.blocked = find_eager_limits(self.clock, match, sends, recvs)
         self.limits = of[0], of[1]
         for of_rank in sends:
             of_rank.rendezvous[:] = self.limits
@@ -118,7 +118,8 @@ class Waiting:
 
     @cached_property
     def by_rank(self) -> Ints:
-        """Time in ns by rank (row) and Cause (column): the sum over the causes is all of the rank's time in MPI."""
+        """Return the ns in MPI by rank (row) and Cause (column): the sum over the causes is all of the rank's time in
+        MPI."""
         clock, rows = self.clock, self.rows
         found = clock.inside.copy()
         found[:, Cause.POLLING] = [span.polling for span in clock.spans]

@@ -340,7 +340,7 @@ def lay_plan(run: Path, r: random.Random) -> str:
     args = argparse.Namespace(until=until, breaks=[], latest=r.random() < 0.3, force=force)
     try:
         trace = weft.open(run)
-        replay.recorded_command(trace, [], None)
+        replay.choose_command(trace, [], None)
         plans, cut = replay.make_plans(trace, args)
         if r.random() < 0.5:
             replay.make_conductor(trace, plans, cut)

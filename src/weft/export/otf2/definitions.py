@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi.meaning import Form, Leaves, Share, find_meaning
-from weft.picture.classes import CLASSES, class_of
+from weft.picture.classes import CLASSES, class_number_of
 from weft.trace import Communicator, Rank, Run, Trace
 
 SITE_ATTRIBUTE: Final = 0
@@ -202,4 +202,4 @@ def _region_role(name: str) -> str:
             return "BARRIER"
         if found.leaves in _BY_STRENGTH:
             return _BY_STRENGTH[found.leaves]
-    return _ROLES[CLASSES[class_of(name)].word]
+    return _ROLES[CLASSES[class_number_of(name)].word]

@@ -25,7 +25,7 @@ from weft.export.perfetto.protobuf import (
     text_field,
     varint_column,
 )
-from weft.picture.classes import CLASSES, class_of
+from weft.picture.classes import CLASSES, class_number_of
 from weft.terms.argument_columns import decode_columns
 from weft.trace import Flag, Function, Parameter, Rank, Thread
 
@@ -136,7 +136,7 @@ class PacketSequence:
         of = self._rank.trace.functions[int(slot["function"])]
         begin: list[Pieces] = [
             [number_field(_TYPE, 1), number_field(_NAME, self._interned.number_text(_NAMES, of.name))],
-            [number_field(_CATEGORY, self._interned.number_text(_CATEGORIES, CLASSES[class_of(of.name)].word))],
+            [number_field(_CATEGORY, self._interned.number_text(_CATEGORIES, CLASSES[class_number_of(of.name)].word))],
             varint_column(_SOURCE, self._source_numbers(block, which)),
             *self._argument_fields(block, which, of),
             *(self._note_field(said) for bit, said in _SAID.items() if flags & bit),

@@ -31,7 +31,7 @@ def restore_environment() -> None:
 
 
 def record_asyncio_tasks() -> None:
-    """Record the steps of asyncio's tasks as soon as the program imports asyncio."""
+    """Arrange that the steps of asyncio's tasks are recorded as soon as the program imports asyncio."""
     inside = os.path.dirname(FOLDER)  # noqa: PTH120
     path = inside + "/__main__.py"
     names = {"__name__": "weft_rank", "__file__": path}

@@ -132,11 +132,14 @@ def gather_copies(path: Path, sources: Sequence[Path]) -> GatherResult:
     refuse_foreign_run(path)
     if not (path / RUN_JSON).exists():
         create_run(path, sources)
-    return gather_sources(path, [source for one in sources for source in find_run_folder(one, rundir.read_facts(path))])
+    return gather_sources(
+        path, [source for one in sources for source in find_run_folders(one, rundir.read_facts(path))]
+    )
 
 
-def find_run_folder(source: Path, facts: dict[str, Any]) -> list[Path]:
-    """Return the run's folder in a copied folder: the copy itself, or the folder in it if all of --local was copied."""
+def find_run_folders(source: Path, facts: dict[str, Any]) -> list[Path]:
+    """Return the run's folder in a copied folder, in a list: the copy itself, or the folder in it if all of --local
+    was copied."""
     own = source / Path(str(facts.get("local") or ".")).name
     with suppress(OSError):  # a name that no folder can have
         return [own if source.is_dir() and own.is_dir() else source]
@@ -161,7 +164,8 @@ def create_run(path: Path, sources: Sequence[Path]) -> None:
 
 
 def gather_sources(path: Path, sources: Sequence[Path]) -> GatherResult:
-    """Check and take in what each source holds, resolve call sites, and update run.json."""
+    """Move the records in folders and packs of hosts (`sources`) into the run, once checked; resolve call sites,
+    update run.json."""
     run = RunDirectory(path.absolute(), dict(rundir.read_facts(path)))
     incoming = run.path / INCOMING
     try:

@@ -51,8 +51,8 @@ class GuestTask(SharedRun):
         """Another host's task watches."""
         return False
 
-    def read_decision(self) -> str | None:
-        """Return how the other host ended the run, as this host's watcher knows; None while it goes on."""
+    def read_forced_ending(self) -> str | None:
+        """Return how the other host ended the run, as this host's watcher knows; None while the run goes on."""
         if self._ended is None:
             try:
                 self._ended = (self.own / ENDED).read_text() or None
@@ -65,9 +65,8 @@ class GuestTask(SharedRun):
         return False
 
     def must_stay(self, process: JobProcess) -> bool:
-        """Return whether this is the last task here, as Slurm kills what is left of a step, or its failure is not yet
-        reported.
-        """
+        """Return whether this task must not end yet: it is the last one here, and Slurm kills the rest of a step; or
+        its failure is not yet reported."""
         if not (self.own / "ranks").exists() or not is_locked(self.own / "watcher"):
             return False
         if process.status and not self._ended:

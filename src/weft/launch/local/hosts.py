@@ -132,7 +132,7 @@ class Hosts:
         self._number = 0
         self._selector = selectors.DefaultSelector()
         try:
-            self._listener = open_listener(here=here)
+            self._listener = open_listener(this_host_only=here)
         except OSError as error:
             raise WeftError(f"no port for the hosts of the run can be opened: {error.strerror}") from error
         self._selector.register(self._listener, selectors.EVENT_READ, None)
@@ -154,7 +154,7 @@ class Hosts:
                 break
         for host in self.all:
             if host.lost is None and not host.known and time.monotonic() - host.seen > STRANGE_FOR:
-                self._lose(host, "it did not show the secret")
+                self._mark_lost(host, "it did not show the secret")
             self._flush(host)
         self.all = [host for host in self.all if host.known or host.lost is None]
 
@@ -179,7 +179,7 @@ class Hosts:
         waiting = [host for host in self.all if not host.known and host.lost is None]
         if len(waiting) >= STRANGERS:
             [(most, _)] = Counter(host.network for host in waiting).most_common(1)
-            self._lose(next(host for host in waiting if host.network == most), "it did not show the secret")
+            self._mark_lost(next(host for host in waiting if host.network == most), "it did not show the secret")
 
     def _receive(self, host: Host) -> None:
         """Receive data from a host, and handle the frames in it."""
@@ -193,15 +193,15 @@ class Hosts:
         except BlockingIOError:
             return
         except ProtocolError as error:
-            self._lose(host, str(error))
+            self._mark_lost(host, str(error))
         except OSError as error:
             self._fail(host, error)
 
     def _fail(self, host: Host, error: OSError) -> None:
         host.unreachable |= error.errno in UNREACHABLE
-        self._lose(host, (error.strerror or str(error)).lower())
+        self._mark_lost(host, (error.strerror or str(error)).lower())
 
-    def _lose(self, host: Host, why: str) -> None:
+    def _mark_lost(self, host: Host, why: str) -> None:
         """Mark a host as lost, and close its connection."""
         if host.lost is None:
             host.lost = why
@@ -351,9 +351,9 @@ class Hosts:
             self.poll(0.1)
             for host in self.hosts:
                 if not host.done and time.monotonic() - host.seen > SILENT:
-                    self._lose(host, f"it gave nothing for {SILENT:.0f} s")
+                    self._mark_lost(host, f"it gave nothing for {SILENT:.0f} s")
                 elif not host.done and signal.sigpending() & ENDING:
-                    self._lose(host, "the gathering was interrupted")
+                    self._mark_lost(host, "the gathering was interrupted")
 
     def note_lost_hosts(self, lost: list[dict[str, Any]]) -> None:
         """Write into the run's facts which hosts gave their records, and those in `lost`, which did not."""
@@ -392,7 +392,7 @@ class Hosts:
     def close(self) -> None:
         """Close all connections and the port."""
         for host in self.all:
-            self._lose(host, "the run is over")
+            self._mark_lost(host, "the run is over")
         self._selector.close()
         self._listener.close()
 
@@ -415,9 +415,9 @@ def network_prefix(address: str) -> str:
     return plain if ":" not in plain else socket.inet_pton(socket.AF_INET6, plain)[:8].hex()
 
 
-def open_listener(*, here: bool = False) -> socket.socket:
-    """Open a port on all networks of this host; `here`: for this host only."""
-    if here:
+def open_listener(*, this_host_only: bool = False) -> socket.socket:
+    """Open a port on all networks of this host; `this_host_only`: for this host only."""
+    if this_host_only:
         return make_nonblocking(socket.create_server(("127.0.0.1", 0), backlog=1024))
     if socket.has_dualstack_ipv6():
         with suppress(OSError):

@@ -66,11 +66,11 @@ class ListenerAddress:
         return cls.from_facts(told)
 
     @classmethod
-    def from_facts(cls, told: object) -> ListenerAddress:
+    def from_facts(cls, facts: object) -> ListenerAddress:
         """Check an address that was parsed from JSON and return it. Raises ValueError if it is none."""
-        if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
+        if not isinstance(facts, dict) or not facts.keys() <= _KINDS.keys():
             raise ValueError("it has other parts than a place")
-        found = cls(**{"name": "", "addresses": [], "port": 0, "secret": "", **told})
+        found = cls(**{"name": "", "addresses": [], "port": 0, "secret": "", **facts})
         fits = all(type(getattr(found, name)) is kind for name, kind in _KINDS.items())
         if not fits or not all(isinstance(one, str) for one in found.addresses) or not 0 < found.port < 1 << 16:
             raise ValueError("a part of it is of another kind than a place's")

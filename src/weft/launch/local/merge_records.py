@@ -24,7 +24,8 @@ MODULES: Final = (("sites.json", SITES), (variables.NAME, variables.SCHEMA))
 
 
 def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
-    """Move the records of hosts into a run; return a sentence for each that another process had written already."""
+    """Move the records of hosts into a run. Return a sentence for each record that the run has already from another
+    process."""
     problems = []
     for folder in folders:
         for below in ("ranks", "halo"):

@@ -88,7 +88,7 @@ class MultiHostRun(SharedRun):
         if not self._announce_rank_end(process) or self.reported or self._is_reported():
             return False
         if self.try_to_watch():
-            if self._is_complete(process):
+            if self._may_stop_waiting(process):
                 self._claim_report()
                 self.reporter = True
                 return False
@@ -128,8 +128,9 @@ class MultiHostRun(SharedRun):
             self._failed = time.monotonic()
         return time.monotonic() - self._failed
 
-    def _is_complete(self, process: JobProcess) -> bool:
-        """Return whether this task needs to wait for no other task or host any more."""
+    def _may_stop_waiting(self, process: JobProcess) -> bool:
+        """Return whether this task need not wait any more for other tasks and hosts: all have ended, or it waited long
+        enough."""
         left = bool(self._running_tasks()) or any(host.lost is None and not host.idle for host in self._guest_hosts())
         few = not left and len(self.read_tasks()) + self._count_guest_ranks() < self.step.size
         if self._apart_since is None or not (few and self.find_absent_ranks()):
@@ -229,15 +230,15 @@ class MultiHostRun(SharedRun):
         self.hosts.note_lost_hosts([self._describe_lost_host(host, problems.get(host)) for host in sorted(late)])
         self.hosts.put_into_run()
 
-    def _wait_for_records(self, hosts: Hosts, names: set[str], *, kill: bool) -> dict[str, str]:
+    def _wait_for_records(self, hosts: Hosts, host_names: set[str], *, kill: bool) -> dict[str, str]:
         """Wait for hosts that connect only now, and for packs that hosts without a connection put into the run.
 
-        `names`: the hosts that lack. Returns a problem by host for damaged packs.
+        `host_names`: the hosts that lack. Returns a problem by host for damaged packs.
         """
         problems: dict[str, str] = {}
         seen, since = -1, time.monotonic()
         gone = {host.name for host in hosts.unreachable}
-        while left := names - hosts.complete_hosts() - problems.keys():
+        while left := host_names - hosts.complete_hosts() - problems.keys():
             if time.monotonic() - since > (PACKED if left - gone else GONE):
                 break
             for name in sorted(left):

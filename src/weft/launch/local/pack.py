@@ -242,7 +242,8 @@ def unpack_file(path: Path, folder: Path) -> PackReceiver:
 
 
 def read_parts(file: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the parts of a pack file. Raises ProtocolError, and OtherVersion for a pack of another version."""
+    """Yield kind and body of each part of a pack file. Raises ProtocolError, and OtherVersion for a pack of another
+    version."""
     if (begin := file.read(len(MAGIC))) != MAGIC:
         if begin.startswith(_FAMILY):
             found = begin.removeprefix(_FAMILY).decode(errors="backslashreplace").strip()

@@ -209,7 +209,7 @@ class VirtualMachine:
             return None
         return f"[{self.format_task(rank)}] ".encode() + text
 
-    def find_running_task(self) -> int | None:
+    def find_running_rank(self) -> int | None:
         """Return the rank of a task that still runs, also after pvm_exit, None if none does. The group server does not
         count.
         """

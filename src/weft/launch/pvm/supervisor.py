@@ -72,7 +72,7 @@ class Supervisor:
         if self._ended_at is not None or any(number in ENDING for number in self.process.signals):
             return
         tell_at = time.monotonic() + PATIENCE
-        while (rank := self.machine.find_running_task()) is not None and not self.orphaned:
+        while (rank := self.machine.find_running_rank()) is not None and not self.orphaned:
             now = time.monotonic()
             if self.machine.seconds_without_daemon(now):
                 break

@@ -62,7 +62,7 @@ def all_meanings() -> dict[str, Meaning]:
 
 @cache
 def _meanings_by_act() -> dict[Act, tuple[Meaning, ...]]:
-    """Return the rows by what the functions do."""
+    """Return the meanings of all functions, grouped by what the functions do (send, receive, wait ...)."""
     found: dict[Act, list[Meaning]] = {act: [] for act in Act}
     for row in all_meanings().values():
         found[row.act].append(row)

@@ -33,7 +33,7 @@ _WINDOWS = "windows"
 
 
 def all_rows() -> Iterator[Meaning]:
-    """Yield every row, each function once."""
+    """Yield the meanings of all functions of MPI, each once."""
     for family in (
         _sends, _receives, _pairs, _probes, _partitions, _buffers, _requests, _data, _neighbours, _communicators,
         _processes, _windows, _accesses, _epochs, _file_collectives, _file_transfers, _begin_and_end, _local,
@@ -45,9 +45,8 @@ def all_rows() -> Iterator[Meaning]:
 
 
 def _sends() -> Iterator[Meaning]:
-    """Yield the sends in their four modes (3.4). A ready send has its receive by contract, a buffered one its copy:
-    neither waits.
-    """
+    """Yield the meanings of the sends in their four modes (MPI-4.1, 3.4). A ready send has its receive by contract, a
+    buffered one its copy: neither waits."""
     modes = {"Send": Mode.STANDARD, "Ssend": Mode.SYNCHRONOUS, "Bsend": Mode.BUFFERED, "Rsend": Mode.READY}
     for name, mode in modes.items():
         waits = Waits.PEER if mode in (Mode.STANDARD, Mode.SYNCHRONOUS) else Waits.NOBODY
@@ -62,7 +61,7 @@ def _sends() -> Iterator[Meaning]:
 
 
 def _receives() -> Iterator[Meaning]:
-    """Yield the receives, those of matched messages included (3.2, 3.8)."""
+    """Yield the meanings of the receives, those of matched messages included (MPI-4.1, 3.2, 3.8)."""
     blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                        receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
     yield blocking
@@ -77,7 +76,7 @@ def _receives() -> Iterator[Meaning]:
 
 
 def _pairs() -> Iterator[Meaning]:
-    """Yield the calls that send one message and receive another (3.10)."""
+    """Yield the meanings of the calls that send one message and receive another (MPI-4.1, 3.10)."""
     for name in ("Sendrecv", "Sendrecv_replace"):
         blocking = Meaning(name, Act.SEND_RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                            sends=Share.COUNT, receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
@@ -87,7 +86,7 @@ def _pairs() -> Iterator[Meaning]:
 
 
 def _probes() -> Iterator[Meaning]:
-    """Yield the probes (3.8)."""
+    """Yield the meanings of the probes (MPI-4.1, 3.8)."""
     for name, act, makes in (("Probe", Act.PROBE, ()), ("Mprobe", Act.MATCHED_PROBE, ("MESSAGE",))):
         blocking = Meaning(name, act, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER, makes=makes)
         yield blocking
@@ -96,14 +95,15 @@ def _probes() -> Iterator[Meaning]:
 
 
 def _partitions() -> Iterator[Meaning]:
-    """Yield the calls that mark or ask for parts of a message (4.2)."""
+    """Yield the meanings of the calls that mark or ask for parts of a message (MPI-4.1, 4.2)."""
     for name in ("Pready", "Pready_range", "Pready_list"):
         yield Meaning(name, Act.PARTITION, _MESSAGES, kin=name, mode=Mode.PARTITIONED)
     yield Meaning("Parrived", Act.ASK, _MESSAGES, kin="Parrived", mode=Mode.PARTITIONED, traits=Trait.POLLS)
 
 
 def _buffers() -> Iterator[Meaning]:
-    """Yield the calls on buffers of buffered sends (3.6): flush and detach wait until the buffer is empty."""
+    """Yield the meanings of the calls on buffers of buffered sends (MPI-4.1, 3.6): flush and detach wait until the
+    buffer is empty."""
     for of in ("Buffer_", "Comm_", "Session_"):
         flush, tail = ("flush", "") if of == "Buffer_" else ("flush_buffer", "_buffer")
         yield Meaning(f"{of}attach{tail}", Act.LOCAL, _MESSAGES, kin=f"{of}attach{tail}")
@@ -122,7 +122,7 @@ def _form_with_request(blocking: Meaning, name: str, form: Form = Form.NONBLOCKI
 
 
 def _requests() -> Iterator[Meaning]:
-    """Yield the calls that complete, query, start and free requests (3.7, 3.9)."""
+    """Yield the meanings of the calls that complete, query, start and free requests (MPI-4.1, 3.7, 3.9)."""
     numbers = {"": Many.ONE, "all": Many.ALL, "any": Many.ANY, "some": Many.SOME}
     for ending, many in numbers.items():
         yield Meaning("Wait" + ending, Act.COMPLETE, _REQUESTS, kin="Wait" + ending, many=many, waits=Waits.REQUESTS)
@@ -171,7 +171,7 @@ _WAITING_FOR_ALL = frozenset((_ALL, _TO_ROOT, Leaves.AFTER_LOWER, Leaves.AFTER_L
 
 
 def _data() -> Iterator[Meaning]:
-    """Yield the collectives that move data, in their three forms (6)."""
+    """Yield the meanings of the collectives that move data, in their three forms (MPI-4.1, 6)."""
     for name, leaves, sends, receives, in_place in (*_DATA, *_REDUCTIONS):
         traits = Trait.REDUCES if name in {row[0] for row in _REDUCTIONS} else Trait.NONE
         if name == "Barrier":
@@ -183,7 +183,7 @@ def _data() -> Iterator[Meaning]:
 
 
 def _neighbours() -> Iterator[Meaning]:
-    """Yield the collectives along the edges of a topology (8.6): a member may have none."""
+    """Yield the meanings of the collectives along the edges of a topology (MPI-4.1, 8.6): a member may have none."""
     for name, _, sends, receives, _ in _DATA:
         if name.startswith("All"):
             yield from _three_forms(Meaning(
@@ -207,9 +207,8 @@ def _collective(name: str, topic: str, over: Over = Over.COMMUNICATOR, **facts: 
 
 
 def _communicators() -> Iterator[Meaning]:
-    """Yield the calls that make and free communicators: making one needs every member (7.4.2), except with adjacent
-    edges.
-    """
+    """Yield the meanings of the calls that make and free communicators: making one needs every member (MPI-4.1,
+    7.4.2), except with adjacent edges."""
     names = (
         "Comm_create Comm_dup Comm_dup_with_info Comm_split Comm_split_type Cart_create Cart_sub Graph_create"
         " Dist_graph_create Intercomm_create"
@@ -229,7 +228,8 @@ def _communicators() -> Iterator[Meaning]:
 
 
 def _processes() -> Iterator[Meaning]:
-    """Yield the calls that make communicators with processes of another world (11.8 to 11.10)."""
+    """Yield the meanings of the calls that make communicators with processes of another world (MPI-4.1, 11.8 to
+    11.10)."""
     topic = "processes"
     strange = Trait.MEETS_STRANGERS | Trait.ROOTS_ARGUMENTS
     for name in ("Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect"):
@@ -245,7 +245,7 @@ def _processes() -> Iterator[Meaning]:
 
 
 def _windows() -> Iterator[Meaning]:
-    """Yield the collectives that make, free and synchronise windows (12.2, 12.5)."""
+    """Yield the meanings of the collectives that make, free and synchronise windows (MPI-4.1, 12.2, 12.5)."""
     for name in ("Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic"):
         yield _collective(name, _WINDOWS, makes=("WINDOW",))
     # "a process can return only after all have called" (12.2.5)
@@ -255,7 +255,8 @@ def _windows() -> Iterator[Meaning]:
 
 
 def _accesses() -> Iterator[Meaning]:
-    """Yield the one-sided operations (12.3); an accumulate is atomic and ordered (12.7)."""
+    """Yield the meanings of the one-sided operations (MPI-4.1, 12.3); an accumulate is atomic and ordered (MPI-4.1,
+    12.7)."""
     update, both = Access.UPDATE | Access.ATOMIC, Access.UPDATE | Access.READ | Access.ATOMIC
     sorts = {
         "Put": Access.WRITE, "Get": Access.READ, "Accumulate": update, "Get_accumulate": both,
@@ -269,7 +270,8 @@ def _accesses() -> Iterator[Meaning]:
 
 
 def _epochs() -> Iterator[Meaning]:
-    """Yield the synchronisation calls that name their targets or their lock (12.5.2 to 12.5.4)."""
+    """Yield the meanings of the synchronisation calls that name their targets or their lock (MPI-4.1, 12.5.2 to
+    12.5.4)."""
     waits = {
         Sync.START: Waits.POSTS, Sync.COMPLETE: Waits.POSTS, Sync.POST: Waits.NOBODY, Sync.WAIT: Waits.COMPLETES,
         Sync.TEST: Waits.NOBODY, Sync.MEMORY: Waits.NOBODY,
@@ -287,7 +289,8 @@ _TRANSFERS = "read_all write_all read_at_all write_at_all read_ordered write_ord
 
 
 def _file_collectives() -> Iterator[Meaning]:
-    """Yield the collectives on a file (14.2 to 14.4): the implementation decides who may leave before others."""
+    """Yield the meanings of the collectives on a file (MPI-4.1, 14.2 to 14.4): the implementation decides who may
+    leave before others."""
     yield _collective("File_open", FILES, makes=("FILE",))
     yield _on_file("File_close", frees="FILE")
     for word in "set_size preallocate set_view set_info set_atomicity sync seek_shared".split():
@@ -306,7 +309,7 @@ def _on_file(name: str, **facts: object) -> Meaning:
 
 
 def _file_transfers() -> Iterator[Meaning]:
-    """Yield the reads and writes of one process on a file (14.4)."""
+    """Yield the meanings of the reads and writes of one process on a file (MPI-4.1, 14.4)."""
     for word in "read write read_at write_at read_shared write_shared".split():
         alone = Meaning("File_" + word, Act.TRANSFER, FILES, kin="File_" + word)
         yield alone
@@ -317,7 +320,7 @@ def _file_transfers() -> Iterator[Meaning]:
 
 
 def _begin_and_end() -> Iterator[Meaning]:
-    """Yield the calls that start and end MPI and sessions (11.2 to 11.4).
+    """Yield the meanings of the calls that start and end MPI and sessions (MPI-4.1, 11.2 to 11.4).
 
     The processes of a world synchronise in MPI_Finalize, those of a session may.
     """
@@ -332,7 +335,7 @@ def _begin_and_end() -> Iterator[Meaning]:
 
 
 def _local() -> Iterator[Meaning]:
-    """Yield the functions that wait for nobody, from the lists of local.py."""
+    """Yield the meanings of the functions that wait for nobody, from the lists of local.py."""
     traits: dict[str, Trait] = {}
     for trait, names in (
         (Trait.ANYTIME, ANYTIME), (Trait.ASKED_BY_FORTRAN, ASKED_BY_FORTRAN), (Trait.GIVES_KNOWN, GIVES_KNOWN),

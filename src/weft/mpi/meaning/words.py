@@ -284,8 +284,9 @@ class Meaning(NamedTuple):
         return self.act in (Act.PROBE, Act.MATCHED_PROBE)
 
     @property
-    def local(self) -> bool:
-        """Return whether it returns whatever other processes do. Making a persistent collective may wait (6.13)."""
+    def is_local(self) -> bool:
+        """Return whether the function returns whatever other processes do. Making a persistent collective may wait
+        (MPI-4.1, 6.13)."""
         if self.form is Form.PERSISTENT:
             return self.act is not Act.COLLECTIVE
         return self.waits is Waits.NOBODY or self.form is Form.NONBLOCKING

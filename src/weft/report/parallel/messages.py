@@ -86,7 +86,10 @@ def _insert_own(others: NDArray[Any], own: NDArray[Any], low: int) -> NDArray[An
 
 
 def pack_rows(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE) -> Rows:
-    """Return rows as they are sent to other workers."""
+    """Return sends or receives as rows that are sent to other workers.
+
+    `which`: the rows to send, `theirs`: the row of each one's partner at the other worker.
+    """
     rows = np.empty(len(which), ROW)
     rows["rank"] = np.searchsorted(posts.first, which.astype(np.uint64), side="right") - 1
     rows["row"], rows["theirs"] = which, theirs
@@ -119,7 +122,7 @@ def _receives_for_workers(recvs: Posts, sends: _JoinedRows, shares: list[range])
 
 
 def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
-    """Turn partners into rows of the joined columns: those of sends still count own receives."""
+    """Set the partners of both sides to rows of the joined columns: those of sends still count own receives only."""
     partner = sends.posts.partner
     partner[partner != NONE] += np.uint32(recvs.shift)
     answered = sends.shift + recvs.others["theirs"].astype(np.int64)
@@ -130,7 +133,7 @@ def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
 def _add_unmatched(
     team: Team, own: Operations, sends: _JoinedRows, recvs: _JoinedRows
 ) -> tuple[_JoinedRows, _JoinedRows]:
-    """Return both joined columns with what the other workers' ranks sent and received that nobody took or sent."""
+    """Return the sends and the receives, with the unmatched ones of the other workers' ranks added."""
     told = [team.all_gather_rows(_unmatched_own(joined)) for joined in (sends, recvs)]
     left = [np.concatenate(parts[: team.rank] + parts[team.rank + 1 :]) for parts in told]
     share = sends.share
@@ -140,7 +143,7 @@ def _add_unmatched(
     before = (sends, recvs)
     wider = [_JoinedRows(joined.own, np.concatenate([joined.others, more]), joined.share)
              for joined, more in zip(before, left, strict=True)]  # fmt: skip
-    moved = [_new_places(one, more) for one, more in zip(before, wider, strict=True)]
+    moved = [_rows_in_wider(one, more) for one, more in zip(before, wider, strict=True)]
     for one, more, here, there in zip(before, wider, moved, reversed(moved), strict=True):
         partner = np.full(len(more.posts), NONE, np.uint32)
         partner[here] = _translate_rows(there, one.posts.partner)
@@ -156,12 +159,12 @@ def _unmatched_own(joined: _JoinedRows) -> Rows:
     return pack_rows(joined.own, np.flatnonzero(free))
 
 
-def _new_places(one: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
-    """Return the place that each row of joined columns has in wider ones."""
-    to = np.empty(len(one.posts), np.uint32)
-    to[one.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
-    keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (one, wider)]
-    to[one.places] = wider.places[np.searchsorted(keys[1], keys[0])]
+def _rows_in_wider(joined_rows: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
+    """Return the row that each row of joined columns has in wider ones."""
+    to = np.empty(len(joined_rows.posts), np.uint32)
+    to[joined_rows.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
+    keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (joined_rows, wider)]
+    to[joined_rows.places] = wider.places[np.searchsorted(keys[1], keys[0])]
     return to
 
 

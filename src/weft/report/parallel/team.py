@@ -95,6 +95,7 @@ class Team:
         return self._mpi.BYTE.Create_contiguous(rows.dtype.itemsize).Commit()
 
     def _wait_for(self, request: Any) -> None:
+        """Wait until an MPI request is complete, sleeping between tests so that the core stays free."""
         pause = 0.0
         while not request.Test():
             time.sleep(pause)

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
-from weft.tasks.backend import How, Stop
+from weft.tasks.backend import Movement, Stop
 from weft.tasks.cilk5 import layout
 from weft.tasks.cilk5.build import Procedures, build_program, split_command
 from weft.tasks.cilk5.layout import Cilk5Row, Cilk5Table
@@ -54,7 +54,7 @@ class Cilk5Gdb(Gdb):
         return frames
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by these.
+        """Replace all breakpoints by `points`.
 
         cilk2c adds blocks of its own to the line of a spawn, and gdb has a location in each: only the first one is
         kept. A breakpoint at a procedure stops at its first line after the head of a clone.
@@ -63,7 +63,7 @@ class Cilk5Gdb(Gdb):
         super().arm(points)
         for number in set(self.points) - before:
             first: dict[str, tuple[int, str]] = {}
-            made = self._made(number)
+            made = self._breakpoint_info(number)
             if (
                 not self.points[number].line
                 and self.is_procedure_head(made)
@@ -80,21 +80,23 @@ class Cilk5Gdb(Gdb):
                 if late != early:
                     self.ask(f"-break-disable {late[1]}")
 
-    def _made(self, number: str) -> Frame:
-        """Return what gdb has made of a breakpoint."""
+    def _breakpoint_info(self, number: str) -> Frame:
+        """Return gdb's description of a breakpoint, with its locations; empty if there is none."""
         body = self.ask(f"-break-info {number}").get("BreakpointTable", {}).get("body", [])
         return body[0] if body else {}
 
-    def _first_body_address(self, head: Frame) -> int:
-        """Return the first address of a procedure after its head; 0 if unknown."""
-        start = int(str(head["addr"]), 16)
+    def _first_body_address(self, head_frame: Frame) -> int:
+        """Return the first address of a procedure after its head, the lines that cilk2c puts at its begin; 0 if
+        unknown.
+        """
+        start = int(str(head_frame["addr"]), 16)
         for address, line in self.instruction_lines(start, start + HEAD):
-            if address > start and not self.is_procedure_head({**head, "line": line}):
+            if address > start and not self.is_procedure_head({**head_frame, "line": line}):
                 return address
         return 0
 
     def is_procedure_head(self, frame: Frame) -> bool:
-        """Return whether a frame is at the head of its procedure, whose lines are cilk2c's own beginning of a clone."""
+        """Return whether a frame is at the lines that cilk2c puts at the begin of a procedure (its head)."""
         function = str(frame.get("func", ""))
         found = CLONE.match(function)
         opened = self.procedures.opened.get(found[1] if found else function, 0)
@@ -120,7 +122,7 @@ class Cilk5Backend(NativeBackend):
         self._procedures = Procedures()
 
     def start(self) -> Stop:
-        """Compile and start the program, and run to the first line of its main procedure."""
+        """Compile and start the program, run it to the first line of its main procedure, and return the stop."""
         program, self._procedures = build_program(self._sources, self._folder)
         self._program = str(program)
         self._terminal = Terminal()
@@ -155,7 +157,7 @@ class Cilk5Backend(NativeBackend):
         return [as_dict(row) for row in self._rows()], {}
 
     def tasks(self) -> list[TaskRow]:
-        """Return the table of tasks."""
+        """Return the table of tasks, from the records in the procedures' frames."""
         table = self._table()
         if table is None:
             return []
@@ -178,7 +180,9 @@ class Cilk5Backend(NativeBackend):
         deques: dict[int, int],
         stacks: dict[int, list[Frame]],
     ) -> TaskRow:
-        """Return the row of a task by its record."""
+        """Return the row of a task from its record. `above`: the task on top of it; `deques`: the worker that has each
+        frame in its deque; `stacks`: the frames of each worker.
+        """
         site, wait = self._gdb.return_site, None
         created = self._named(site(row.created))
         if above is not None:
@@ -215,8 +219,8 @@ class Cilk5Backend(NativeBackend):
 
     # Running
 
-    def _set_trace_flags(self, record: Any, what: int) -> None:
-        self._gdb.write(int(record["address"]) + layout.TRACED, what, 4)
+    def _set_trace_flags(self, record: Any, flags: int) -> None:
+        self._gdb.write(int(record["address"]) + layout.TRACED, flags, 4)
 
     def _set_spawn_watch(self, on: bool) -> None:
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
@@ -225,7 +229,7 @@ class Cilk5Backend(NativeBackend):
             if row.traced:
                 self._set_trace_flags(as_dict(row), 0)
 
-    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has moved on, and return where it stopped."""
         record = self._find_record(task) if task is not None and self._gdb.exited is None else None
         self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
@@ -234,164 +238,193 @@ class Cilk5Backend(NativeBackend):
         # while it is, the table may no longer have its line.
         line = self._suspended = self._line(int(record["id"])) if record and movement != "continue" else 0
         stop = super().advance(movement, task, child=child)
-        if record and line and movement in ("next", "step") and self._comes_again(stop, record, line):
+        if record and line and movement in ("next", "step") and self._stopped_at_left_line(stop, record, line):
             return self.advance(movement, task, child=child)
         return stop
 
-    def _comes_again(self, stop: Stop, record: Any, line: int) -> bool:
-        """Return whether a task is told at the line that it leaves, as the clone that another worker took up begins
-        there.
+    def _stopped_at_left_line(self, stop: Stop, record: Any, left_line: int) -> bool:
+        """Return whether a step stopped at the line that the task was to leave: another worker took the task, and its
+        clone of the procedure begins there.
         """
         here = self._find_record(int(record["id"])) if stop.why == "line" and stop.task == record["id"] else None
-        return here is not None and here["worker"] != record["worker"] and stop.at is not None and stop.at.line == line
+        return (
+            here is not None
+            and here["worker"] != record["worker"]
+            and stop.at is not None
+            and stop.at.line == left_line
+        )
 
     def _line(self, task: int) -> int:
         """Return the line at which a task is, 0 where that is not known."""
         at = next((row.at for row in self.tasks() if row.id == task), None)
         return at.line if at is not None else 0
 
-    def _resume_followed_task(self, how: How) -> Stop:
-        """Continue with the followed task, wherever it is, after something else has stopped the program."""
+    def _resume_followed_task(self, movement: Movement) -> Stop:
+        """Continue with the followed task, wherever it is, after something else has stopped the program; return the
+        next stop.
+        """
         record = self._record_at(self._followed) if self._followed else None
-        if record is None or how == "continue":
-            return self._run_and_interpret("-exec-continue", how, None)
+        if record is None or movement == "continue":
+            return self._run_and_interpret("-exec-continue", movement, None)
         if self._apart and int(record["worker"]):  # its being taken up is told next
-            return self._run_and_interpret("-exec-continue", how, self._followed)
+            return self._run_and_interpret("-exec-continue", movement, self._followed)
         if self._taking == self._followed:
             return self._run_into_body(self._gdb.threads[int(record["worker"])], self._followed, new=False)
-        return self._continue_task(how, self._followed)
+        return self._continue_task(movement, self._followed)
 
-    def _continue_task(self, how: How, address: int) -> Stop:
-        """Let the followed task move on from where it is now."""
-        record = self._record_at(address)
+    def _continue_task(self, movement: Movement, record_address: int) -> Stop:
+        """Let the followed task, given by its record's address, move on from where it is now; return the next stop."""
+        record = self._record_at(record_address)
         if record is None:
-            return self._run_and_interpret("-exec-continue", how, None)
+            return self._run_and_interpret("-exec-continue", movement, None)
         thread = self._gdb.threads.get(int(record["worker"]))
         if thread is None or record["above"]:
-            return self._wait_for_task_above(how, record, thread)
-        return super()._continue_task(how, address)
+            return self._wait_for_task_above(movement, record, thread)
+        return super()._continue_task(movement, record_address)
 
-    def _wait_for_task_above(self, how: How, record: Any, thread: int | None) -> Stop:
-        """Continue with a task on the heap, or beneath another one in its worker's stack, which has to end first."""
+    def _wait_for_task_above(self, movement: Movement, record: Any, thread: int | None) -> Stop:
+        """Run until a task can go on that is on the heap, or beneath a task that has to end first; return the next
+        stop.
+        """
         address, self._apart = int(record["address"]), True
         if thread is not None:
             above = next(row for row in self._rows() if row.id == record["above"])
             self._set_trace_flags(as_dict(above), layout.RUNS)
             self._over = above.address
-        return self._run_and_interpret("-exec-continue", how, address)
+        return self._run_and_interpret("-exec-continue", movement, address)
 
-    def _handle_event(self, event: tuple[str, int, int, int], how: How) -> Stop:
+    def _handle_event(self, event: tuple[str, int, int, int], movement: Movement) -> Stop:
         """Handle an event that Weft's part in the program reports, and return the next stop."""
         name, of, other, thread = event
         if name == "done" and of == self._over:
-            return self._return_to_followed_task(how, other, thread)
+            return self._return_to_followed_task(movement, other, thread)
         if name == "done" and of != self._followed:  # what lay on it, and was on its way when another worker took it
-            return self._resume_followed_task(how)
+            return self._resume_followed_task(movement)
         if name == "done":
             self._over = 0
             row = self._record_at(of)
             self._aborted = f"task {row['id']} was aborted" if row and row["wait"] == layout.ABORTED else ""
         if name == "joined" and self._aborted:
-            stop = super()._handle_event(event, how)
+            stop = super()._handle_event(event, movement)
             told, self._aborted = self._aborted, ""
             return replace(stop, text=told) if stop.why == "joined" else stop
-        if name == "resume" and how == "finish":
-            return self._run_and_interpret("-exec-continue", how, of)
+        if name == "resume" and movement == "finish":
+            return self._run_and_interpret("-exec-continue", movement, of)
         self._taking = of if name == "resume" else 0
         self._apart = self._apart and name != "resume"
-        stop = super()._handle_event(event, how)
+        stop = super()._handle_event(event, movement)
         self._taking = 0
         return stop
 
-    def _follow_child(self, child: int) -> Stop:
-        self._followed = child
-        return super()._follow_child(child)
+    def _follow_child(self, child_address: int) -> Stop:
+        self._followed = child_address
+        return super()._follow_child(child_address)
 
-    def _follow_to_join(self, done: int) -> Stop:
-        onward = self._find_joining_record(self._record_at(done), ())
+    def _follow_to_join(self, ended_address: int) -> Stop:
+        onward = self._find_joining_record(self._record_at(ended_address), ())
         self._followed, self._apart = int(onward["address"]) if onward is not None else 0, False
-        return super()._follow_to_join(done)
+        return super()._follow_to_join(ended_address)
 
     def _find_joining_record(self, record: Any, rows: Any) -> Any:
-        """In Cilk it is always the parent: it lives until all that it made are done."""
+        """Return the record of the parent, which in Cilk always waits for the end of its children."""
         return self._record_at(record["maker"])
 
-    def _return_to_followed_task(self, how: How, address: int, thread: int) -> Stop:
-        """After the end of the task above, run to the followed task's line, unless the task was stolen."""
+    def _return_to_followed_task(self, movement: Movement, record_address: int, thread: int) -> Stop:
+        """Run to the followed task's line after the end of the task above it, unless the task was stolen; return the
+        next stop.
+        """
         self._over = 0
-        record, done = self._record_at(address), self._gdb.stack(thread)
+        record, done = self._record_at(record_address), self._gdb.stack(thread)
         frames = frames_of_part(done, 1)
-        if how == "finish":
-            return self._run_and_interpret("-exec-continue", how, address)
+        if movement == "finish":
+            return self._run_and_interpret("-exec-continue", movement, record_address)
         if not record or record["worker"] != self._gdb.kernel_thread_id(thread) or not frames:
-            return self._resume_followed_task(how)
-        if (stop := self._run_to_caller(thread, address, how, frames[0])) is not None:
+            return self._resume_followed_task(movement)
+        if (stop := self._run_to_caller(thread, record_address, movement, frames[0])) is not None:
             return stop
         self._depth, self._apart = len(frames), False
-        return self._continue_task(how, address)
+        return self._continue_task(movement, record_address)
 
-    def _thread_at_next_line(self, how: How, address: int) -> int:
-        """Return where the traced task stands at its next line; the head of a clone is none."""
-        thread = super()._thread_at_next_line(how, address)
+    def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
+        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. The head of
+        a clone is no such line.
+        """
+        thread = super()._thread_at_next_line(movement, record_address)
         return 0 if thread and self._cilk.is_procedure_head(self._gdb.stack(thread)[0]) else thread
 
-    def _interpret_stop(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
-        """Return what a stop means; lines of a clone that has lost its task to another worker mean nothing."""
+    def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
+        """Return what a stop means for the followed task. Lines of a clone that has lost its task to another worker
+        mean nothing.
+        """
         stepped = stop.get("reason") in ("end-stepping-range", "function-finished")
-        if stepped and address is not None and self._gdb.exited is None:
+        if stepped and record_address is not None and self._gdb.exited is None:
             thread = int(str(stop.get("thread-id", 0)))
             here = next(
                 (r for r in self._rows() if r.state == "top" and r.worker == self._gdb.kernel_thread_id(thread)), None
             )
-            if here is None or here.address != address:
-                if how != "step" or here is None or here.maker != address:
-                    return self._continue_task(how, address)
-                address, self._depth = here.address, 0  # into a task that it spawned
-                self._followed = address
+            if here is None or here.address != record_address:
+                if movement != "step" or here is None or here.maker != record_address:
+                    return self._continue_task(movement, record_address)
+                record_address, self._depth = here.address, 0  # into a task that it spawned
+                self._followed = record_address
                 self._set_spawn_watch(False)
                 self._set_trace_flags(as_dict(here), layout.RUNS)
             frame = self._gdb.stack(thread)[0]
             if is_program_frame(frame) and self._cilk.is_procedure_head(frame) and frame.get("begins"):
-                return self._continue_task(how, address)
+                return self._continue_task(movement, record_address)
         if stop.get("reason") == "breakpoint-hit" and stop.get("bkptno") in self._gdb.points:
-            return self._stop_at_breakpoint(stop, how, address)
-        return super()._interpret_stop(stop, how, address)
+            return self._stop_at_breakpoint(stop, movement, record_address)
+        return super()._interpret_stop(stop, movement, record_address)
 
-    def _stop_at_breakpoint(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
-        """Return the stop at a breakpoint of the user; at a procedure's head, run on to its first line."""
+    def _stop_at_breakpoint(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
+        """Return the stop at a breakpoint of the user; if that is at a procedure's head, run on to the procedure's
+        first line.
+        """
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]
         if not frame.get("begins") or not self._cilk.is_procedure_head(frame):
-            return super()._interpret_stop(stop, how, address)
+            return super()._interpret_stop(stop, movement, record_address)
         point = self._gdb.points[str(stop["bkptno"])]
-        if (other := self._run_past_head(thread, how, address, set())) is not None:
+        if (other := self._run_past_head(thread, movement, record_address, set())) is not None:
             return other
         here = self.task_on_worker(self._gdb.kernel_thread_id(thread))
         if here is not None and self.is_meant_for_thread(point, thread):
             return self._make_stop("breakpoint", thread, point=point.id)
-        return self._resume_task(how, address)
+        return self._resume_task(movement, record_address)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that hit it; a clone that has lost its task has none."""
+        """Return whether a breakpoint is for the task that a thread runs; a thread whose task was stolen has none."""
         return self.task_on_worker(self._gdb.kernel_thread_id(thread)) is not None and super().is_meant_for_thread(
             point, thread
         )
 
-    def _run_into_body(self, thread: int, address: int, *, new: bool) -> Stop:
-        """Run a worker that is about to begin or resume the followed task to its next line."""
+    def _run_into_body(self, thread: int, record_address: int, *, new: bool) -> Stop:
+        """Run a worker that is about to begin (`new`) or resume the followed task to the task's next line; return the
+        stop.
+        """
         inside = not is_program_frame(
             self._gdb.stack(thread)[0]
         )  # of the runtime still, not stopped in a line by something else
-        if inside and (stop := self._run_to_caller(thread, address, "next")) is not None:
+        if inside and (stop := self._run_to_caller(thread, record_address, "next")) is not None:
             return stop
-        stop = self._run_past_head(thread, "next", address, set() if new else {self._suspended}, of=address)
+        stop = self._run_past_head(
+            thread, "next", record_address, set() if new else {self._suspended}, expected_address=record_address
+        )
         return stop if stop is not None else self._make_stop("line", thread)
 
     def _run_past_head(
-        self, thread: int, how: How, address: int | None, skipped: set[int], *, of: int = 0
+        self,
+        thread: int,
+        movement: Movement,
+        record_address: int | None,
+        skipped: set[int],
+        *,
+        expected_address: int = 0,
     ) -> Stop | None:
-        """Run to a line of the program outside the heads of procedures and the lines in `skipped`. `of`: the task's
-        address.
+        """Run to a line of the program outside the heads of procedures and the lines in `skipped`; return None there,
+        or a stop that came first.
+
+        `expected_address`: the record of the task that the thread should run; 0 for any.
         """
         for _ in range(HOW_FAR):
             frame = self._gdb.stack(thread)[0]
@@ -406,13 +439,13 @@ class Cilk5Backend(NativeBackend):
             if happened.get("looked"):
                 continue
             if self._gdb.exited is not None or happened.get("reason") != "end-stepping-range":
-                return self._interpret_stop(happened, how, address)
-            if of and self._on_address(thread) != of:
-                return self._continue_task(how, of)
+                return self._interpret_stop(happened, movement, record_address)
+            if expected_address and self._running_record_address(thread) != expected_address:
+                return self._continue_task(movement, expected_address)
         return None
 
-    def _on_address(self, thread: int) -> int:
-        """Return the record of the task that runs on a thread; 0 for none."""
+    def _running_record_address(self, thread: int) -> int:
+        """Return the address of the record of the task that runs on a thread; 0 if none does."""
         lwp = self._gdb.kernel_thread_id(thread)
         return next((row.address for row in self._rows() if row.state == "top" and row.worker == lwp), 0)
 
@@ -427,56 +460,65 @@ class Cilk5Backend(NativeBackend):
         return replace(stop, at=self._named(stop.at))
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> Any:
-        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
         lines, made = super().frames(task, with_libraries=with_libraries)
         if not lines and (row := next((row for row in self.tasks() if row.id == task), None)) and row.at:
             lines = [row.at]
         return [self._named(line) for line in lines], made
 
-    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """Return the value of an expression in a task's frame, variables by their names in the source."""
-        return self._evaluate_translated(task, text, level, partial(self._gdb.value, form=form))
+    def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
+        """Return the value of an expression in a task's frame; variables have their names in the Cilk source."""
+        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, form=gdb_format))
 
-    def _gdb_expression(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
-        """Return gdb's numbers of a task's thread and frame, and the expression in C's names there."""
+    def _gdb_expression(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
+        """Return gdb's numbers of a task's thread and frame, and the expression with the names that variables have in C
+        there.
+        """
         asked: list[tuple[int, int, str]] = []
 
         def keep(words: str, thread: int, at: int) -> str:
             asked.append((thread, at, words))
             return self._gdb.value(words, thread, at)
 
-        self._evaluate_translated(task, text, level, keep)
+        self._evaluate_translated(task, expression, level, keep)
         return asked[-1]
 
     def _evaluate_translated(
-        self, task: int | None, text: str, level: int, value: Callable[[str, int, int], str]
+        self, task: int | None, expression: str, level: int, evaluator: Callable[[str, int, int], str]
     ) -> str:
-        """Translate an expression to C's names in a task's frame, and return what `value` makes of it.
+        """Translate an expression to the names of variables in C in a task's frame, and return what `evaluator` makes
+        of it.
 
-        `value`: is called with the expression, and gdb's numbers of the thread and frame.
+        `evaluator`: is called with the expression, and gdb's numbers of the thread and frame.
         """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            return self._evaluate_on_heap(task, text, value)
+            return self._evaluate_on_heap(task, expression, evaluator)
         frame = frames[min(level, len(frames) - 1)]
         record = self._find_record(task or 0)
         at = int(frame["level"])
-        where = Cilk5Frame(str(frame.get("func", "")), self._variables(thread, at), record["entry"] if record else 0)
-        return evaluate_in_procedure(text, where, self._procedures, lambda words: value(words, thread, at))
+        where = Cilk5Frame(
+            str(frame.get("func", "")), self._variable_names(thread, at), record["entry"] if record else 0
+        )
+        return evaluate_in_procedure(expression, where, self._procedures, lambda words: evaluator(words, thread, at))
 
-    def _variables(self, thread: int, level: int) -> list[str]:
-        """Return the names of the variables of a frame in C."""
+    def _variable_names(self, thread: int, level: int) -> list[str]:
+        """Return the names that the variables of a frame have in C."""
         place = f"--thread {thread} --frame {level}"
         told = self._gdb.ask(f"-stack-list-variables {place} --no-values").get("variables", [])
         return [str(one["name"]) for one in told]
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """Return the variables of a task's frame and their values: those in C, and those in its procedure's frame."""
+        """Return the names and values of the variables of a task's frame, those in C and those in its procedure's frame
+        on the heap.
+        """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         names: list[str] = []
         if frames:
             frame = frames[min(level, len(frames) - 1)]
-            names = [name for name in self._variables(thread, int(frame["level"])) if not name.startswith("_cilk_")]
+            names = [
+                name for name in self._variable_names(thread, int(frame["level"])) if not name.startswith("_cilk_")
+            ]
             found = CLONE.match(str(frame.get("func", "")))
             kept = self._procedures.scopes.get(found[1], []) if found else []
         else:
@@ -492,11 +534,13 @@ class Cilk5Backend(NativeBackend):
 
     @staticmethod
     def _procedure(at: SourceLine | None) -> str:
-        """cilk2c's name of the procedure that a line is in."""
+        """Return cilk2c's name of the procedure that a line is in."""
         return "cilk_main" if at and at.function == "main" else at.function if at else ""
 
-    def _evaluate_on_heap(self, task: int | None, text: str, value: Callable[[str, int, int], str]) -> str:
-        """Evaluate an expression for a task on the heap, by the variables in its procedure's frame."""
+    def _evaluate_on_heap(self, task: int | None, expression: str, evaluator: Callable[[str, int, int], str]) -> str:
+        """Return the value of an expression for a task on the heap, by the variables in its procedure's frame.
+        DebuggerError if the task has ended.
+        """
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
         if table is None or row is None:
@@ -505,10 +549,10 @@ class Cilk5Backend(NativeBackend):
         name = self._procedure(at)
         frame = f"((struct _cilk_{name}_frame *){row.address - table.offset:#x})"
         return evaluate_in_procedure(
-            text,
+            expression,
             Cilk5Frame(f"_cilk_{name}_slow", ()),
             self._procedures,
-            lambda words: value(words.replace("_cilk_frame->", f"{frame}->"), self._current_thread(), 0),
+            lambda words: evaluator(words.replace("_cilk_frame->", f"{frame}->"), self._current_thread(), 0),
         )
 
 
@@ -527,7 +571,7 @@ class NoOutlinedBodies:
 
 
 def as_dict(row: Cilk5Row) -> dict[str, Any]:
-    """Return a row as records of OpenMP are read: by name, and with numbers for states."""
+    """Return a row as a dictionary in the form of OpenMP's records: by name, and with numbers for states."""
     return {**{name: getattr(row, name) for name in row.__slots__}, "state": STATE[row.state], "scope": 0}
 
 

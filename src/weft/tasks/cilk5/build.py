@@ -73,7 +73,7 @@ def _cilk_roots() -> Iterator[Path]:
 
 
 def find_cilk() -> CilkInstallation:
-    """Return the user's Cilk-5. UsageError with what to do if there is none, or only a part of one."""
+    """Return the user's installation of Cilk-5. UsageError with what to do if there is none, or only a part of one."""
     for root in _cilk_roots():
         compiler = next((p for p in (root / "bin/cilk2c", root / "lib/cilk/cilk2c") if p.is_file()), None)
         headers = next((p for p in (root / "include/cilk", root / "include") if (p / "cilk.h").is_file()), None)
@@ -86,7 +86,9 @@ def find_cilk() -> CilkInstallation:
 
 
 def split_command(command: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Return the sources at the beginning of a command line, and the program's arguments."""
+    """Return the source files at the beginning of a command line, and the program's arguments. UsageError for a missing
+    file.
+    """
     count = next((n for n, word in enumerate(command) if not word.endswith(SOURCES)), len(command))
     sources = [Path(word) for word in command[:count]]
     if missing := next((path for path in sources if not path.is_file()), None):
@@ -94,19 +96,19 @@ def split_command(command: Sequence[str]) -> tuple[list[Path], list[str]]:
     return sources, list(command[count:])
 
 
-def build_program(sources: Sequence[Path], folder: Path) -> tuple[Path, Procedures]:
-    """Compile sources in a folder, and return the program and its procedures. UsageError with the
+def build_program(sources: Sequence[Path], build_folder: Path) -> tuple[Path, Procedures]:
+    """Compile Cilk-5 sources in a folder, and return the program's path and its procedures. UsageError with the
     compiler's own words.
     """
     cilk, known = find_cilk(), Procedures()
     options = shlex.split(os.environ.get("CILKFLAGS", ""))
     parts = [
-        _compile_source(source, folder / f"{n}-{source.stem}", cilk, options, known)
+        _compile_source(source, build_folder / f"{n}-{source.stem}", cilk, options, known)
         if source.suffix == ".cilk"
         else source
         for n, source in enumerate(sources)
     ]
-    program = folder / sources[0].stem
+    program = build_folder / sources[0].stem
     where = [option for place in cilk.libraries for option in (f"-L{place}", f"-Wl,-rpath,{place}")]
     named = [word for word in options if word.startswith(("-O", "-l", "-L"))]
     _run_compiler([
@@ -124,38 +126,43 @@ def _paths(cilk: CilkInstallation) -> list[str]:
     return [f"-I{NATIVE / 'header'}", f"-I{NATIVE}", f"-I{cilk.headers}", "-D_REENTRANT"]
 
 
-def _compile_source(source: Path, base: Path, cilk: CilkInstallation, options: list[str], known: Procedures) -> Path:
-    """Compile one source, add its procedures to `known`, and return the object file."""
+def _compile_source(
+    source: Path, base_path: Path, cilk: CilkInstallation, options: list[str], procedures: Procedures
+) -> Path:
+    """Compile one source file, add its procedures to `procedures`, and return the path of the object file."""
     plain = [
         option for option in options if not option.startswith("-O")
     ]  # with one, headers hold what cilk2c cannot read
-    expanded, made, target = (base.with_suffix(suffix) for suffix in (".cilki", ".c", ".o"))
+    expanded, made, target = (base_path.with_suffix(suffix) for suffix in (".cilki", ".c", ".o"))
     _run_compiler([*_compiler(), "-E", "-xc", "-include", str(cilk.headers / "cilk.h"), f"-I{NATIVE / 'first'}",
           f"-I{cilk.headers}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", *plain, str(source.resolve()),
           "-o", str(expanded)])  # fmt: skip
     _run_compiler([str(cilk.compiler), str(expanded), "-o", str(made)])
-    made.write_text(insert_records(made.read_text("latin-1"), known), "latin-1")  # bytes as they are
+    made.write_text(add_task_records(made.read_text("latin-1"), procedures), "latin-1")  # bytes as they are
     _run_compiler([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", "-c", str(made), "-o", str(target)])
     return target
 
 
-def insert_records(text: str, known: Procedures) -> str:
-    """Insert the record of a task into each frame in cilk2c's output, and add the procedures to `known`.
+def add_task_records(c_code: str, procedures: Procedures) -> str:
+    """Return cilk2c's output with the record of a task in each procedure's frame, and add the procedures to
+    `procedures`.
 
     The record is in the frame's own type, so that all sizes and offsets that cilk2c asks the C compiler for stay true.
     """
-    for name, blocks in SCOPES.findall(text):
-        known.scopes[name] = [(int(n), a or b) for inner, n in SCOPE.findall(blocks) for a, b in FIELD.findall(inner)]
-    known.opened.update((name, int(line) + head.count("\n")) for line, head, name in OPENED.findall(text))
-    begins = [*FRAME.finditer(text)]
-    ends = [found.start() for found in begins[1:]] + [len(text)] * bool(begins)
+    for name, blocks in SCOPES.findall(c_code):
+        procedures.scopes[name] = [
+            (int(n), a or b) for inner, n in SCOPE.findall(blocks) for a, b in FIELD.findall(inner)
+        ]
+    procedures.opened.update((name, int(line) + head.count("\n")) for line, head, name in OPENED.findall(c_code))
+    begins = [*FRAME.finditer(c_code)]
+    ends = [found.start() for found in begins[1:]] + [len(c_code)] * bool(begins)
     for found, end in zip(begins, ends, strict=True):
-        clones = text[found.end() : end]
-        known.saved[found[1]] = frozenset(re.findall(r"_cilk_frame->scope\d+\.(\w+)=", clones))
+        clones = c_code[found.end() : end]
+        procedures.saved[found[1]] = frozenset(re.findall(r"_cilk_frame->scope\d+\.(\w+)=", clones))
         for label, names in KEPT.findall(clones):
             taken = frozenset(word.partition("=")[0] for word in names.split(";") if word)
-            known.kept[found[1], int(label)] = taken
-    return FRAME.sub(r"_cilk_\1_frame{CilkStackFrame header;struct weft_cilk_task weft;", text)
+            procedures.kept[found[1], int(label)] = taken
+    return FRAME.sub(r"_cilk_\1_frame{CilkStackFrame header;struct weft_cilk_task weft;", c_code)
 
 
 def _run_compiler(command: list[str]) -> None:

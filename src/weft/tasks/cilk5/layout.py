@@ -75,8 +75,8 @@ class Cilk5Table:
         return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
 
     def _read_record(self, address: int) -> tuple[Cilk5Row, int, int] | None:
-        """Return the record at an address, the address below it, and the thread that ran it last; None if no task lives
-        there.
+        """Return the task whose record is at an address, the address of the record below it, and the thread that ran it
+        last; None if no task lives there.
         """
         if not address:
             return None
@@ -88,14 +88,14 @@ class Cilk5Table:
             self._seen[address] = Cilk5Row(address, **fields), int(r["below"]), int(r["thread"])
         return self._seen[address]
 
-    def _set_worker_stack(self, top: int, thread: int) -> None:
-        """Set state and place of the tasks on a worker's stack, down to the first frame that
-        another worker runs now.
+    def _set_worker_stack(self, top_address: int, thread: int) -> None:
+        """Set state and position of the tasks on a worker's stack, down to the first one that another worker runs
+        now.
         """
         state: State = "top"
         above, line = 0, list[Cilk5Row]()
-        while (found := self._read_record(top)) is not None and found[2] == thread and found[0].state == "heap":
-            row, top, _ = found
+        while (found := self._read_record(top_address)) is not None and found[2] == thread and found[0].state == "heap":
+            row, top_address, _ = found
             row.state, row.worker, row.above = state, thread, above
             state, above = "middle", row.id
             line.append(row)
@@ -112,7 +112,8 @@ class Cilk5Table:
         return found[0] if found is not None else None
 
     def deques(self) -> dict[int, int]:
-        """Return the worker that has each frame which another worker could take now, by the record's address.
+        """Return the worker (its thread's id) from whose deque another worker could take each frame, by the address of
+        the frame's record.
 
         A deque is Cilk's own: its worker's state begins with pointers to its head and its tail; the frame at the tail
         is the one that runs.

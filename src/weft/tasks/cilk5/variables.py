@@ -23,7 +23,7 @@ Value = Callable[[str], str]
 
 
 def source_name(function: str, procedures: Collection[str]) -> str:
-    """Return a function's name in the source: that of the procedure for its clones, of the inlet for its copies."""
+    """Return a function's name in the source, from cilk2c's name for a copy (clone) of a procedure or of an inlet."""
     found = CLONE.match(function)
     name = found[1] if found else function
     if (inlet := find_inlet(function, procedures)) is not None:
@@ -32,8 +32,8 @@ def source_name(function: str, procedures: Collection[str]) -> str:
 
 
 def find_inlet(function: str, procedures: Collection[str]) -> tuple[str, str] | None:
-    """Return the procedure and the name of an inlet, by cilk2c's name for one of its copies; None
-    for other functions.
+    """Return (procedure, inlet) for cilk2c's name of a copy of an inlet; None for other functions. `procedures`: their
+    names.
     """
     if not INLET.search(function):
         return None
@@ -51,25 +51,27 @@ class Cilk5Frame:
     entry: int = 0
 
 
-def evaluate_in_procedure(text: str, place: Cilk5Frame, procedures: Procedures, value: Value) -> str:
-    """Evaluate an expression in a frame of a procedure. `value`: returns the value of an expression in C's names.
+def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Procedures, evaluator: Value) -> str:
+    """Return the value of an expression in a frame of a procedure, as `evaluator` returns it for an expression with
+    names in C.
 
     DebuggerError for a variable that is stored nowhere.
     """
-    function, here, entry = place.function, place.here, place.entry
+    function, here, entry = frame.function, frame.here, frame.entry
     inlet = find_inlet(function, procedures.scopes)
     slow = None if inlet else CLONE.match(function)
     owner = slow[1] if slow else inlet[0] if inlet else ""
     if owner not in procedures.scopes:
-        return value(text)
+        return evaluator(expression)
     gone: list[str] = []
 
-    def home(found: re.Match[str]) -> str:
+    def name_in_c(found: re.Match[str]) -> str:
+        """Return where C has a variable of the source: by its own name, or in the frame on the heap."""
         name = found[0]
         places = [scope for scope, variable in procedures.scopes[owner] if variable == name]
         if inlet is not None and name not in here and "_cilk_inletargs" in here:
             try:
-                value(f"_cilk_inletargs->{name}")
+                evaluator(f"_cilk_inletargs->{name}")
             except DebuggerError:
                 pass
             else:
@@ -85,13 +87,14 @@ def evaluate_in_procedure(text: str, place: Cilk5Frame, procedures: Procedures, 
                     f"{name} was not kept when another worker took the task up: the rest of it does not use it"
                 )
             gone.append(name)
-        return f"_cilk_frame->scope{_only(name, places)}.{name}"
+        return f"_cilk_frame->scope{_single_block(name, places)}.{name}"
 
-    told = value(NAME.sub(home, text))
+    told = evaluator(NAME.sub(name_in_c, expression))
     return f"{told} ({', '.join(gone)}: {GONE})" if gone else told
 
 
-def _only(name: str, places: list[int]) -> int:
+def _single_block(name: str, places: list[int]) -> int:
+    """Return the number of the only block that has a variable. DebuggerError if several have one of that name."""
     if len(places) > 1:
         several = " or ".join(f"_cilk_frame->scope{place}.{name}" for place in places)
         raise DebuggerError(f"several blocks of the procedure have a {name}: print {several}")

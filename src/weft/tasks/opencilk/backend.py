@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
-from weft.tasks.backend import How, Spawn, Stop
+from weft.tasks.backend import Movement, Spawn, Stop
 from weft.tasks.gdb import Frame, Terminal, frame_site, is_program_frame
 from weft.tasks.model import SourceLine, TaskRow, Wait
 from weft.tasks.mutexes import add_mutex_waits
@@ -19,7 +19,7 @@ from weft.tasks.opencilk.cactus import Activation, CactusStack, Unwinder
 from weft.tasks.opencilk.course import TaskMovement
 from weft.tasks.opencilk.gdb import OpenCilkGdb
 from weft.tasks.opencilk.layout import OpenCilkMemory
-from weft.tasks.opencilk.table import ROOT, ChildNumbers, OpenCilkTable, OpenCilkTask, waits_at
+from weft.tasks.opencilk.table import ROOT, ChildNumbers, OpenCilkTable, OpenCilkTask, find_sync_line
 from weft.tasks.openmp import NO_LINES, NativeBackend, find_spawns
 
 REGION, WORKER = "__cilkrts_need_to_cilkify", "__cilkrts_tls_worker"
@@ -45,7 +45,9 @@ class OpenCilkBackend(NativeBackend):
         self._told: dict[int, tuple[str, bytes]] = {}  # where threads stand that have not moved since their last stop
 
     def start(self) -> Stop:
-        """Start the program, and stop it at its main. UsageError if no function of it spawns anything."""
+        """Start the program, stop it at its main, and return the stop. UsageError if no function of it spawns
+        anything.
+        """
         self.code = code.read_program_code(self._program)
         if not self.code.resumed:
             raise UsageError(
@@ -72,25 +74,29 @@ class OpenCilkBackend(NativeBackend):
         return self._seen[1]
 
     def _read_new_table(self) -> OpenCilkTable:
-        """Read all tasks. DebuggerError for an unknown version of OpenCilk."""
+        """Read all tasks from the runtime's memory and the workers' stacks. DebuggerError for an unknown version of
+        OpenCilk.
+        """
         table = OpenCilkTable(self._memory, self._unwinder, self._numbers)
         if self._gdb.exited is not None:
             return table
         self._region = self._region or self._gdb.symbol_address(REGION)
         workers = self._find_workers()
         if self._memory.read(self._region, 1) != b"\0" or not workers:
-            table.outside(self.unwind_thread(self._gdb.threads[self._gdb.pid]))
+            table.add_program_outside_region(self.unwind_thread(self._gdb.threads[self._gdb.pid]))
             return table
         closures = self._memory.read_closures(self._memory.state(next(iter(workers.values()))))
         if not closures or not closures[0].status:
             raise DebuggerError("the program's OpenCilk has another version than the one that Weft knows (ABI 4)")
         found = ((thread, self._memory.read_worker(worker)) for thread, worker in workers.items())
-        table.read_workers([(self.unwind_thread(thread), worker) for thread, worker in found if worker.runs], closures)
+        table.add_tasks_of_workers(
+            [(self.unwind_thread(thread), worker) for thread, worker in found if worker.runs], closures
+        )
         return table
 
     def _find_workers(self) -> dict[int, int]:
-        """Return the address of each worker by gdb's thread number; a thread without a worker sees that of the main
-        thread.
+        """Return the address of each worker's record by gdb's thread number. A thread without a worker of its own sees
+        the main thread's, and is left out.
         """
         main = self._gdb.threads.get(self._gdb.pid, 0)
         for thread in sorted(self._gdb.threads.values(), key=lambda thread: thread != main):
@@ -109,13 +115,17 @@ class OpenCilkBackend(NativeBackend):
         """Return the task on top of a thread."""
         return next((p for p in self.read_table().rows if p.state == "top" and p.thread == thread), None)
 
-    def activation_line(self, place: OpenCilkTask, one: Activation) -> SourceLine | None:
-        """Return the line at which an activation of a task is, or at which it will continue."""
-        if place.waits and one is place.activations[0]:
-            found = self.code.resumption_at(place.waits)
+    def activation_line(self, task: OpenCilkTask, activation: Activation) -> SourceLine | None:
+        """Return the line at which a function call (activation) of a task is, or at which it will continue; None if
+        unknown.
+        """
+        if task.waits and activation is task.activations[0]:
+            found = self.code.resumption_at(task.waits)
             if found is not None and found.at is not None:
                 return found.at
-        return frame_site(one.frame) if is_program_frame(one.frame) else self._gdb.return_site(one.pc)
+        return (
+            frame_site(activation.frame) if is_program_frame(activation.frame) else self._gdb.return_site(activation.pc)
+        )
 
     def tasks(self) -> list[TaskRow]:
         """Return the table of tasks."""
@@ -128,20 +138,20 @@ class OpenCilkBackend(NativeBackend):
             self._gdb, made, self._read_stacks(place.worker for place in places if place.state == "top")
         )
 
-    def _make_row(self, place: OpenCilkTask, children: tuple[int, ...]) -> TaskRow:
-        """Return the row of a task."""
-        at = self.activation_line(place, place.own[0]) if place.own else None
+    def _make_row(self, task: OpenCilkTask, children: tuple[int, ...]) -> TaskRow:
+        """Return the row of a task with its line and its wait. `children`: the numbers of its living children."""
+        at = self.activation_line(task, task.own[0]) if task.own else None
         wait = None
-        if place.state == "middle":
-            wait = Wait("deque", (), at, free=True, what=f"of worker {place.worker}, where any other may take it")
-        elif place.state == "heap" and place.status == "suspended":
-            wait = Wait("sync", children, waits_at(place, self.code) or at)
-        on = place.state != "heap"
-        created = self._gdb.return_site(place.caller.pc) if place.caller is not None else None
-        address = None if on or not place.activations else place.activations[0].cfa
+        if task.state == "middle":
+            wait = Wait("deque", (), at, free=True, what=f"of worker {task.worker}, where any other may take it")
+        elif task.state == "heap" and task.status == "suspended":
+            wait = Wait("sync", children, find_sync_line(task, self.code) or at)
+        on = task.state != "heap"
+        created = self._gdb.return_site(task.caller.pc) if task.caller is not None else None
+        address = None if on or not task.activations else task.activations[0].cfa
         return TaskRow(
-            place.id, place.parent or None, place.state, self._names.get(place.id, ""), created, at, wait,
-            place.worker or None, place.above or None, place.beneath if on else None, address,
+            task.id, task.parent or None, task.state, self._names.get(task.id, ""), created, at, wait,
+            task.worker or None, task.above or None, task.beneath if on else None, address,
         )  # fmt: skip
 
     def _read_records(self) -> tuple[Any, dict[int, int]]:
@@ -154,21 +164,21 @@ class OpenCilkBackend(NativeBackend):
 
     # Running
 
-    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+    def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has moved on, and return where it stopped."""
         if self._gdb.exited is not None:
             return self._make_end_stop()
         self._looks = 0
         place = self.read_table().places.get(task or 0)
         if movement != "continue" and place is not None and place.own:
-            return TaskMovement(self, place, movement, child=child).run()
+            return TaskMovement(self, place, movement, child=child).complete()
         while True:
             self._gdb.run("-exec-continue")
             if (told := self.make_user_stop(self.next_stop())) is not None:
                 return told
 
     def next_stop(self) -> dict[str, Any]:
-        """Return the next stop of the program, without its reason if it repeats a stop that was reported before.
+        """Return gdb's next stop of the program, without its reason if it repeats a stop that was reported before.
 
         If two threads reach breakpoints at once, gdb reports the second one before the first one has moved, and then
         the first one once more.
@@ -186,7 +196,9 @@ class OpenCilkBackend(NativeBackend):
         return {"thread-id": str(thread)} if again else stop
 
     def _thread_position(self, thread: int) -> tuple[str, bytes]:
-        """Return a thread's registers and the end of its stack; empty if the thread has gone."""
+        """Return a thread's registers and the bytes of its innermost frame, to see whether it has moved; empty if the
+        thread has gone.
+        """
         if thread not in self._gdb.threads.values():
             return "", b""
         registers = self._gdb.ask(f"-data-list-register-values --thread {thread} x {REGISTERS}")["register-values"]
@@ -195,7 +207,9 @@ class OpenCilkBackend(NativeBackend):
         return str(registers), self._gdb.read(sp, size) if 0 < size < NEAR else b""
 
     def make_user_stop(self, stop: dict[str, Any]) -> Stop | None:
-        """Return the stop for the user: a breakpoint, watchpoint, signal, deadlock or the end; None for other stops."""
+        """Return the stop to show to the user: a breakpoint, watchpoint, signal, deadlock or the program's end; None
+        for stops that are Weft's own.
+        """
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if "deadlock" in stop:
@@ -227,7 +241,7 @@ class OpenCilkBackend(NativeBackend):
     # Looking
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
         place = self.read_table().places.get(task or 0)
         rows = {row.id: row for row in self.tasks()}
         if place is None or with_libraries:
@@ -238,6 +252,9 @@ class OpenCilkBackend(NativeBackend):
     def _thread_and_frames(
         self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
     ) -> tuple[int, list[Frame]]:
+        """Return gdb's number of a task's thread, and the task's frames there. DebuggerError if gdb reaches none of
+        them.
+        """
         place = self.read_table().places.get(task or 0)
         if self._gdb.exited is not None or place is None:
             return super()._thread_and_frames(task, rows, with_libraries=with_libraries)

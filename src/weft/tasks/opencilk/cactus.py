@@ -66,7 +66,9 @@ class CactusStack:
     activations: list[Activation] = field(default_factory=list)
 
     def split_by_task(self) -> list[list[Activation]]:
-        """Return the activations of each task, the task on top first; every part but the last ends with its helper."""
+        """Return the activations of each task, the task on top first; every part but the last ends with the helper of
+        the task's spawn.
+        """
         found: list[list[Activation]] = [[]]
         for one in self.activations:
             found[-1].append(one)
@@ -83,8 +85,8 @@ class Unwinder:
         self._offsets: dict[int, int] = {}
 
     def unwind_thread(self, thread: int, worker: int) -> CactusStack:
-        """Return a thread's stack from the program's innermost activation on; empty if it runs
-        nothing of the program.
+        """Return a thread's stack from the program's innermost activation on; empty if it runs nothing of the program.
+        `worker`: the thread's number in the kernel.
         """
         frames = self._gdb.stack(thread)
         first = next((i for i, frame in enumerate(frames) if is_program_frame(frame)), None)
@@ -101,7 +103,9 @@ class Unwinder:
         return found
 
     def _make_activation(self, frame: Frame, cfa: int, level: int) -> Activation:
-        """Return the activation of a frame. `cfa`: its canonical frame address."""
+        """Return the activation for a frame of gdb. `cfa`: its canonical frame address; `level`: gdb's number of the
+        frame.
+        """
         pc = int(frame["addr"], 16)
         function = self._code.function_at(pc)
         one = Activation(function.start if function else 0, cfa, pc, level, frame)
@@ -154,23 +158,25 @@ class Unwinder:
             if frame.get("func") == "main":
                 return
 
-    def find_descriptor(self, one: Activation) -> int:
-        """Return the address of an activation's frame descriptor; 0 if it has none (yet)."""
-        offset = self._offsets.get(one.function, 0)
+    def find_descriptor(self, activation: Activation) -> int:
+        """Return the address of the runtime's record for an activation (its frame descriptor); 0 if it has none
+        (yet).
+        """
+        offset = self._offsets.get(activation.function, 0)
         if offset:
-            found = one.cfa - offset
+            found = activation.cfa - offset
             return found if self._memory.number(found + 4) == MAGIC else 0
         with suppress(DebuggerError):
-            words = np.frombuffer(self._memory.read(one.cfa - ROOM, ROOM), "<u4")
+            words = np.frombuffer(self._memory.read(activation.cfa - ROOM, ROOM), "<u4")
             for at in reversed((np.flatnonzero(words[1::2] == MAGIC) * 8).tolist()):
-                if ROOM - at >= FRAME.itemsize and (not one.helper or int(words[at // 4]) & DETACHED):
-                    self._offsets[one.function] = ROOM - at
-                    return int(one.cfa - ROOM + at)
+                if ROOM - at >= FRAME.itemsize and (not activation.helper or int(words[at // 4]) & DETACHED):
+                    self._offsets[activation.function] = ROOM - at
+                    return int(activation.cfa - ROOM + at)
         return 0
 
 
 def merge_inlined_frames(frames: list[Frame]) -> list[Frame]:
-    """Return one frame for each real call: of the frames inlined into it, the program's innermost."""
+    """Return one frame for each call that the machine made: of the frames inlined into it, the program's innermost."""
     found: list[list[Frame]] = []
     for frame in frames:
         inner = found[-1][-1] if found else None

@@ -89,7 +89,7 @@ class ProgramCode:
         return [at + self.shift for function in self._functions for at, _ in function.resumed]
 
     def resumption_at(self, pc: int) -> Resumption | None:
-        """Return the resumption at an address of the process; None if no frame is resumed there."""
+        """Return how a frame is resumed at an address of the process; None if no frame is resumed there."""
         function = self.function_at(pc)
         said = dict(function.resumed).get(pc - self.shift) if function is not None else None
         if said is None:
@@ -99,8 +99,8 @@ class ProgramCode:
         return Resumption(own, any(line.function.startswith(SYNC) for line in chain))
 
     def line_of_resumption(self, pc: int, function: str) -> SourceLine | None:
-        """Return the line of a frame that is just being resumed, as the compiler gives its address
-        the runtime's line.
+        """Return the line of a frame that is just being resumed, to which the compiler gives a line of the runtime;
+        None if unknown. `function`: its name.
         """
         found = self.function_at(pc)
         if found is None or found.name != function:
@@ -126,15 +126,15 @@ def folder_of(file: str) -> str:
     return str(Path(os.path.normpath(file)).parent) if file else ""
 
 
-def read(text: str) -> list[CompiledFunction]:
-    """Return the functions of what `objdump -d` prints."""
-    return [_parse_function(opened, lines) for opened, lines in _split_functions(text)]
+def parse_functions(disassembly: str) -> list[CompiledFunction]:
+    """Return the functions in the output of `objdump -d`."""
+    return [_parse_function(opened, lines) for opened, lines in _split_functions(disassembly)]
 
 
-def _split_functions(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
-    """Yield the heading and the instructions of each function in the output of objdump."""
+def _split_functions(disassembly: str) -> Iterator[tuple[re.Match[str], list[str]]]:
+    """Yield the heading and the instruction lines of each function in the output of objdump."""
     opened, lines = None, list[str]()
-    for line in text.splitlines():
+    for line in disassembly.splitlines():
         if (begins := FUNCTION.match(line)) is not None:
             if opened is not None:
                 yield opened, lines
@@ -145,9 +145,11 @@ def _split_functions(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
         yield opened, lines
 
 
-def _parse_function(opened: re.Match[str], lines: list[str]) -> CompiledFunction:
-    """Return a function by its heading and instructions."""
-    start, name = int(opened[1], 16), opened[2]
+def _parse_function(heading: re.Match[str], lines: list[str]) -> CompiledFunction:
+    """Return a function from its heading and its instruction lines, with the addresses at which its frames are
+    resumed.
+    """
+    start, name = int(heading[1], 16), heading[2]
     end = int(lines[-1].partition(":")[0], 16) if lines else start
     if OWN.match(name):
         return CompiledFunction(name, start, end, (), False)
@@ -158,8 +160,10 @@ def _parse_function(opened: re.Match[str], lines: list[str]) -> CompiledFunction
 
 
 def read_program_code(program: str) -> ProgramCode:
-    """Read the code of a program. UsageError if that is impossible, for example as the program is stripped."""
-    functions = read(_run_tool("objdump", "-d", "--no-show-raw-insn", program))
+    """Return the functions of a program, read by objdump. UsageError if that is impossible, for example as the program
+    is stripped.
+    """
+    functions = parse_functions(_run_tool("objdump", "-d", "--no-show-raw-insn", program))
     main = next((function.start for function in functions if function.name == "main"), None)
     if main is None:
         raise UsageError(f"{program}: its functions cannot be told apart (objdump finds no main): do not strip it")
@@ -167,7 +171,7 @@ def read_program_code(program: str) -> ProgramCode:
 
 
 def read_inline_chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
-    """Return, for each address, its line and those of the calls that are inlined around it.
+    """Return, for each address, its source line and those of the calls that are inlined around it, innermost first.
 
     LLVM's addr2line is preferred: that of binutils cannot read this part of DWARF 5.
     """
@@ -181,7 +185,7 @@ def read_inline_chains(program: str, addresses: Iterable[int]) -> dict[int, list
 
 
 def _parse_inline_chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
-    """Yield address and lines of each chain in the output of addr2line."""
+    """Yield (address, source lines) for each address in the output of addr2line, innermost line first."""
     at, chain, function = 0, list[SourceLine](), ""
     for line in lines:
         if line.startswith("0x") and not function:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
-from weft.tasks.backend import How, Stop
+from weft.tasks.backend import Movement, Stop
 from weft.tasks.gdb import is_program_frame
 from weft.tasks.model import SourceLine
 from weft.tasks.opencilk.cactus import Activation, CactusStack
@@ -64,7 +64,7 @@ class SteppedProgram(Protocol):
 class TaskMovement:
     """The movement of one task by a command. `child`: follow the next task that it spawns."""
 
-    def __init__(self, backend: SteppedProgram, place: OpenCilkTask, how: How, *, child: bool) -> None:
+    def __init__(self, backend: SteppedProgram, place: OpenCilkTask, how: Movement, *, child: bool) -> None:
         self._backend, self._how, self._child = backend, how, child
         self._task = place.id
         self._chain = followed_activations(place)
@@ -75,13 +75,15 @@ class TaskMovement:
         self._spawns: set[str] = set()
         self._lines: set[int] = set()
 
-    def run(self) -> Stop:
-        """Run until the command is done, and return the stop; after the task's end, run to its parent's join."""
+    def complete(self) -> Stop:
+        """Run the program until the command is done for the task, and return the stop; after the task's end, run to its
+        parent's join.
+        """
         with self._temporary_breakpoints():
             if self._how == "finish":
                 stop = self._run_to_caller()
             else:
-                at = self._line(self._chain[0])
+                at = self._find_activation_line(self._chain[0])
                 self._lines = {at.line} if at is not None else set()
                 stop = self._run_to_other_line(self._how)
             return self._run_to_join() if stop.why == "done" and stop.task == self._task else stop
@@ -106,40 +108,44 @@ class TaskMovement:
 
     # Where it is
 
-    def _find(self, key: Key) -> tuple[OpenCilkTask, Activation] | None:
-        """Return the task that an activation is of, and the activation; on its own worker, if it is on any."""
+    def _find_task_and_activation(self, key: Key) -> tuple[OpenCilkTask, Activation] | None:
+        """Return the task that an activation belongs to, and the activation; None if it has returned. A task on a
+        worker comes before one on the heap.
+        """
         found = [
             (place, one) for place in self._backend.read_table().rows for one in place.activations if one.key == key
         ]
         return min(found, key=lambda pair: pair[0].state == "heap", default=None)
 
-    def _line(self, key: Key) -> SourceLine | None:
-        found = self._find(key)
+    def _find_activation_line(self, key: Key) -> SourceLine | None:
+        found = self._find_task_and_activation(key)
         return self._backend.activation_line(*found) if found is not None else None
 
     # Moves
 
     def _run_to_activation(self, key: Key) -> int | Stop | None:
-        """Run until an activation is on top of a thread, and return the thread.
+        """Run until an activation is on top of a thread, and return gdb's number of the thread.
 
         A stop if another one came first; None if the activation has returned.
         """
         while True:
-            found = self._find(key)
+            found = self._find_task_and_activation(key)
             if found is None:
                 return None
             place, one = found
             if place.state == "top" and place.own[0].key == key:
                 return place.thread
-            stop = self._run_to_stop("-exec-continue", back=None if place.state == "heap" else (place.thread, one))
-            if (told := self._find_end_of_movement(stop)) is not None:
+            stop = self._run_to_stop("-exec-continue", return_to=None if place.state == "heap" else (place.thread, one))
+            if (told := self._make_final_stop(stop)) is not None:
                 return told
 
-    def _run_to_stop(self, command: str, back: tuple[int, Activation] | None = None) -> dict[str, Any]:
-        """Let the program run to its next stop. `back`: also stop where a thread returns to an activation."""
+    def _run_to_stop(self, command: str, return_to: tuple[int, Activation] | None = None) -> dict[str, Any]:
+        """Let the program run by a command of gdb, and return its next stop. `return_to`: also stop where a thread,
+        given by gdb's number, returns to an activation.
+        """
         gdb, number = self._backend.gdb, ""
-        if back is not None:
-            thread, one = back
+        if return_to is not None:
+            thread, one = return_to
             number = self._insert(f'-p {thread} -c "$rbp == {one.fp:#x}" *{one.pc:#x}')
         try:
             gdb.run(command)
@@ -148,8 +154,10 @@ class TaskMovement:
             if number and gdb.exited is None and not gdb.running:
                 gdb.ask(f"-break-delete {number}")
 
-    def _find_end_of_movement(self, stop: dict[str, Any]) -> Stop | None:
-        """Return the stop if it ends the movement: one for the user, the task's end, or a spawned child; else None."""
+    def _make_final_stop(self, stop: dict[str, Any]) -> Stop | None:
+        """Return the stop if it ends the movement: one for the user, the task's end, or a spawned child; None if the
+        task has to run on.
+        """
         number, thread = str(stop.get("bkptno", "")), int(stop.get("thread-id", 0) or 0)
         if number and number == self._leaves:
             stack = self._backend.unwind_thread(thread).activations
@@ -164,14 +172,18 @@ class TaskMovement:
         return self._backend.make_user_stop(stop)
 
     def _skip_resumed_line(self, key: Key) -> None:
-        """Do not count the line at which the followed activation is just being resumed after a spawn as a new one."""
-        found = self._find(key)
+        """Count the line at which the followed activation is just being resumed after a spawn among those already
+        seen.
+        """
+        found = self._find_task_and_activation(key)
         resumed = self._backend.code.resumption_at(found[1].pc) if found is not None else None
         if resumed is not None and resumed.at is not None:
             self._lines.add(resumed.at.line)
 
-    def _run_to_other_line(self, how: How) -> Stop:
-        """Run to another line of the innermost activation, of its caller, or (`step`) of what it calls."""
+    def _run_to_other_line(self, movement: Movement) -> Stop:
+        """Run to another line of the innermost activation, of its caller, or (`step`) of a called function; return the
+        stop.
+        """
         begun = self._backend.gdb.moves
         while self._chain:
             came = self._run_to_activation(self._chain[0])
@@ -179,23 +191,23 @@ class TaskMovement:
                 return came
             if came is None:  # it has returned
                 self._chain.pop(0)
-                at = self._line(self._chain[0]) if self._chain else None
+                at = self._find_activation_line(self._chain[0]) if self._chain else None
                 self._lines = {at.line} if at is not None else set()
                 continue
             self._skip_resumed_line(self._chain[0])
-            at = self._line(self._chain[0])
+            at = self._find_activation_line(self._chain[0])
             if self._backend.gdb.moves != begun and at is not None and at.line not in self._lines:
                 return self._backend.make_stop("line", came)
-            stop = self._run_to_stop(f"-exec-{how} --thread {came}")
+            stop = self._run_to_stop(f"-exec-{movement} --thread {came}")
             if stop.get("reason") in STEPPED and self._backend.gdb.exited is None:
                 if (new := self._make_step_stop(int(stop.get("thread-id", 0) or 0))) is not None:
                     return new
-            elif (told := self._find_end_of_movement(stop)) is not None:
+            elif (told := self._make_final_stop(stop)) is not None:
                 return told
         return Stop("done", self._task)
 
     def _make_step_stop(self, thread: int) -> Stop | None:
-        """Return the stop after gdb has stepped a thread; None if the line is not one for the user."""
+        """Return the stop after gdb has stepped a thread; None if the line is none to show to the user."""
         if not is_program_frame(self._backend.gdb.stack(thread)[0]):
             return None
         top = self._backend.task_on_thread(thread)
@@ -211,7 +223,9 @@ class TaskMovement:
         return self._backend.make_stop("line", thread)
 
     def _run_to_detached_child(self, thread: int) -> Stop:
-        """Run a helper that has begun until it has detached itself, as from then on it is the child."""
+        """Run the helper function of a spawn until it has become the child task (detached itself), and return the
+        stop.
+        """
         self._child, self._spawns = False, self._disabled(self._spawns)
         for _ in range(HELPER_LINES):
             inner = next((one for one in self._backend.unwind_thread(thread).activations if one.own), None)
@@ -228,20 +242,20 @@ class TaskMovement:
         return set()
 
     def _run_to_caller(self) -> Stop:
-        """Run to the caller of the innermost activation, or to the task's end."""
+        """Run to the caller of the innermost activation, or to the task's end, and return the stop."""
         for key in self._chain[1:]:
             came = self._run_to_activation(key)
             if came is not None:
                 return came if isinstance(came, Stop) else self._backend.make_stop("line", came)
         while (place := self._backend.read_table().places.get(self._task)) is not None:
             back = (place.thread, place.caller) if place.caller is not None and place.state != "heap" else None
-            if (told := self._find_end_of_movement(self._run_to_stop("-exec-continue", back))) is not None:
+            if (told := self._make_final_stop(self._run_to_stop("-exec-continue", back))) is not None:
                 return told
         return Stop("done", self._task)
 
     def _run_to_join(self) -> Stop:
-        """After the task's end, run its parent until it is past the sync that waits for the task."""
-        found = self._find(self._parent) if self._parent is not None else None
+        """After the task's end, run its parent until it is past the sync that waits for the task; return the stop."""
+        found = self._find_task_and_activation(self._parent) if self._parent is not None else None
         if found is None:
             return Stop("done", self._task)
         place, _ = found
@@ -252,7 +266,7 @@ class TaskMovement:
         self._parent = place.caller.key if place.caller is not None else None
         while True:
             key = self._chain[0]
-            at = self._line(key)
+            at = self._find_activation_line(key)
             self._lines = {at.line} if at is not None else set()
             stop = self._run_to_other_line("next")
             if stop.why != "line":
@@ -262,6 +276,8 @@ class TaskMovement:
                 return replace(stop, why="joined")
 
 
-def followed_activations(place: OpenCilkTask) -> list[Key]:
-    """Return the keys of a task's activations, without helpers that are becoming or were a child."""
-    return [one.key for one in place.own if not one.helper or one.detached]
+def followed_activations(task: OpenCilkTask) -> list[Key]:
+    """Return the keys (function, frame address) of a task's activations, without the helpers of spawns that are not a
+    task yet.
+    """
+    return [one.key for one in task.own if not one.helper or one.detached]

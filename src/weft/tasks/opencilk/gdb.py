@@ -18,7 +18,9 @@ class OpenCilkGdb(Gdb):
             self.console(f"skip -gfile {known.folder}/*")
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return all frames of a thread, innermost first."""
+        """Return all frames of a thread, innermost first; the runtime's code inside the program's functions gets no
+        source file, or the program's line where a frame is resumed.
+        """
         frames = super().stack(thread)
         for frame in frames:
             if self._folder and folder_of(str(frame.get("fullname", ""))) == self._folder:

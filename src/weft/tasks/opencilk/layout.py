@@ -36,7 +36,7 @@ DEPTH = 1 << 20
 
 
 def descriptor_magic() -> int:
-    """Return the number that each frame descriptor of this ABI contains (frame.h)."""
+    """Return the number by which a frame descriptor of this ABI is recognized (`magic` of OpenCilk's frame.h)."""
     value = ABI
     for name in ("fp", "magic", "flags", "call_parent", "extension"):
         value = value * 13 + FRAME.fields[name][1]  # type: ignore[index]
@@ -97,7 +97,7 @@ class OpenCilkMemory:
         return self.word(worker + WORKER["global"]) if worker else 0
 
     def read_worker(self, address: int) -> OpenCilkWorker:
-        """Read a worker that has begun."""
+        """Return the worker whose record is at an address, with the frames in its deque."""
         head, tail = self.word(address + WORKER["head"]), self.word(address + WORKER["tail"])
         count = max(min((tail - head) // 8, DEPTH), 0)
         kept = np.frombuffer(self.read(head, 8 * count + 8), "<u8").tolist() if head and tail >= head else [0]
@@ -109,23 +109,23 @@ class OpenCilkMemory:
         return OpenCilkWorker(address, tuple(kept[:-1]), int(kept[-1]), head > tail, bottom, runs)
 
     def read_closure(self, address: int) -> Closure:
-        """Read a closure."""
+        """Return the closure (the runtime's record of a stolen frame) at an address."""
         fields = {name: self.word(address + CLOSURE[name]) for name in ("frame", "call_parent", "spawn_parent")}
         status = STATUS.get(self.read(address + CLOSURE["status"], 1)[0], "")
         return Closure(address, status=status, **fields)
 
-    def closure_ancestors(self, closure: int) -> Iterator[Closure]:
-        """Yield a closure and those that called or spawned it, from the inside out."""
+    def closure_ancestors(self, address: int) -> Iterator[Closure]:
+        """Yield the closure at an address and those that called or spawned it, from the inside out."""
         for _ in range(DEPTH):
-            if not closure:
+            if not address:
                 return
-            found = self.read_closure(closure)
+            found = self.read_closure(address)
             yield found
-            closure = found.spawn_parent or found.call_parent
+            address = found.spawn_parent or found.call_parent
 
-    def read_closures(self, state: int) -> list[Closure]:
-        """Read all living closures, from the root down."""
-        found, todo = list[Closure](), [self.word(state + GLOBAL["root_closure"])]
+    def read_closures(self, state_address: int) -> list[Closure]:
+        """Return all living closures (the runtime's records of stolen frames), from the root down."""
+        found, todo = list[Closure](), [self.word(state_address + GLOBAL["root_closure"])]
         while todo and len(found) < DEPTH:
             at = todo.pop()
             if at:

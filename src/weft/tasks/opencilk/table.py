@@ -49,16 +49,18 @@ class ChildNumbers:
         self._known: dict[int, tuple[int, int]] = {}  # by the descriptor's address: what is written there, the number
         self._next = ROOT
 
-    def child_number(self, descriptor: int) -> int:
-        """Return the number of the child with a descriptor, a new one if it has none yet."""
-        mark = self._memory.number(descriptor) >> MARK
-        known = self._known.get(descriptor)
+    def child_number(self, descriptor_address: int) -> int:
+        """Return the number of the child task whose helper has a descriptor at an address; a new number if it has none
+        yet.
+        """
+        mark = self._memory.number(descriptor_address) >> MARK
+        known = self._known.get(descriptor_address)
         if known is not None and known[0] == mark:
             return known[1]
         self._next += 1
         mark = self._next % ((1 << MARK) - 1) + 1
-        self._write(descriptor + 2, mark, 2)
-        self._known[descriptor] = mark, self._next
+        self._write(descriptor_address + 2, mark, 2)
+        self._known[descriptor_address] = mark, self._next
         return self._next
 
 
@@ -74,11 +76,13 @@ class OpenCilkTable:
         """Return the living tasks, by their numbers."""
         return sorted(self.places.values(), key=lambda place: place.id)
 
-    def outside(self, stack: CactusStack) -> None:
-        """No worker works: the program is one task, on the stack of its thread."""
+    def add_program_outside_region(self, stack: CactusStack) -> None:
+        """Add the program as the only task, on the stack of its thread: no worker works now."""
         self.places[ROOT] = OpenCilkTask(ROOT, 0, stack.activations, stack.thread, "top", stack.worker)
 
-    def read_workers(self, stacks: Iterable[tuple[CactusStack, OpenCilkWorker]], closures: list[Closure]) -> None:
+    def add_tasks_of_workers(
+        self, stacks: Iterable[tuple[CactusStack, OpenCilkWorker]], closures: list[Closure]
+    ) -> None:
         """Add the tasks while the workers work: those on each worker's stack, and then those on none."""
         descriptors = {closure.frame for closure in closures if closure.frame}
         others: list[tuple[CactusStack, list[list[Activation]]]] = []
@@ -99,7 +103,9 @@ class OpenCilkTable:
         self._set_wait_status(closures)
 
     def _count_own_parts(self, parts: list[list[Activation]], worker: OpenCilkWorker) -> int:
-        """Return how many parts of its stack belong to a worker: those from the top whose parents are not stolen."""
+        """Return how many parts of a worker's stack, from the top, are tasks on that worker: those up to the first
+        whose parent was stolen.
+        """
         gone = [
             closure.spawn_parent for closure in self._memory.closure_ancestors(worker.bottom) if closure.spawn_parent
         ]
@@ -119,10 +125,10 @@ class OpenCilkTable:
     def _id(self, part: list[Activation]) -> int:
         return self._numbers.child_number(part[-1].descriptor) if part[-1].detached else ROOT
 
-    def _make_task(self, stack: CactusStack, parts: list[list[Activation]], at: int) -> OpenCilkTask:
-        """Return the part of a stack with an index as a task on the heap."""
-        part = parts[at]
-        after = parts[at + 1] if at + 1 < len(parts) else []
+    def _make_task(self, stack: CactusStack, parts: list[list[Activation]], part_index: int) -> OpenCilkTask:
+        """Return the part of a stack with an index as a task on the heap, with its number and its parent's."""
+        part = parts[part_index]
+        after = parts[part_index + 1] if part_index + 1 < len(parts) else []
         parent = self._id(after) if after else 0
         return OpenCilkTask(self._id(part), parent, part, stack.thread, caller=after[0] if after else None)
 
@@ -155,7 +161,7 @@ class OpenCilkTable:
                 self._add_heap_tasks(stack, stack.split_by_task())
 
     def _set_wait_status(self, closures: list[Closure]) -> None:
-        """Set the status of tasks that have a closure, and where those on the heap will continue."""
+        """Set the runtime's status of each task that has a closure, and where a task on the heap will continue."""
         for closure in closures:
             if not closure.frame:
                 continue
@@ -167,14 +173,16 @@ class OpenCilkTable:
                     place.waits = int(frame["pc"]) if place.state == "heap" else 0
 
 
-def contains_descriptor(descriptors: Iterable[int], one: Activation, every: list[Activation]) -> bool:
-    """Return whether an activation contains one of the descriptors, and no other activation of the same stack does."""
-    ends = [other.cfa for other in every if other.cfa < one.cfa]
-    start = max((one.cfa - (1 << 20), *ends))
-    return any(start <= descriptor < one.cfa for descriptor in descriptors)
+def contains_descriptor(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
+    """Return whether the frame of an activation contains one of the descriptors (addresses), and no other frame of its
+    stack does.
+    """
+    ends = [other.cfa for other in activations if other.cfa < activation.cfa]
+    start = max((activation.cfa - (1 << 20), *ends))
+    return any(start <= descriptor < activation.cfa for descriptor in descriptors)
 
 
-def waits_at(place: OpenCilkTask, code: ProgramCode) -> SourceLine | None:
-    """Return the line of the sync at which a task on the heap waits; None where it waits at none."""
-    found = code.resumption_at(place.waits) if place.waits else None
+def find_sync_line(task: OpenCilkTask, code: ProgramCode) -> SourceLine | None:
+    """Return the line of the sync at which a task on the heap waits; None if it waits at none."""
+    found = code.resumption_at(task.waits) if task.waits else None
     return found.at if found is not None and found.sync else None

@@ -138,7 +138,7 @@ class RankCalls(RankRecord):
     def _fill_slot(
         self, function: Function, values: dict[str, Any], flags: int, status: Status | None, polls: int
     ) -> dict[str, int]:
-        """Return the fields of a call's slot, from its arguments and status."""
+        """Return the fields of a call's slot (the fixed part of its record), from its arguments and status."""
         slot = dict.fromkeys(("comm", "peer", "tag", "datatype", "count", "result", "object", "buffer"), 0)
         for place, p in function.slot.items():
             value = values.get(p.name)
@@ -168,7 +168,9 @@ class RankCalls(RankRecord):
         self, function: Function, slot: dict[str, int], values: dict[str, Any], *, status: Status | None,
         ticket: int | None, thread: int,
     ) -> None:  # fmt: skip
-        """Write the arguments that do not fit the slot to the thread's tails, and note in the slot where they are."""
+        """Write the arguments for which a call's slot has no room to the thread's tails, and note in the slot where
+        they are.
+        """
         count = None
         if not -(2**31) <= slot["count"] < COUNT_IN_TAIL:
             count, slot["count"] = slot["count"], COUNT_IN_TAIL

@@ -130,7 +130,9 @@ class PointToPoint(RankCalls):
         received: int | None = None, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD,
         buffer: int | None = None, cancelled: bool = False, function: str = "MPI_Irecv", **kw: Any,
     ) -> Request:  # fmt: skip
-        """Record a call of MPI_Irecv. What it received is given here, and shown by the call that completes it."""
+        """Record a call of MPI_Irecv, and return its request. `got`, `got_tag`, `received`: what the call that
+        completes it shows.
+        """
         request = Request(self.new_id("REQUEST"), function, persistent=function.endswith("_init"))
         request.status = self._receive_status(
             source,

@@ -183,7 +183,7 @@ class RankRecord:
         return self._ids[cls]
 
     def append(self, events: Events, thread: int = 0) -> None:
-        """Append slots (dtype layout.EVENT) as they are, after the calls so far."""
+        """Append ready-made events (dtype layout.EVENT) to a thread, after its calls so far."""
         self._flush(thread)
         self._streams[thread].written += len(events)
         self._open_record().append(StreamKind.EVENTS, thread, events)

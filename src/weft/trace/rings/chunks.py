@@ -49,8 +49,11 @@ class DroppedCalls:
         return numbers.get(StreamKind(kind), self.first_received)
 
 
-def split_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Split the offsets of a table of chunks into places in the file, and the number of each chunk of a ring."""
+def split_ring_chunk_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return a chunk table with plain offsets in the file, and the number of each chunk of a ring (0 for other chunks).
+
+    In the file, the offset of such a chunk holds both.
+    """
     of_ring = np.isin(table["kind"], RING_STREAMS)
     numbers = np.where(of_ring, table["offset"] >> np.uint64(layout.NUMBER_SHIFT), 0).astype(np.int64)
     places = table.copy()
@@ -59,7 +62,9 @@ def split_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
-    """Read the newer one of a thread's two accounts; an empty one where neither is whole."""
+    """Return the newer of a thread's two accounts of the calls that its ring dropped; an empty one if
+    neither is whole.
+    """
     newest, found = 0, DroppedCalls()
     for entry in entries:
         size = min(int(entry["pages"]), 1 << 8) * PAGE
@@ -70,7 +75,7 @@ def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
 
 
 def decode_dropped(data: bytes) -> tuple[int, DroppedCalls]:
-    """Decode an account and the number of times that it was written; 0 for one that is not whole."""
+    """Return how many times an account of dropped calls was written, and the account; 0 for one that is not whole."""
     if len(data) < BEFORE.itemsize:
         return 0, DroppedCalls()
     head = np.frombuffer(data, BEFORE, count=1)[0]
@@ -83,7 +88,7 @@ def decode_dropped(data: bytes) -> tuple[int, DroppedCalls]:
 
 
 def encode_dropped(dropped: DroppedCalls) -> bytes:
-    """Encode an account as `decode_dropped` reads it."""
+    """Return an account of dropped calls as bytes, as `decode_dropped` reads it."""
     head = np.zeros(1, BEFORE)
     head["turn"] = head["again"] = 1
     for name in _HEAD:

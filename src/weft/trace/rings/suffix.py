@@ -79,7 +79,9 @@ class Suffix:
         self._rings: dict[tuple[int, int], tuple[Events, int]] = {}
 
     def derive_once(self, kind: type[Derived], make: Callable[[], Derived]) -> Derived:
-        """Return what a room above makes of the suffix; it is made when it is asked for first."""
+        """Return the one object of class `kind` that is derived from the suffix; `make()` makes it when it is first
+        asked for.
+        """
         found = self._derived.get(kind)
         if not isinstance(found, kind):
             found = self._derived[kind] = make()
@@ -177,7 +179,11 @@ class Suffix:
 
 
 def count_sorts(events: Events) -> NDArray[Any]:
-    """Count calls by their sorts, as native/record.c does with those that it drops."""
+    """Return a row for each sort of calls (function, error, communicator, peer, tag, flags) with their number in
+    `count`.
+
+    native/record.c counts the calls that it drops in this way.
+    """
     sorts = np.zeros(len(events), DROPPED)
     for name in ("function", "error", "comm", "peer", "tag"):
         sorts[name] = events[name]
@@ -186,7 +192,7 @@ def count_sorts(events: Events) -> NDArray[Any]:
 
 
 def _sum_equal_sorts(sorts: NDArray[Any]) -> NDArray[Any]:
-    """Make one row of those that are alike, with their number."""
+    """Return one row for each distinct sort of calls, with their number in `count`."""
     unique, counts = np.unique(sorts, return_counts=True)
     unique["count"] = counts
     return unique

@@ -4,13 +4,11 @@
 #endif
 #include "capture.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "hash.h"
+#include "recorder/own_memory.h"
 #include "walk.h"
 #include "writer.h"
 
@@ -25,9 +23,8 @@ struct asked {
 
 static void ask_kernel(struct asked *asked) {
     char got[PAGES_AT_ONCE];
-    struct iovec to = {got, (size_t)asked->n};
-    ssize_t n = asked->n ? process_vm_readv(getpid(), &to, 1, asked->pieces, (unsigned long)asked->n, 0) : 0;
-    if (n < 0 ? errno == EFAULT : n < asked->n) asked->gone = true;
+    ssize_t n = asked->n ? weft_read_own_memory(got, asked->pieces, asked->n) : 0;
+    if (n >= 0 && n < asked->n) asked->gone = true;
     asked->n = 0;
 }
 

@@ -1,0 +1,42 @@
+"""Records a program first, for commands that take one in place of a run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from weft.errors import WeftError
+from weft.safety.started import own_python
+
+
+def record_program(
+    command: Sequence[str], n: int | None, *, stdin: int | IO[bytes] | None = None, stdout: int | None = None,
+    keep_interrupted: bool = False,
+) -> Path:  # fmt: skip
+    """Record a program with `weft run` in this terminal, and return the run. WeftError if there is no record of it.
+
+    `keep_interrupted`: Ctrl-C ends the program, and its record until then is the run. The ranks do not see it: what a
+    program does about it would not come again in a replay.
+    """
+    from weft.launch.rundir import BASE, current_time, find_newest_run, read_facts
+
+    count = [] if n is None else ["-n", str(n)]
+    begun = current_time()
+    process = subprocess.Popen(
+        own_python("-m", "weft", "run", *count, "--", *command), stdin=stdin, stdout=stdout,
+        process_group=0 if keep_interrupted else None,
+    )  # fmt: skip
+    try:
+        process.wait()
+    except BaseException as error:
+        process.terminate()  # `weft run` then ends its ranks
+        process.wait()
+        if not (keep_interrupted and isinstance(error, KeyboardInterrupt)):
+            raise
+    made = any(BASE.glob("*")) and find_newest_run()
+    facts = read_facts(made) if made else {}
+    if not made or facts.get("command") != list(command) or str(facts.get("started")) < begun:
+        raise WeftError(f"there is no record of `{' '.join(command)}`")
+    return made
