@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel import shortcut_support
+from weft.dataparallel.progress import Say, ignore, wait_for_compilations
 from weft.dataparallel.runtime import build_once, find_compiler, is_clang, runtime_sources
 from weft.dataparallel.source_map import MarkedSource
 from weft.errors import UsageError, WeftError
@@ -167,7 +168,9 @@ class CompiledObjects:
     """So many were taken from an earlier check."""
 
 
-def compile_all(marked: Sequence[MarkedSource], folder: Path, options: CompileOptions) -> CompiledObjects:
+def compile_all(
+    marked: Sequence[MarkedSource], folder: Path, options: CompileOptions, say: Say = ignore
+) -> CompiledObjects:
     """Compile all sources, C and C++ in parallel, and return the objects in the order of the sources."""
     jobs = [CompileJob(one, number, folder, options) for number, one in enumerate(marked)]
     for job in jobs:
@@ -175,7 +178,7 @@ def compile_all(marked: Sequence[MarkedSource], folder: Path, options: CompileOp
     made = CompiledObjects([job.target for job in jobs])
     others = [job for job in jobs if job.language != "fortran"]
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        made.cached_count = sum(pool.map(_compile_c, others))
+        made.cached_count = sum(wait_for_compilations([pool.submit(_compile_c, job) for job in others], say))
     # Modules: a later file needs what an earlier one made, so all are compiled, or none.
     fortran = [job for job in jobs if job.language == "fortran"]
     key = _object_key(fortran, b"".join(job.source.read_bytes() for job in fortran)) if fortran else ""

@@ -17,6 +17,7 @@ from typing import Final, Literal, Protocol
 from weft.dataparallel.compilation import describe_unknown_compilers
 from weft.dataparallel.process import ProcessEnd
 from weft.dataparallel.program import PLAIN, CompileOptions, build_program, run_program
+from weft.dataparallel.progress import Say, ignore
 from weft.dataparallel.runtime_output import RuntimeOutput
 from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
@@ -56,6 +57,8 @@ class CheckRequest:
     """What starts the program, as often as it does: mpiexec -n 4."""
     program: str = ""
     """Its name, where it was named by itself and not by its sources."""
+    say: Say = ignore
+    """Prints how far the check has come."""
 
     @property
     def display_names(self) -> tuple[str, ...]:
@@ -138,9 +141,9 @@ class MarkingFrontEnd(FrontEnd):
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")
-        program = build_program(marked, folder, request.options)
+        program = build_program(marked, folder, request.options, request.say)
         preparing = time.perf_counter() - began
-        ended = run_program(program, request.arguments, found, request.grid, request.timeout)
+        ended = run_program(program, request.arguments, found, request.grid, request.timeout, say=request.say)
         return CheckOutcome(
             dataclasses.replace(ended, preparing=preparing), texts, notes=tuple(describe_unknown_compilers(marked))
         )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from weft.dataparallel import process
 from weft.dataparallel.compilation import LANGUAGE, PLAIN, CompiledObjects, CompileOptions, compile_all, run_compiler
 from weft.dataparallel.process import ProcessEnd
+from weft.dataparallel.progress import Progress, Say, ignore
 from weft.dataparallel.runtime import WRAPPED, build_runtime_object, find_compiler
 from weft.dataparallel.source_map import MarkedSource
 
 __all__ = ["PLAIN", "CompileOptions", "build_program", "link_program", "run_program"]
 
 
-def build_program(marked: Sequence[MarkedSource], folder: Path, options: CompileOptions = PLAIN) -> Path:
+def build_program(
+    marked: Sequence[MarkedSource], folder: Path, options: CompileOptions = PLAIN, say: Say = ignore
+) -> Path:
     """Compile and link the sources in `folder`; return the program. UsageError with the compiler's first error."""
-    return link_program(marked, compile_all(marked, folder, options), folder, options)
+    return link_program(marked, compile_all(marked, folder, options, say), folder, options)
 
 
 def link_program(marked: Sequence[MarkedSource], made: CompiledObjects, folder: Path, options: CompileOptions) -> Path:
@@ -52,10 +55,13 @@ def run_program(
     timeout: float | None = None,
     *,
     launcher: Sequence[str] = (),
+    say: Say = ignore,
+    look: Callable[[], object] = lambda: None,
 ) -> ProcessEnd:
     """Run the program with this process's standard streams; the runtime writes its output to `findings`.
 
-    `grid`: the simulated processors, such as `2x2`; `timeout` in seconds; `launcher`: words before the program's name.
+    `grid`: the simulated processors, such as `2x2`; `timeout` in seconds; `launcher`: words before the program's name;
+    `say` prints how long it has run, and `look` is called meanwhile.
     """
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     if grid:
@@ -65,4 +71,12 @@ def run_program(
         environment.setdefault("PMIX_MCA_gds", "hash")
     else:
         findings.touch()
-    return process.run_process([*launcher, str(program), *arguments], environment, timeout, launched=bool(launcher))
+    progress = Progress(say, "the program runs")
+
+    def watch() -> bool:
+        progress.look()
+        look()
+        return False
+
+    command = [*launcher, str(program), *arguments]
+    return process.run_process(command, environment, timeout, watch=watch, launched=bool(launcher))

@@ -167,14 +167,18 @@ def build_once(name: str, held: Iterable[Traversable], facts: object, make: Call
     return target
 
 
-def link_one_object(folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
+def link_one_object(
+    folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str], code: str = ".text"
+) -> None:
     """Link object files to one, `made`: only the symbols that match `known` stay global.
 
     Functions in `wrapped` are called by their real names in the object, so that the runtime's own calls are not
-    wrapped.
+    wrapped. `code`: the section of its code; the linker bounds one with a name of C's by `__start_` and `__stop_`.
     """
     run_build_tool(["ld", "-r", "-o", "whole", *parts], folder)
     own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped]
+    if code != ".text":
+        own += [f"--rename-section={name}={code}" for name in (".text", ".text.unlikely")]
     run_build_tool(
         ["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder
     )

@@ -30,6 +30,8 @@ class RuntimeOutput:
     """So many had their accesses looked at."""
     stack: int = 0
     """The KiB of the stack that was full; 0: it was not."""
+    slow: dict[str, Any] | None = None
+    """That the program runs slower than promised: so many times, and the construct that costs."""
     usage: dict[str, Any] | None = None
     """Why it could not be checked."""
 
@@ -62,6 +64,8 @@ def read_runtime_output(path: Path) -> RuntimeOutput:
             told.raw_findings.get(held["id"], {})["count"] = held["count"]
         elif "modules" in held:
             told.modules, told.rank = held["modules"], held["rank"]
+        elif "slow" in held:
+            told.slow = held
         elif "usage" in held:
             told.usage = held
         elif "ran" in held:

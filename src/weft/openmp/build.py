@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,6 +17,7 @@ from typing import Final
 
 from weft.dataparallel.compilation import include_options, run_compiler
 from weft.dataparallel.front_end import CheckRequest
+from weft.dataparallel.progress import wait_for_compilations
 from weft.dataparallel.runtime import (
     build_once,
     find_compiler,
@@ -88,6 +91,8 @@ KNOWN: Final = (
 )
 
 
+CODE: Final = "weft_text"
+"""The section of the runtime's code: samples of a slow check are of it or of the program."""
 MOST_BEFORE: Final = 4
 """Lines from a directive to the head of its loop."""
 
@@ -115,14 +120,14 @@ def build_runtime() -> Path:
         for unit in units:
             run_build_tool([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
         compiled = [unit.replace(".c", ".o") for unit in units]
-        link_one_object(folder, compiled, wrapped_functions(*(folder / one for one in compiled)), KNOWN)
+        link_one_object(folder, compiled, wrapped_functions(*(folder / one for one in compiled)), KNOWN, CODE)
 
     held = [
         *library_headers(),
         *shared_headers(),
         *(one for one in runtime_sources().iterdir() if one.name.endswith((".c", ".h"))),
     ]
-    return build_once("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
+    return build_once("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN, CODE), make)
 
 
 @cache
@@ -149,13 +154,14 @@ class BuiltProgram:
 
 def build_program(request: CheckRequest, folder: Path) -> BuiltProgram:
     """Compile and link a program in `folder`. UsageError with the compiler's first error if that fails."""
-    kept: list[tuple[Path, int]] = []
-    objects = []
-    for number, source in enumerate(_order_by_modules(request.sources)):
-        made, lines = _compile_source(request, source, number, folder)
-        objects.append(made)
-        kept += [(source, line) for line in sorted(lines)]
     languages = {source_language(source) for source in request.sources}
+    sources = _order_by_modules(request.sources)
+    # A source in Fortran needs the modules of those before it.
+    with ThreadPoolExecutor(max_workers=1 if "fortran" in languages else os.cpu_count() or 1) as pool:
+        jobs = [pool.submit(_compile_source, request, source, number, folder) for number, source in enumerate(sources)]
+        compiled = wait_for_compilations(jobs, request.say)
+    objects = [made for made, _ in compiled]
+    kept = [(source, line) for source, (_, lines) in zip(sources, compiled, strict=True) for line in sorted(lines)]
     linker = find_gcc_compiler("fortran" if "fortran" in languages else "c++" if "c++" in languages else "c").split()
     program = folder / request.sources[-1].stem
     begin, end = find_offload_objects()
@@ -237,7 +243,7 @@ def _compile_source(request: CheckRequest, source: Path, number: int, folder: Pa
         text = source.read_text(encoding="utf-8", errors="surrogateescape")
         words += [f"-fdebug-prefix-map={copy}={source.absolute()}"]
     else:
-        text = _preprocess(of, words, source, folder)
+        text = _preprocess(of, words, source, number, folder)
     kept: set[int] = set()
     while True:
         made = rewrite_fortran(text, copy, fixed, kept) if fortran else rewrite_c(text, of, kept)
@@ -262,9 +268,9 @@ def _directive_at_error(message: str, source: Path) -> int | None:
     return lines[-1] if lines else None
 
 
-def _preprocess(of: str, words: Sequence[str], source: Path, folder: Path) -> str:
-    """Return the preprocessed text of a source; `of` is its language, `words` the compiler's options."""
-    made = folder / "preprocessed"
+def _preprocess(of: str, words: Sequence[str], source: Path, number: int, folder: Path) -> str:
+    """Return the preprocessed text of a source in language `of`; `words` are the compiler's options."""
+    made = folder / f"{number}-preprocessed"
     command = [*find_gcc_compiler(of).split(), *words, "-E", str(source.absolute()), "-o", str(made)]
     run_compiler(command, source, folder)
     return made.read_text(encoding="utf-8", errors="surrogateescape")

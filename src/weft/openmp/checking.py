@@ -7,7 +7,8 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from weft.dataparallel.front_end import CheckOutcome, CheckRequest
 from weft.dataparallel.grouping import format_times
 from weft.dataparallel.messages import NO_ROOM
 from weft.dataparallel.program import run_program
+from weft.dataparallel.progress import Say, ignore
 from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.runtime_output import RuntimeOutput
 from weft.dataparallel.source_map import AccessPlace, SourceMap
@@ -35,6 +37,7 @@ from weft.openmp.raw_findings import (
     RawOpenMPFinding,
     Strand,
     collect_program_counters,
+    is_header,
     is_library_file,
     parse_findings,
 )
@@ -70,6 +73,8 @@ class CheckedProcess:
     output: RuntimeOutput
     construct_runs: list[RawConstructRun]
     places: dict[int, AccessPlace]
+    callers: dict[int, AccessPlace] = field(default_factory=dict)
+    """The call in a source of each program counter in a header's function that the compiler put there."""
 
     def construct_place(self, ran: RawConstructRun) -> AccessPlace:
         """Return the source line of a construct that ran."""
@@ -96,7 +101,10 @@ def check_built_program(built: BuiltProgram, request: CheckRequest, folder: Path
     for one in folder.glob("openmp*.jsonl"):
         one.unlink()
     told = folder / ("openmp-%p.jsonl" if request.launcher else "openmp.jsonl")
-    ended = run_program(built.path, request.arguments, told, request.grid, request.timeout, launcher=request.launcher)
+    ended = run_program(
+        built.path, request.arguments, told, request.grid, request.timeout,
+        launcher=request.launcher, say=request.say, look=CostWatch(folder, request.say).look,
+    )  # fmt: skip
     processes = sorted(map(read_process_output, folder.glob("openmp*.jsonl")), key=lambda one: one.output.rank)
     sources = (*request.sources, *find_included_files(processes, request.sources))
     for process in processes:
@@ -119,12 +127,35 @@ def check_built_program(built: BuiltProgram, request: CheckRequest, folder: Path
     return CheckOutcome(ended, texts, findings, tuple(left), runtime_output=ran)
 
 
+class CostWatch:
+    """Says once that the program runs slower than promised, as its runtime found in samples."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder, self._say = folder, say
+
+    def look(self) -> None:
+        """Say which construct costs, if a process has written it."""
+        for path in self._folder.glob("openmp*.jsonl"):
+            if self._say is not ignore and b'{"slow"' in path.read_bytes():
+                process = read_process_output(path)
+                slow = process.output.slow
+                if slow is not None:
+                    self._say(
+                        messages.describe_cost(slow["slow"], slow["share"], process.places.get(slow["pc"], NOWHERE))
+                    )
+                    self._say = ignore
+
+
 def collect_process_findings(process: CheckedProcess, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
     """Yield the findings of one process, each of their sites with the rank of the process."""
     names = VariableNames(program, process.output.program_base)
     try:
         found = list(
-            make_findings(parse_findings(process.output, process.places), names, collect_private_variables(sources))
+            make_findings(
+                parse_findings(process.output, process.places, process.callers),
+                names,
+                collect_private_variables(sources),
+            )
         )
     finally:
         names.close()
@@ -216,14 +247,23 @@ def read_process_output(path: Path) -> CheckedProcess:
     if told.usage is not None:
         raise WeftError(NO_ROOM)
     places: dict[int, AccessPlace] = {}
+    callers: dict[int, AccessPlace] = {}
     for pc, frames in told.resolve_frames(collect_program_counters(told)).items():
         own = [one for one in frames if not is_library_file(one[0])] or frames[:1]
         directive_line = told.lines.get(pc, 0)  # code of a function in the loop's bound may stand before the loop
         file, line, function = next((one for one in reversed(own) if is_directive(one[0], directive_line)), own[0])
         number = told.lines.get(pc) or atomic_statement_line(file or "", line)
-        places[pc] = AccessPlace(str(Path(file)) if file else "", number, 0, OUTLINED.sub("", function or ""))
+        places[pc] = make_place(file, number, function)
+        if is_header(file):
+            calls = (make_place(*one) for one in own[own.index((file, line, function)) :] if not is_header(one[0]))
+            callers.update((pc, call) for call in islice(calls, 1))
     ran = [RawConstructRun(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
-    return CheckedProcess(told, ran, places)
+    return CheckedProcess(told, ran, places, callers)
+
+
+def make_place(file: str | None, line: int, function: str | None) -> AccessPlace:
+    """Return a place of the program's, named by the function of its source and not by one that the compiler made."""
+    return AccessPlace(str(Path(file)) if file else "", line, 0, OUTLINED.sub("", function or ""))
 
 
 def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[Path]) -> list[Path]:
@@ -441,7 +481,11 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
         loop=_loop(first.access.strand),
     )  # fmt: skip
     accesses = [access for race in races for access in (race.access, race.other_access)]
-    sites = dict.fromkeys(Site(0, at.does, at.place.file, at.place.line, at.place.function) for at in accesses)
+    sites = dict.fromkeys(
+        Site(0, does, at.file, at.line, at.function)
+        for access in accesses
+        for does, at in ((access.does, access.place), ("call", access.caller)) if at.line
+    )  # fmt: skip
     return Finding(
         kind="data-race", severity="warning" if first.chunk else KINDS["data-race"].severity,
         certainty="possible" if first.chunk else "certain",

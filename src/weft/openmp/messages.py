@@ -5,9 +5,11 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from weft.base.words import ordinal
+from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
@@ -29,8 +31,20 @@ ONE_MEMORY: Final = "which copies of the target regions are old: the program req
 KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
 
 
+MOST_TIMES: Final = 100
+"""Beyond that, too few samples are the program's own to say how many times."""
 ADDRESS: Final = 1 << 32
 """A loop's variable that is not below counts no iterations: it is a pointer."""
+
+
+def describe_cost(times: int, share: int, place: AccessPlace) -> str:
+    """Say that the check runs slower than promised, with the construct that costs, and what can be left out."""
+    how = f"some {times} times" if times < MOST_TIMES else f"more than {MOST_TIMES} times"
+    where = f": {share}% of it in the construct at {place.file}:{place.line}" if place.line else ""
+    return (
+        f"the check is slower than promised: it takes {how} as long as the plain program{where}; take a smaller input, "
+        'or leave a function of C or C++ unchecked that is right: __attribute__((no_sanitize("thread")))'
+    )
 
 
 def describe_barrier(why: str, other: AccessPlace) -> str:
@@ -101,7 +115,9 @@ def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool)
     """Say which two accesses race; `who` names the strands of the later and of the earlier access."""
     one, two = who
     other = record.other_access
-    line = f" at line {other.place.line}" if other.place.line else ""
+    elsewhere = other.place if other.caller is NOWHERE else other.caller
+    file = Path(elsewhere.file).name if elsewhere.file != record.access.place.file else ""
+    line = "" if not elsewhere.line else f" at {file}:{elsewhere.line}" if file else f" at line {elsewhere.line}"
     name = record.named.render(fortran)
     text = f"{one} {record.access.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
     return text[0].upper() + text[1:]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.runtime_output import RuntimeOutput
@@ -62,6 +64,8 @@ class Access:
     pc: int
     write: bool
     strand: Strand
+    caller: AccessPlace = NOWHERE
+    """The call in a source, where the access is in a header's function that the compiler put there."""
     is_in_library: bool = False
     """It is in a function of the language's library; `place` and `pc` are those of the program's call."""
 
@@ -100,8 +104,12 @@ class RawOpenMPFinding:
     named: NamedElement = NamedElement()
 
 
-def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> list[RawOpenMPFinding]:
-    """Return the raw findings of a process, with program counters replaced by their source places."""
+def parse_findings(
+    told: RuntimeOutput, places: Mapping[int, AccessPlace], callers: Mapping[int, AccessPlace] = MappingProxyType({})
+) -> list[RawOpenMPFinding]:
+    """Return the raw findings of a process, with program counters replaced by their source places, and by the calls
+    in sources where those are in headers.
+    """
 
     def at(pc: int) -> AccessPlace:
         return places.get(pc, NOWHERE)
@@ -115,8 +123,9 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
         in_library = bool(caller) and is_library_file(at(pc).file)
         pc = caller if in_library else pc
         return Access(
-            at(pc), pc, held.get(f"{key}write", False), strand(held.get(key.strip("_") or "strand")), in_library
-        )
+            at(pc), pc, held.get(f"{key}write", False), strand(held.get(key.strip("_") or "strand")),
+            callers.get(pc, NOWHERE), in_library,
+        )  # fmt: skip
 
     def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
         frame, block = held.get("frame"), held.get("block")
@@ -140,6 +149,14 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
     return [record(one) for one in told.raw_findings.values()]
 
 
+HEADERS: Final = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp", ".tcc", ".tpp", ""))
+
+
+def is_header(file: str | None) -> bool:
+    """Return whether a file is one that C and C++ sources include."""
+    return Path(file or "").suffix.lower() in HEADERS
+
+
 def is_library_file(file: str | None) -> bool:
     """Return whether a file is a header of the compiler or the system, or unknown; its caller's place is reported."""
     return not file or file.startswith(("/usr/include/", "/usr/lib/"))
@@ -151,4 +168,6 @@ def collect_program_counters(told: RuntimeOutput) -> set[int]:
     for held in told.raw_findings.values():
         found |= {held.get(key, 0) for key in ("other_pc", "region_pc", "caller_pc", "other_caller_pc")}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
+    if told.slow is not None:
+        found.add(told.slow["pc"])
     return found - {0}

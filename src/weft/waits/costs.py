@@ -15,8 +15,7 @@ from weft.base.words import rank_words
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms import calls
-from weft.terms.describe import at_place
+from weft.terms.describe import at_place, function_word
 from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
@@ -202,7 +201,7 @@ class _FindingMaker:
         work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {calls.message_name(one.function.name)}{at_place(one)} "
+            f" in {function_word(one)}{at_place(one)} "
             + text.format(
                 late=rank_words(late),
                 there=at_place(two),
