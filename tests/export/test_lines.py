@@ -37,6 +37,7 @@ TAKEN = {
     "flags",
     "polls",
     "calls",
+    "calls",
     "result",
 }
 """Words that the builder has another use for."""
