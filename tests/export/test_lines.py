@@ -37,7 +37,6 @@ TAKEN = {
     "flags",
     "polls",
     "calls",
-    "calls",
     "result",
 }
 """Words that the builder has another use for."""
