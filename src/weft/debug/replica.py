@@ -248,7 +248,9 @@ class Replica:
         return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
 
     def end(self) -> None:
-        """End the replay and all its ranks, and remove its folder."""
+        """End the replay and all its ranks, and remove its folder; does nothing the second time."""
+        if not self.folder.exists():
+            return
         (self.folder / "end").touch()
         try:
             self.process.wait(timeout=8)
