@@ -199,8 +199,8 @@ class Debugger(Standing):
             changes = " and nothing watched changes" if watches else ""
             raise UsageError(
                 f"between rank {rank}'s first call that communicates and here no breakpoint is met{changes}, and no "
-                "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, where "
-                "`print` shows what was computed until then"
+                "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, "
+                "where `print` shows what was computed until then"
             )
         return self._arrived_back(at_lines - {self.focus})
 
