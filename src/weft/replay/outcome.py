@@ -20,7 +20,9 @@ from weft.terms.event_findings import call_at
 
 
 def count_changed_receives(before: Match, after: Match) -> list[tuple[int, int, int]]:
-    """Return for each rank whose receives take other messages, or none: the rank, how many differ, and of how many."""
+    """Return (rank, how many receives differ, how many there are) for each rank whose receives take other messages, or
+    none.
+    """
     found = []
     for rank in range(len(before.trace.ranks)):
         one, two = (
@@ -41,8 +43,9 @@ def describe_outcome(
     forced: EventId,
     findings: tuple[Sequence[Finding], Sequence[Finding]],
 ) -> list[str]:
-    """Return lines that say what a forced outcome changed. `order` is that of the forced run, `findings` those of
-    both runs."""
+    """Return lines that say what a forced outcome changed. `order` is that of the forced run, `findings` those of both
+    runs.
+    """
     lines = _describe_first_difference(compare(record, forced_run, order), forced)
     changed = [
         f"{n} of {plural(size, 'receive')} of {rank_words([rank])}"
