@@ -157,7 +157,7 @@ test-systems: wheel
 HEART := tests/trace tests/native tests/match tests/order tests/races tests/deadlock tests/waits tests/report \
   tests/launch/test_run.py tests/launch/test_library.py tests/launch/test_callers.py tests/replay/test_minimal_replay.py \
   tests/replay/test_stable_stop.py tests/view/test_server.py tests/view/test_picture.py tests/export
-HEART_SETUP := make .venv/.weft && .venv/bin/python -m pip install $(PIP_FLAGS) pytest pytest-timeout pytest-xdist mpi4py && make kernel
+HEART_SETUP := make .venv/.weft && .venv/bin/python -m pip install $(PIP_FLAGS) pytest pytest-timeout pytest-xdist hypothesis mpi4py && make kernel
 
 test-aarch64:
 	bash tools/systems.sh trixie-arm64 '$(HEART_SETUP) && .venv/bin/weft demo && \

@@ -23,10 +23,10 @@ def open(path: str | os.PathLike[str]) -> Trace:
     # `import weft` is all that the command line needs to print its help.
     from weft.trace import Trace
 
-    Trace.draw_svg = staticmethod(_paint)
-    Trace.make_table = staticmethod(_frame)
-    Trace.finder = staticmethod(_find)
-    Trace.describer = staticmethod(_describe)
+    Trace.draw_svg = staticmethod(_draw_svg)
+    Trace.make_table = staticmethod(_make_table)
+    Trace.finder = staticmethod(_find_findings)
+    Trace.describer = staticmethod(_describe_event)
     trace = Trace.open(path)
     if trace.run.get("ended") != "running":
         return trace
@@ -39,10 +39,11 @@ def open(path: str | os.PathLike[str]) -> Trace:
 def differences(
     reference: str | os.PathLike[str], run: str | os.PathLike[str], **tolerance: float | bool | str
 ) -> DrawnComparison:
-    """Hold the values that probes kept in a run against those of a reference: what `weft compare` does, for a notebook.
+    """Compare the values that probes kept in a run with those of a reference, as `weft compare` does; drawn for a
+    notebook.
 
     `tolerance`: absolute, relative, ulps, exact, nan="different", as words of the command. Without them those of the
-    run's configuration hold. TraceError where a run has no values.
+    run's configuration hold. TraceError if a run has no values.
     """
     # `import weft` is all that the command line needs to print its help.
     from pathlib import Path
@@ -59,11 +60,11 @@ def differences(
 
 
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:
-    """Tell where all ranks of this host are, once, when the main thread has stood at one place for so many seconds.
+    """Report once where all ranks of this host are, when the main thread has stood at one place for `seconds`.
 
-    Without seconds those of WEFT_WATCHDOG, and nothing is watched where that is not set. `action="abort"` then ends the
-    program. `file`: where it is written beside standard error. Whether somebody watches now. UsageError for words that
-    mean nothing.
+    Returns whether that is watched now. Without seconds those of WEFT_WATCHDOG count, and nothing is watched if that is
+    not set. `action="abort"` then ends the program. `file`: where the report is written beside standard error.
+    UsageError for words that mean nothing.
     """
     # `import weft` is all that the command line needs to print its help.
     from weft.watchdogs import watcher
@@ -72,24 +73,24 @@ def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.P
     return watcher.start_watchdog(read_settings(seconds, action or None, file or None))
 
 
-def _paint(trace: Trace, **options: Any) -> str:
-    """Draw a trace: only who wants a picture pays for what draws it."""
+def _draw_svg(trace: Trace, **options: Any) -> str:
+    """Return an SVG picture of a trace."""
     # Who wants no picture does not pay for it.
     from weft.picture.svg import draw_svg
 
     return draw_svg(trace, **options)
 
 
-def _find(trace: Trace) -> list[Finding]:
-    """Return the findings of a trace: only who wants them pays for the analyses."""
+def _find_findings(trace: Trace) -> list[Finding]:
+    """Return the findings of a trace."""
     # Who wants no findings does not pay for them.
     from weft.report import run_analyses
 
     return list(run_analyses(trace).findings)
 
 
-def _describe(event: Event) -> str:
-    """Return a call with its arguments, results and line."""
+def _describe_event(event: Event) -> str:
+    """Return a call with its arguments, results and line, for people."""
     # Who prints no call does not pay for it.
     from weft.terms.call_text import call_text
     from weft.terms.describe import at_place
@@ -97,8 +98,8 @@ def _describe(event: Event) -> str:
     return f"rank {event.rank.index}, event {event.index}: {call_text(event)}{at_place(event)}"
 
 
-def _frame(trace: Trace, form: str, query: str) -> Any:
-    """A trace's calls as a table: only who wants one pays for pyarrow or pandas."""
+def _make_table(trace: Trace, form: str, query: str) -> Any:
+    """Return a trace's calls as a table of pyarrow or pandas."""
     # Tables need a package that may not be there.
     from weft.export import arrow_tables
 

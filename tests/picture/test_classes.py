@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.picture.classes import CLASSES, OTHER, class_of, class_table
+from weft.picture.classes import CLASSES, OTHER, class_number_of, class_table
 from weft.trace.builder import Builder
 
 
@@ -42,13 +42,13 @@ from weft.trace.builder import Builder
     ],
 )
 def test_a_function_has_the_class_that_a_person_expects(name: str, word: str) -> None:
-    assert CLASSES[class_of(name)].word == word
+    assert CLASSES[class_number_of(name)].word == word
 
 
 def test_the_table_agrees_with_the_names_and_unknown_ids_are_other() -> None:
     functions = Builder(ranks=1).functions
     table = class_table(functions)
-    assert all(table[f.id] == class_of(f.name) for f in functions)
+    assert all(table[f.id] == class_number_of(f.name) for f in functions)
     known = {f.id for f in functions}
     assert set(table[[i for i in range(1 << 16) if i not in known]]) == {OTHER}
     assert len(np.unique(table)) == len(CLASSES)

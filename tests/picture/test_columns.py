@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.picture.classes import CLASSES, class_of
+from weft.picture.classes import CLASSES, class_number_of
 from weft.picture.pixel_columns import class_totals, column_edges, thread_columns
 from weft.trace import Trace
 from weft.trace.builder import Builder
@@ -45,7 +45,7 @@ def test_columns_equal_a_brute_force_scan(
         leave = last if event.exit_ns is None else event.exit_ns
         for column in range(width):
             inside = min(leave, int(borders[column + 1])) - max(event.enter_ns, int(borders[column]))
-            wanted[column, class_of(event.function.name)] += max(inside, 0)
+            wanted[column, class_number_of(event.function.name)] += max(inside, 0)
     assert (found == wanted).all()
 
 

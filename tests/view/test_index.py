@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft
 from view import runs
-from weft.picture.classes import CLASSES, class_of
+from weft.picture.classes import CLASSES, class_number_of
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.view import timeline
@@ -52,7 +52,7 @@ def slow_calls(trace: Trace, rank: int, last: int) -> list[tuple[int, int, int]]
         end = max(start, last if event.exit_ns is None else event.exit_ns)
         if i + 1 < len(events):
             end = min(end, max(start, events[i + 1].enter_ns))
-        found.append((class_of(event.function.name), start, end))
+        found.append((class_number_of(event.function.name), start, end))
     return found
 
 

@@ -10,7 +10,7 @@ from weft.attach import sentences, tree
 from weft.attach.model import Job
 from weft.attach.tree import Node
 from weft.base.words import plural, rank_set
-from weft.picture.classes import class_of
+from weft.picture.classes import class_number_of
 from weft.picture.svg_base import Picture, escape_text, svg_head
 
 SMALL, LARGE = 6.2, 8.4
@@ -146,7 +146,7 @@ def _draw_box(box: Box, *, is_odd: bool) -> str:
     for number, (node, line) in enumerate(zip(box.nodes, box.lines, strict=True)):
         y = box.y + LINE * (number + 2)
         if node.call:
-            kind = f"c{class_of(node.function)}"
+            kind = f"c{class_number_of(node.function)}"
             parts.append(f'<rect class="{kind}" x="{box.x:.1f}" y="{y - 11:.1f}" width="4" height="14"/>')
         parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{escape_text(line)}</text>')
     return "".join([*parts, "</g>"])

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from weft.base.lifetime import temporary_folder
 from weft.cli import _findings_output, _options
+from weft.cli._said import say
 from weft.cli._traced import refuse_trace_options, trace_and_compare
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError
@@ -137,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
         unchecked=build.left,
         launcher=tuple(launcher),
         program=program,
+        say=say,
     )
     if args.trace is not None:
         return work_in_folder(args, lambda folder: trace_and_compare(args, request, folder))

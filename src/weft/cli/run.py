@@ -449,21 +449,21 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
     return job.process.shell_status or (FAILED_STATUS if failed else counted)
 
 
-def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
-    """Say where a host's part of the run is and how the parts are put together; return the status."""
+def report_part(job: Job, shared_run: SharedRun, args: argparse.Namespace) -> int:
+    """Print where this host's part of the run is and how the parts are put together; return the exit status."""
     from weft.launch import finish
 
     host, place = os.uname().nodename, job.run.path
-    ranks = rank_words(sorted({*range(joint.step.size)} - {*joint.absent_ranks}))
+    ranks = rank_words(sorted({*range(shared_run.step.size)} - {*shared_run.absent_ranks}))
     why = (
-        f"host {host} has {ranks} of {joint.step.size} in {place}, which the other hosts do not see; "
+        f"host {host} has {ranks} of {shared_run.step.size} in {place}, which the other hosts do not see; "
         "nothing is looked for in a part of a run"
     )
     problem = resolve_call_sites(job, args)
     job.run.write()
     say(why)
     say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
-        f"`weft gather {place.name}-whole {host} ...` with all of them. {joint.remedy}")  # fmt: skip
+        f"`weft gather {place.name}-whole {host} ...` with all of them. {shared_run.remedy}")  # fmt: skip
     if problem is not None:
         say(problem)
     write_report(args, UnanalysedRun(job.run.facts, (why,)))

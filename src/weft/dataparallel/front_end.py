@@ -17,6 +17,7 @@ from typing import Final, Literal, Protocol
 from weft.dataparallel.compilation import describe_unknown_compilers
 from weft.dataparallel.process import ProcessEnd
 from weft.dataparallel.program import PLAIN, CompileOptions, build_program, run_program
+from weft.dataparallel.progress import Say, ignore
 from weft.dataparallel.runtime_output import RuntimeOutput
 from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
@@ -56,6 +57,8 @@ class CheckRequest:
     """What starts the program, as often as it does: mpiexec -n 4."""
     program: str = ""
     """Its name, where it was named by itself and not by its sources."""
+    say: Say = ignore
+    """Prints how far the check has come."""
 
     @property
     def display_names(self) -> tuple[str, ...]:
@@ -110,7 +113,7 @@ class FrontEnd(Protocol):
         """Run a program in `folder`; the runtime writes to `found`. UsageError if the program cannot be checked."""
 
     def verify(self, request: CheckRequest) -> None:
-        """Raise UsageError if the request has an option that means nothing to this front end."""
+        """Raise UsageError if a request has an option that this front end does not support."""
         for name, option in SPELLED.items():
             if getattr(request, name) and name not in self.options:
                 own = f"; an option of the program's own stands behind --: -- {option}" if self.script else ""
@@ -133,14 +136,14 @@ class MarkingFrontEnd(FrontEnd):
     def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
         """Return copies of the sources with the runtime's calls, and the source map of the numbers in them."""
 
-    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
-        """Mark, compile and run the program."""
+    def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
+        """Mark, compile and run a program once. The runtime writes what it finds to `findings_path`."""
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")
-        program = build_program(marked, folder, request.options)
+        program = build_program(marked, folder, request.options, request.say)
         preparing = time.perf_counter() - began
-        ended = run_program(program, request.arguments, found, request.grid, request.timeout)
+        ended = run_program(program, request.arguments, findings_path, request.grid, request.timeout, say=request.say)
         return CheckOutcome(
             dataclasses.replace(ended, preparing=preparing), texts, notes=tuple(describe_unknown_compilers(marked))
         )

@@ -147,24 +147,27 @@ class Standstill:
         """Yield the messages and receives that a blocked call needs."""
         name = base_name(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
-            yield from self._want("probe" if name in calls.PROBES else "message", event)
+            yield from self._want_message("probe" if name in calls.PROBES else "message", event)
         elif name in calls.SENDS:
             if name not in calls.BUFFERED:
-                yield from self._want("receive", event)
+                yield from self._want_message("receive", event)
         elif name in calls.SENDRECVS:
             yield from self._want_both_sides(event, 0)
         elif name in calls.WAITS:
             for request in self._requests(event):
                 yield from self._want_for_request(event, request)
 
-    def _want(
+    def _want_message(
         self, what: Literal["message", "receive", "probe"], event: Event, request: int = 0, *, sure: bool = True,
         posted: Event | None = None, peer: int | None = None, tag: int | None = None,
     ) -> Iterator[_Wanted]:  # fmt: skip
-        """Yield what a call needs, from its arguments; `posted` is the start of a persistent request that it made."""
+        """Yield the message or receive that a call needs, from its arguments; nothing for MPI_PROC_NULL.
+
+        `posted`: the start of the persistent request that the call made. `peer`, `tag`: in place of the call's own.
+        """
         comm = event.comm
-        peer = _argument(event, "peer") if peer is None else peer
-        tag = _argument(event, "tag") if tag is None else tag
+        peer = _given_argument(event, "peer") if peer is None else peer
+        tag = _given_argument(event, "tag") if tag is None else tag
         if comm is None or peer == PROC_NULL:
             return
         place = comm.peer(event.rank.index, peer) if peer >= 0 else peer
@@ -173,9 +176,9 @@ class Standstill:
     def _want_both_sides(self, event: Event, request: int) -> Iterator[_Wanted]:
         """Yield the receive and the message that a send-receive needs."""
         args = event.args
-        yield from self._want("receive", event, request, sure=False)
+        yield from self._want_message("receive", event, request, sure=False)
         if "source" in args:
-            yield from self._want("message", event, request, peer=args["source"], tag=args["recvtag"])
+            yield from self._want_message("message", event, request, peer=args["source"], tag=args["recvtag"])
 
     def _requests(self, event: Event) -> list[int]:
         if base_name(event.function.name) in calls.OF_ONE:
@@ -199,11 +202,11 @@ class Standstill:
         if name in calls.PERSISTENT and posted is None:
             return
         if name in calls.IRECVS or name in calls.RECV_INITS:
-            yield from self._want("message", maker, request, posted=posted)
+            yield from self._want_message("message", maker, request, posted=posted)
         elif name in calls.ISENDRECVS:
             yield from self._want_both_sides(maker, request)
         elif (name in calls.ISENDS or name in calls.SEND_INITS) and name not in calls.BUFFERED:
-            yield from self._want("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
+            yield from self._want_message("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
 
     def _active_start(self, wait: Event, request: int) -> Event | None:
         """Return the start of a persistent request that is active, None for one that is not."""
@@ -220,10 +223,10 @@ class Standstill:
         receivers = {index for index in receivers if index >= 0}
         return make_ledgers(self.traffic, receivers, self.dropped) if receivers else {}
 
-    def _analyse_call(self, event: Event, asks: list[_Wanted], books: dict[int, Ledger]) -> Blocked:
+    def _analyse_call(self, event: Event, asks: list[_Wanted], ledgers: dict[int, Ledger]) -> Blocked:
         """Return a blocked call with what it needs and the reasons for which it waits."""
         name = base_name(event.function.name)
-        reasons = [self._reason_for(ask, books) for ask in asks]
+        reasons = [self._reason_for(ask, ledgers) for ask in asks]
         if name in calls.WAITS:
             reasons += self._reasons_of_collective_requests(event)
             reasons += self._reasons_of_partitioned(event)
@@ -235,23 +238,23 @@ class Standstill:
             return Blocked(event, NOW)
         return Blocked(event, reason.need, (reason,))
 
-    def _reason_for(self, ask: _Wanted, books: dict[int, Ledger]) -> Reason:
+    def _reason_for(self, ask: _Wanted, ledgers: dict[int, Ledger]) -> Reason:
         """Return the reason for which a call waits for a message or receive."""
         me = ask.event.rank.index
         if ask.what == "receive":
-            need = self._need_of_send(ask, books)
+            need = self._need_of_send(ask, ledgers)
         else:
             wanted = Channel(ask.comm.index, ask.peer, ask.tag)
             served = (
-                books[me].has_message_for(wanted)
+                ledgers[me].has_message_for(wanted)
                 if ask.what == "probe"
-                else books[me].is_served(ask.event.index, ask.request, wanted)
+                else ledgers[me].is_served(ask.event.index, ask.request, wanted)
             )
             need = NOW if served else self._need_of_receive(ask)
         what: Literal["message", "receive"] = "receive" if ask.what == "receive" else "message"
         return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
 
-    def _need_of_send(self, ask: _Wanted, books: dict[int, Ledger]) -> Need:
+    def _need_of_send(self, ask: _Wanted, ledgers: dict[int, Ledger]) -> Need:
         """Return what must happen before a send can return: its receiver continues, or nothing if the message may be
         taken."""
         name = base_name(ask.event.function.name)
@@ -262,7 +265,7 @@ class Standstill:
         later = (mine.comm == ask.comm.index) & (mine.peer == ask.peer) & (mine.tag == ask.tag)
         later &= (mine.event > ask.event.index) | ((mine.event == ask.event.index) & (mine.request > ask.request))
         channel = Channel(ask.comm.index, ask.event.rank.index, ask.tag)
-        left = books[ask.peer].leaves_untaken(channel, int(np.count_nonzero(later)))
+        left = ledgers[ask.peer].leaves_untaken(channel, int(np.count_nonzero(later)))
         return need_rank(ask.peer) if left else NOW
 
     def _need_of_receive(self, ask: _Wanted) -> Need:
@@ -371,11 +374,9 @@ class Standstill:
         )
 
     def _count_intercomm_creates(
-        self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]
+        self, leader: int, other_leader: Rank, bridge: Communicator | None, args: Mapping[str, object]
     ) -> int:
-        """Return how often a leader called MPI_Intercomm_create for this other leader, with this communicator and
-        tag.
-        """
+        """Return how often a leader called MPI_Intercomm_create for another leader, with this communicator and tag."""
         of = self.trace.ranks[leader]
         count = 0
         for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
@@ -386,7 +387,7 @@ class Standstill:
                 or given.get("tag") != args.get("tag")
             ):
                 continue
-            count += bridge.peer(leader, given.get("remote_leader", -1)) == to.index
+            count += bridge.peer(leader, given.get("remote_leader", -1)) == other_leader.index
         return count
 
     # One-sided
@@ -406,7 +407,10 @@ class Standstill:
         )
 
     def _reason_of_lock(self, event: Event, name: str) -> Reason | None:
-        """Return a lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
+        """Return the reason for which a call waits for a lock of a target: one of the ranks that hold it must go on.
+
+        The call may also be one in which a lock that is taken lazily is waited for. None if nobody holds the lock.
+        """
         window = self.gatherings.window(event.rank, event.object)
         if window is None or name.endswith("_all"):
             return None
@@ -420,7 +424,11 @@ class Standstill:
         return Reason("lock", event, self._need_of_ranks(helpers, False), comm, peer=target)
 
     def _reason_of_epoch(self, event: Event, row: Meaning) -> Reason | None:
-        """Win_start and Win_complete need the post of every target, Win_wait the complete of every origin."""
+        """Return which posts or completes of other ranks a call on a window waits for, as a reason; None if all are
+        there.
+
+        Win_start and Win_complete need the post of every target, Win_wait the complete of every origin.
+        """
         window = self.gatherings.window(event.rank, event.object)
         if window is None:
             return None
@@ -437,20 +445,20 @@ class Standstill:
         what: Literal["post", "complete"] = "complete" if completes else "post"
         return Reason(what, event, self._need_of_ranks(missing, True), comm) if missing else None
 
-    def _count_named_ranks(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
-        """Return how often `of` named each rank in the groups of its calls `name`; a complete names those of its
-        start.
+    def _count_named_ranks(self, rank: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
+        """Return how often a rank named each other rank in the groups of its calls `name`; a complete names those of
+        its start.
         """
-        id = self.gatherings.window_ids(of).get(window)
-        events = of.events
+        id = self.gatherings.window_ids(rank).get(window)
+        events = rank.events
         counts: dict[int, int] = {}
         group: tuple[int, ...] = ()
         table = self.gatherings.masks.table(frozenset((name, "Win_start")))
         for index in np.flatnonzero(table[events["function"]] & (events["object"] == id)).tolist() if id else []:
-            event = of.event(index)
+            event = rank.event(index)
             made = base_name(event.function.name)
             if "group" in event.args:
-                group = group_members(of, event.args["group"])
+                group = group_members(rank, event.args["group"])
             if made == name and (name != "Win_complete" or not event.open):
                 for member in group:
                     counts[member] = counts.get(member, 0) + 1
@@ -477,11 +485,13 @@ def _shares_mpi(of: Rank) -> bool:
     return of.header is None or of.header.thread_level > 1 or len(of.threads) > 1
 
 
-def _argument(event: Event, place: str) -> int:
-    """Return the peer or tag as the program gave it, not as a status resolved it."""
-    if event.flags & (Flag.ANY_SOURCE if place == "peer" else Flag.ANY_TAG):
-        return ANY_SOURCE if place == "peer" else ANY_TAG
-    return event.peer if place == "peer" else event.tag
+def _given_argument(event: Event, field: str) -> int:
+    """Return the peer or tag of a call as the program gave it, not as a status resolved it. `field`:
+    "peer" or "tag".
+    """
+    if event.flags & (Flag.ANY_SOURCE if field == "peer" else Flag.ANY_TAG):
+        return ANY_SOURCE if field == "peer" else ANY_TAG
+    return event.peer if field == "peer" else event.tag
 
 
 def _may_hear_from_outside(of: Rank) -> bool:
@@ -490,20 +500,20 @@ def _may_hear_from_outside(of: Rank) -> bool:
     return any(of.event(int(row)).args.get("what") != _OF_A_TASK for row in rows)
 
 
-def _last_calls(of: Rank) -> list[Event]:
+def _last_calls(rank: Rank) -> list[Event]:
     """Return the last call of each thread."""
-    if len(of.threads) < 2:
-        return [of.event(len(of) - 1)] if len(of) else []
-    rows = (np.flatnonzero(of.event_threads == thread) for thread in range(len(of.threads)))
-    return [of.event(int(indices[-1])) for indices in rows if len(indices)]
+    if len(rank.threads) < 2:
+        return [rank.event(len(rank) - 1)] if len(rank) else []
+    rows = (np.flatnonzero(rank.event_threads == thread) for thread in range(len(rank.threads)))
+    return [rank.event(int(indices[-1])) for indices in rows if len(indices)]
 
 
-def _has_left_mpi(of: Rank) -> bool:
+def _has_left_mpi(rank: Rank) -> bool:
     """Return whether the process left MPI, or ended: it does nothing for the others any more."""
-    if of.missing:
+    if rank.missing:
         return False
-    last = _last_calls(of)
+    last = _last_calls(rank)
     if any(event.is_finalize_at_exit for event in last):
         return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
-    surely = not of.trace.system.ends_callers or not any(event.open for event in last)
-    return of.state in ("finalized", "exited") and surely
+    surely = not rank.trace.system.ends_callers or not any(event.open for event in last)
+    return rank.state in ("finalized", "exited") and surely

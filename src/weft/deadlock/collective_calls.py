@@ -110,7 +110,7 @@ class CollectiveCalls:
         return window_of(rank, local)
 
     def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """Return the rank's own ids of its windows."""
+        """Return the rank's own id of each of its windows, by (communicator index, ordinal among the windows on it)."""
         if rank.index not in self._windows:
             ids = rank.definitions.ids(Def.WINDOW)
             keys = {key: id for id in ids if (key := self.window(rank, id)) is not None}
@@ -151,8 +151,8 @@ class CollectiveCalls:
         return MemberCall(name, root)
 
     def absence_from(self, event: Event, row: Meaning) -> Absence | None:
-        """Return who is missing from the collective that `event` is in or began, whatever it is over; None for no
-        telling.
+        """Return who is missing from the collective that `event` is in or began, whatever it is over; None if that is
+        not known.
 
         Where calls were dropped, those on communicators were counted, and those at the end are all there.
         """

@@ -38,7 +38,7 @@ class Pending(NamedTuple):
     channel: Channel
 
     def fits(self, channel: Channel) -> bool:
-        """Return whether a message of `channel` matches."""
+        """Return whether the receive can take a message of `channel`."""
         mine = self.channel
         return (
             mine.comm == channel.comm
@@ -147,7 +147,9 @@ def _counted(comm: Ints, source: Ints, receiver: Ints, tag: Ints, one: int) -> t
 
 
 def _sort_receives(receives: MessageEnds) -> tuple[MessageEnds, list[Pending], set[int]]:
-    """Receives that counting settles, those to be served one by one, and communicators where the record is silent."""
+    """Return receives that counting settles, those to be served one by one, and communicators where the record is
+    silent.
+    """
     wild = (receives.peer == ANY_SOURCE) | (receives.tag == ANY_TAG)
     unclear = (receives.peer < ANY_SOURCE) | (receives.tag < ANY_TAG) | (wild & receives.done)
     waiting = wild & ~receives.done & ~unclear
@@ -161,10 +163,10 @@ def _sort_receives(receives: MessageEnds) -> tuple[MessageEnds, list[Pending], s
     return receives.pick(~waiting & ~unclear), pending, set(receives.comm[unclear].tolist())
 
 
-def _sum_balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], ranks: int) -> dict[int, dict[Channel, int]]:
-    """Sent minus taken, of each receiver's channels, where it is not zero."""
+def _sum_balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], rank_count: int) -> dict[int, dict[Channel, int]]:
+    """Return by receiver how many more messages of each channel were sent than taken, where the two differ."""
     comm, source, receiver, tag, one = (np.concatenate([p[i] for p in parts]) for i in range(5))
-    pair = (comm * ranks + source) * ranks + receiver
+    pair = (comm * rank_count + source) * rank_count + receiver
     pairs, pair_of = np.unique(pair, return_inverse=True)
     keys, key_of = np.unique((pair_of.astype(np.int64) << 32) | (tag & 0xFFFFFFFF), return_inverse=True)
     total = np.bincount(key_of, weights=one, minlength=len(keys)).astype(np.int64)
@@ -172,6 +174,6 @@ def _sum_balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], ranks: int) 
     for row in np.flatnonzero(total):
         code = int(pairs[int(keys[row]) >> 32])
         channel_tag = int(np.int32(np.uint32(int(keys[row]) & 0xFFFFFFFF)))
-        channel = Channel(code // ranks // ranks, code // ranks % ranks, channel_tag)
-        found[code % ranks][channel] = int(total[row])
+        channel = Channel(code // rank_count // rank_count, code // rank_count % rank_count, channel_tag)
+        found[code % rank_count][channel] = int(total[row])
     return dict(found)

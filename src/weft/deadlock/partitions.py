@@ -9,19 +9,19 @@ from weft.terms.calls import masks_of
 from weft.trace import Event, Rank
 
 
-def missing_partitions(of: Rank, init: Event, start: int) -> list[int]:
+def missing_partitions(rank: Rank, init: Event, start: int) -> list[int]:
     """Return the partitions of a send, made by `init`, that no call after event `start` marked as ready."""
     ready: set[int] = set()
-    rows = masks_of(of.trace.functions).where(of, calls.READIES)
-    for index in rows[(rows > start) & (of.events["object"][rows] == init.object)].tolist():
-        event = of.event(int(index))
+    rows = masks_of(rank.trace.functions).where(rank, calls.READIES)
+    for index in rows[(rows > start) & (rank.events["object"][rows] == init.object)].tolist():
+        event = rank.event(int(index))
         if not event.error:
-            ready.update(made_ready(event))
+            ready.update(partitions_made_ready(event))
     partitions = int(init.args.get("partitions", 0))
     return [p for p in range(min(partitions, 1 << 20)) if p not in ready]
 
 
-def made_ready(event: Event) -> Iterable[int]:
+def partitions_made_ready(event: Event) -> Iterable[int]:
     """Return the partitions that a call marks as ready."""
     args = event.args
     if "partition_low" in args:
@@ -30,17 +30,17 @@ def made_ready(event: Event) -> Iterable[int]:
     return found
 
 
-def has_unready_send(of: Rank, receive: Event) -> bool:
-    """Return whether a partitioned send of rank `of` to the caller of `receive` was started and is not ready."""
+def has_unready_send(rank: Rank, receive: Event) -> bool:
+    """Return whether a partitioned send of `rank` to the caller of `receive` was started and is not ready."""
     comm = receive.comm
-    inits = masks_of(of.trace.functions).where(of, frozenset(("Psend_init",)))
-    starts = masks_of(of.trace.functions).where(of, calls.STARTS)
+    inits = masks_of(rank.trace.functions).where(rank, frozenset(("Psend_init",)))
+    starts = masks_of(rank.trace.functions).where(rank, calls.STARTS)
     for index in inits.tolist():
-        init = of.event(int(index))
-        if init.comm is not comm or comm is None or comm.peer(of.index, init.peer) != receive.rank.index:
+        init = rank.event(int(index))
+        if init.comm is not comm or comm is None or comm.peer(rank.index, init.peer) != receive.rank.index:
             continue
-        mine = [int(s) for s in starts if init.object in _started(of.event(int(s)))]
-        if init.tag == receive.tag and mine and missing_partitions(of, init, mine[-1]):
+        mine = [int(s) for s in starts if init.object in _started(rank.event(int(s)))]
+        if init.tag == receive.tag and mine and missing_partitions(rank, init, mine[-1]):
             return True
     return False
 
@@ -51,7 +51,7 @@ def _started(event: Event) -> set[int]:
 
 
 def describe_partitions(partitions: list[int]) -> str:
-    """`partition 1` or `partitions 1, 2 and 4 more`."""
+    """Return `partition 1` or `partitions 1, 2 and 4 more`."""
     shown = ", ".join(map(str, partitions[:4]))
     more = f" and {len(partitions) - 4} more" if len(partitions) > 4 else ""
     return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"

@@ -90,7 +90,7 @@ class Traffic:
     # Columns
 
     def _resolve_peers(self, comm_ids: NDArray[Any], peers: Ints) -> tuple[Ints, Ints]:
-        """Communicator indices, and the indices in trace.ranks of peers given as ranks in them."""
+        """Return the communicator index and the rank index of peers that are given as ranks in communicators."""
         comms = np.full(len(comm_ids), NONE, np.int64)
         found = np.where(peers < 0, peers, UNKNOWN)
         for id in sorted_distinct(comm_ids):
@@ -108,7 +108,10 @@ class Traffic:
     def _make_ends(
         self, which: Ints, peer: Ints, tag: Ints, request: Ints | None = None, source: Ints | None = None
     ) -> MessageEnds:
-        """Ends of the events `which`; the communicator is that of the event `source` where given (a start's init)."""
+        """Return the message ends of the events `which`, with these peers and tags.
+
+        The communicator is that of the event `source` if it is given (the call that made a persistent request).
+        """
         at = which if source is None else source
         comm, found = self._resolve_peers(self.events["comm"][at], peer)
         request = np.zeros(len(which), np.int64) if request is None else request
@@ -122,7 +125,10 @@ class Traffic:
         return column
 
     def _tail_columns(self, which: Ints, *names: str) -> tuple[Ints, dict[str, Any]]:
-        """Scalar tail parameters, the rows of functions that lack one left out; (events, columns)."""
+        """Return events and, by name, the columns of scalar arguments that their slots have no room for.
+
+        Events of functions that lack one of the arguments are left out.
+        """
         kept: list[Ints] = []
         values: dict[str, list[Ints]] = {name: [] for name in names}
         for events, found in decode_columns(self.rank, which, frozenset(names)):
@@ -144,7 +150,7 @@ class Traffic:
         parts = [(single, self._column("object", single))]
         many = self._where(frozenset(("Startall",)))
         for events, found in decode_columns(self.rank, many, frozenset(("array_of_requests",))):
-            requests = _known(found, "array_of_requests", Ragged)
+            requests = _require_column(found, "array_of_requests", Ragged)
             parts.append((events[requests.owners], requests.values))
         event, request = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
         order = np.argsort(event, kind="stable")
@@ -193,7 +199,7 @@ class Traffic:
         return Completions(request[order], event[order], Statuses(*(f[order] for f in fields)))
 
     def _completing_calls(self, names: frozenset[str], closed: NDArray[np.bool_]) -> Ints:
-        """Closed calls of `names` that completed something: waits, and tests whose flag came out true."""
+        """Return the closed calls of `names` that completed something: waits, and tests whose flag came out true."""
         which = self._where(names)
         which = which[closed[which]]
         tests = self.masks.table(calls.TESTS - calls.OF_SOME)[self.events["function"][which]]
@@ -218,7 +224,10 @@ class Traffic:
         parts = []
         wanted = frozenset(("array_of_requests", "index"))
         for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ANY, closed), wanted):
-            requests, index = _known(found, "array_of_requests", Ragged), _known(found, "index", np.ndarray)
+            requests, index = (
+                _require_column(found, "array_of_requests", Ragged),
+                _require_column(found, "index", np.ndarray),
+            )
             ok = (index >= 0) & (index < requests.lengths)
             place = requests.starts[:-1][ok] + index[ok]
             parts.append((requests.values[place], events[ok], self._status_in_row(events[ok])))
@@ -229,8 +238,8 @@ class Traffic:
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_statuses"))
         for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ALL, closed), wanted):
-            requests = _known(found, "array_of_requests", Ragged)
-            statuses = _known(found, "array_of_statuses", RaggedStatuses)
+            requests = _require_column(found, "array_of_requests", Ragged)
+            statuses = _require_column(found, "array_of_statuses", RaggedStatuses)
             rows = _statuses_at(requests.owners, requests.offsets, statuses)
             parts.append((requests.values, events[requests.owners], rows))
         return parts
@@ -240,8 +249,10 @@ class Traffic:
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
         for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_SOME, closed), wanted):
-            requests, indices = (_known(found, name, Ragged) for name in ("array_of_requests", "array_of_indices"))
-            statuses = _known(found, "array_of_statuses", RaggedStatuses)
+            requests, indices = (
+                _require_column(found, name, Ragged) for name in ("array_of_requests", "array_of_indices")
+            )
+            statuses = _require_column(found, "array_of_statuses", RaggedStatuses)
             ok = (indices.values >= 0) & (indices.values < requests.lengths[indices.owners])
             place = requests.starts[:-1][indices.owners[ok]] + indices.values[ok]
             rows = _statuses_at(indices.owners[ok], indices.offsets[ok], statuses)
@@ -343,8 +354,8 @@ class Traffic:
         return MessageEnds(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
 
 
-def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
-    """Return a column that these calls have. NoArgument where functions.json says otherwise."""
+def _require_column(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
+    """Return a column that these calls have. NoArgument if functions.json says otherwise."""
     if not isinstance(value := found.get(name), kind):
         raise NoArgument(name)
     return value

@@ -101,7 +101,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     for _ in range(MAX_ROUNDS):
         place = constraints.run_processes()
         stuck = np.flatnonzero(place < constraints.first[1:])
-        last_events = _last_events(processes, constraints, place)
+        last_events = _first_stuck_events(processes, constraints, place)
         cycles = list(_find_cycles(constraints, place, stuck))
         own = [_is_within_segment(trace, processes, constraints, place, cycle) for cycle in cycles]
         if not any(own):
@@ -167,7 +167,7 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
         rows, at = rows[tested], at[tested]
         if not len(rows):
             continue
-        before = _events_before(rank, at)
+        before = _preceding_events(rank, at)
         failed = match.trace.functions.failed_polls(events[before]) & tests[events["function"][before]]
         again = failed & (events["site"][before] == events["site"][at])
         sites = events["site"][at]
@@ -180,15 +180,15 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
     return found
 
 
-def _events_before(rank: Rank, at: Ints) -> Ints:
-    """Return the event before each in its thread; itself where it is the first."""
+def _preceding_events(rank: Rank, events_asked: Ints) -> Ints:
+    """Return the event before each of some events in its thread; the event itself if it is the thread's first."""
     if len(rank.threads) <= 1:
-        return np.maximum(at - 1, 0)
-    before = at.copy()
+        return np.maximum(events_asked - 1, 0)
+    before = events_asked.copy()
     threads, positions = rank.event_threads, rank.event_positions
-    for thread in sorted_distinct(threads[at].astype(np.int64)).tolist():
-        of = threads[at] == thread
-        before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[at[of]] - 1, 0)]
+    for thread in sorted_distinct(threads[events_asked].astype(np.int64)).tolist():
+        of = threads[events_asked] == thread
+        before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[events_asked[of]] - 1, 0)]
     return before
 
 
@@ -250,11 +250,11 @@ def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) ->
 # What stands still
 
 
-def _find_cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list[int]]:
+def _find_cycles(constraints: Constraints, standing: Ints, stuck: Ints) -> Iterator[list[int]]:
     """Yield the cycles of stuck processes, in which each waits for the next. Of the absent members of a collective
     one is followed."""
-    waiting = {int(p): int(place[p]) for p in stuck}
-    absent = _absent_members(constraints, place, waiting)
+    waiting = {int(p): int(standing[p]) for p in stuck}
+    absent = _absent_members(constraints, standing, waiting)
     seen: set[int] = set()
     for start in waiting:
         path: list[int] = []
@@ -271,21 +271,22 @@ def _find_cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator
 
 
 def _is_within_segment(
-    trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
+    trace: Trace, processes: Processes, constraints: Constraints, standing: Ints, cycle: list[int]
 ) -> bool:
-    """Return whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one
-    before.
+    """Return whether a cycle belongs to this segment, not to the calls that it looks ahead to.
+
+    One call is enough to tell: each waits for one before it.
     """
     look, one = lookahead_of(trace), cycle[0]
-    return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
+    return look is None or bool(constraints.at[standing[one]] < look.told[processes.rank[one]])
 
 
-def _absent_members(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
-    """Return for each gathering that somebody waits in, a stuck process that has yet to arrive there."""
+def _absent_members(constraints: Constraints, standing: Ints, waiting: dict[int, int]) -> dict[int, int]:
+    """Return for each collective (gathering) that somebody waits in, a stuck process that has yet to arrive there."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
     found: dict[int, int] = {}
     for process in waiting if wanted else ():
-        rest = slice(int(place[process]), int(constraints.first[process + 1]))
+        rest = slice(int(standing[process]), int(constraints.first[process + 1]))
         arrivals = (constraints.target[rest] < 0) & (constraints.value[rest] == 0)
         for gathering in sorted_distinct(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
             if gathering in wanted:
@@ -300,7 +301,7 @@ def _call_site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
 def _select_sends_at(
     trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """Return the constraints of sends that were posted at one of `sites`."""
+    """Return a mask of the constraints of sends that were posted at one of `sites`."""
     rows = constraints.send >= 0
     hit = np.zeros(len(rows), np.bool_)
     places = np.flatnonzero(rows)
@@ -316,7 +317,7 @@ def _select_sends_at(
 def _select_waits_at(
     processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """Return the constraints that wait for the other members of a collective at one of `sites`."""
+    """Return a mask of the constraints that wait for the other members of a collective at one of `sites`."""
     hit = np.zeros(len(constraints.at), np.bool_)
     if not sites:
         return hit
@@ -330,11 +331,14 @@ def _select_waits_at(
 
 
 def _waits_that_a_message_ends(
-    match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int
+    match: Match, processes: Processes, constraints: Constraints, standing: Ints, process: int
 ) -> Ints | None:
-    """Return what waits at or for a line's wildcard receives if one of them would take another message than
-    recorded, else None."""
-    at, rank = int(place[process]), int(processes.rank[process])
+    """Return the constraints that wait at, or for, the wildcard receives of one line; None if no other message can
+    come.
+
+    Another message than the recorded one would then be taken by one of these receives, and its wait would end.
+    """
+    at, rank = int(standing[process]), int(processes.rank[process])
     if constraints.send[at] >= 0 or constraints.target[at] < 0:
         return None
     recvs, sends = match.recvs, match.sends
@@ -344,7 +348,7 @@ def _waits_that_a_message_ends(
     if not waiting:
         return None
     from_rank = sends.ranks()
-    last_events = _last_events(processes, constraints, place)
+    last_events = _first_stuck_events(processes, constraints, standing)
     look = lookahead_of(match.trace)
     # Who comes as far as a segment looks may send more behind it.
     more = look is not None and any(last_events[one] > processes.events[one] for one in look.sends.get(rank, ()))
@@ -367,21 +371,21 @@ def _waits_that_a_message_ends(
     return None
 
 
-def _last_events(processes: Processes, constraints: Constraints, place: Ints) -> Ints:
+def _first_stuck_events(processes: Processes, constraints: Constraints, standing: Ints) -> Ints:
     """Return for each rank the first event at which one of its threads is stuck; the largest integer if none is."""
     found = np.full(len(processes.events), np.iinfo(np.int64).max)
-    stuck = np.flatnonzero(place < constraints.first[1:])
-    np.minimum.at(found, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+    stuck = np.flatnonzero(standing < constraints.first[1:])
+    np.minimum.at(found, processes.rank[stuck], constraints.at[standing[stuck]].astype(np.int64))
     return found
 
 
 def _is_behind_early_test(
     match: Match, links: Sequence[_Link], last_events: Ints, found_complete: NDArray[np.bool_]
 ) -> bool:
-    """Tell whether a rank of a cycle went past a test that found a send complete whose receive is not posted there.
+    """Return whether a rank of a cycle went past a test that found a send complete whose receive is not posted there.
 
     With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
-    `last_events`: how far each rank comes, as `_last_events` returns it.
+    `last_events`: how far each rank comes, as `_first_stuck_events` returns it.
     """
     sends, recvs = match.sends, match.recvs
     receivers = recvs.ranks()
@@ -447,15 +451,15 @@ class _Link:
 
 
 def _make_links(
-    match: Match, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
+    match: Match, processes: Processes, constraints: Constraints, standing: Ints, cycle: list[int]
 ) -> list[_Link]:  # fmt: skip
     """Return the processes of a cycle, each of which waits for the next."""
-    links = [_Link(match, int(processes.rank[p]), constraints, int(place[p])) for p in cycle]
+    links = [_Link(match, int(processes.rank[p]), constraints, int(standing[p])) for p in cycle]
     for link, process, awaited in zip(links, cycle, cycle[1:] + cycle[:1], strict=True):
         if not link.early:
             continue
-        rest = slice(int(place[awaited]), int(constraints.first[awaited + 1]))
-        comes = (constraints.target[rest] == constraints.target[place[process]]) & (constraints.value[rest] == 0)
+        rest = slice(int(standing[awaited]), int(constraints.first[awaited + 1]))
+        comes = (constraints.target[rest] == constraints.target[standing[process]]) & (constraints.value[rest] == 0)
         if comes.any():
             at = int(constraints.at[rest][comes.argmax()])
             link.late = match.trace.ranks[int(processes.rank[awaited])].event(at)

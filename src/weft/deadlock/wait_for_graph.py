@@ -53,7 +53,7 @@ def need_all(needs: Iterable[Need]) -> Need:
 
 
 def need_any(needs: Iterable[Need]) -> Need:
-    """Return one of `needs`."""
+    """Return the need that is met as soon as one of `needs` is met."""
     found = tuple(needs)
     if any(need is NOW for need in found):
         return NOW

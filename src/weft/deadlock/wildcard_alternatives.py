@@ -95,17 +95,17 @@ def _with_untried(one: Finding, left: int) -> Finding:
     return replace(one, evidence=changed(one.evidence, untried=left))
 
 
-def _bound_note(tried: int, left: int) -> Finding:
+def _bound_note(tried: int, untried: int) -> Finding:
     """Return the note that says how many other matches were tried, and how many were not."""
     return Finding(
         kind="potential-deadlock",
         severity="note",
         certainty="undecided",
         message=(
-            f"{plural(tried, 'other match')} of wildcard receives would not hang; {left:,} more were not tried, "
+            f"{plural(tried, 'other match')} of wildcard receives would not hang; {untried:,} more were not tried, "
             "because the record is large"
         ),
-        evidence=Untried(tried=tried, untried=left),
+        evidence=Untried(tried=tried, untried=untried),
     )
 
 
@@ -337,7 +337,7 @@ class _Reruns:
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
 
     def make_constraints(self, match: Match) -> Constraints:
-        """Return what waits, and what never gets what it got in the record."""
+        """Return the constraints of the run with another match; what gets no message now can never be passed."""
         base, waits = self.base, (match.sends.flags & Post.SYNCHRONOUS) != 0
         hungry = [
             _events(mine, (was.partner != NONE) & (mine.partner == NONE) & mask)
@@ -412,7 +412,11 @@ def _receives_completed_at(match: Match, stuck: _StuckProcess) -> list[int]:
 
 
 def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
-    """Return whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
+    """Return whether a receive gets no message after the other choice, because of that choice.
+
+    One that wants the message of the rank which the wildcard took from in the record does not count, nor one that only
+    asks.
+    """
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
     if base_name(post.function.name) == "Improbe":
@@ -424,7 +428,7 @@ def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) ->
     return source != match.sends.rank_of(again.took) and (starved or source in waiting)
 
 
-def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
+def _make_finding(again: _Rematch, stuck_call: Event, wanting: int, stuck: int) -> Finding:
     """Return the finding about a wildcard's other choice: who would then wait for what for ever."""
     match, choice = again.match, again.choice
     trace = match.trace
@@ -433,8 +437,8 @@ def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Findi
     # A matched probe is what waits, not the receive that takes its message.
     via = (
         ""
-        if waiting.index == at.index or base_name(at.function.name) == "Mrecv"
-        else f", in {describe.call_words(at)}{describe.at_place(at)}"
+        if waiting.index == stuck_call.index or base_name(stuck_call.function.name) == "Mrecv"
+        else f", in {describe.call_words(stuck_call)}{describe.at_place(stuck_call)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
     return make_finding(
@@ -443,7 +447,7 @@ def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Findi
         f"{took.rank.index} (sent{describe.at_place(took)}); had it taken the one of rank {other.rank.index} "
         f"(sent{describe.at_place(other)}), which could have come first, it would wait for ever for "
         f"{describe.call_words(waiting)}{describe.at_place(waiting)}{via}{company}",
-        list(dict.fromkeys((receive, waiting, other, took, at))),
+        list(dict.fromkeys((receive, waiting, other, took, stuck_call))),
         certainty="possible",
         evidence=Alternative(
             took=Place(rank=took.rank.index, event=took.index),

@@ -287,6 +287,7 @@ class _FindingMaker:
         return rounds or f"never {_enters(absent, absence)} it"
 
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:
+        """Return whether an event of a rank is the same call, at the same line, as `like`."""
         other = self.standstill.trace.ranks[index].event(event)
         return describe.call_words(other) == describe.call_words(like) and describe.at_place(
             other
@@ -311,7 +312,7 @@ class _FindingMaker:
         first = found.pop()
         if found or first is None:
             return ""
-        event = self._last_sent(first, group.ranks[0])
+        event = self._last_message(first, group.ranks[0])
         if event is None:
             return ""
         comm = self.standstill.trace.communicators[first.comm]
@@ -321,10 +322,10 @@ class _FindingMaker:
         whom = " to each" if len(group.ranks) > 1 else ""
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
 
-    def _last_sent(self, channel: Channel, to: int) -> Event | None:
+    def _last_message(self, channel: Channel, receiver: int) -> Event | None:
         """Return the last message of a channel to a rank; None where the run no longer has it."""
         sends = self.standstill.traffic[channel.source].sends
-        rows = (sends.comm == channel.comm) & (sends.peer == to) & (sends.tag == channel.tag)
+        rows = (sends.comm == channel.comm) & (sends.peer == receiver) & (sends.tag == channel.tag)
         found = sends.event[rows]
         return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
@@ -407,28 +408,28 @@ class _FindingMaker:
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
 
 
-def list_pickled_collectives(of: Rank, comm: Communicator) -> list[Event]:
+def list_pickled_collectives(rank: Rank, comm: Communicator) -> list[Event]:
     """List the collectives of pickled objects that a rank made on mpi4py's duplicate of a communicator, by their first
     calls: mpi4py numbers them by tag.
     """
-    id = comm.local_ids.get(of.index)
-    table = masks_of(of.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
-    rows = np.flatnonzero((of.events["comm"] == id) & table[of.events["function"]]) if id else np.zeros(0, np.int64)
-    _, first = np.unique(of.events["tag"][rows], return_index=True)
-    return [of.event(int(row)) for row in rows[np.sort(first)]]
+    id = comm.local_ids.get(rank.index)
+    table = masks_of(rank.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
+    rows = np.flatnonzero((rank.events["comm"] == id) & table[rank.events["function"]]) if id else np.zeros(0, np.int64)
+    _, first = np.unique(rank.events["tag"][rows], return_index=True)
+    return [rank.event(int(row)) for row in rows[np.sort(first)]]
 
 
 def _call_at(event: Event) -> str:
     return describe.call_words(event) + describe.at_place(event)
 
 
-def _find_near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
+def _find_near_channel(untaken: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
     """Return the channel of a message that nobody took, from the sender that is waited for or with the tag that is
     wanted.
     """
     assert reason.comm is not None
-    near = [c for c in left if c.source == source or source is None] or [
-        c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
+    near = [c for c in untaken if c.source == source or source is None] or [
+        c for c in untaken if c.comm == reason.comm.index and c.tag == reason.tag
     ]
     return near[0] if near else None
 

@@ -125,13 +125,13 @@ class Job:
         whole.status, whole.signals = self.shared_run.first_failed_status(0), self.process.signals
         return replace(self, process=whole)
 
-    def _is_watched_by_another_task(self, joint: SharedRun) -> bool:
+    def _is_watched_by_another_task(self, shared_run: SharedRun) -> bool:
         """Return whether another task of the step watches; if that task has ended the run, begin to end this task's
         rank.
         """
-        ended = joint.read_forced_ending()
+        ended = shared_run.read_forced_ending()
         if ended is None:
-            return not joint.try_to_watch()
+            return not shared_run.try_to_watch()
         self._start_ending(ended)
         return True
 

@@ -121,7 +121,7 @@ _ALSO_COMMUNICATE: Final = meaning.functions_with(Act.CANCEL, Act.ACCESS, Act.EP
 
 
 def communicates(function: Function) -> bool:
-    """Return whether a function is more than a question to MPI.
+    """Return whether a function takes part in communication, and is more than a question to MPI.
 
     Bindings to different MPIs make these calls in the same order, and others as they need.
     """
@@ -148,10 +148,12 @@ class Functions(NamedTuple):
     programs: NDArray[np.uint8]
 
 
-def _tail_program(function: Function) -> bytes:
-    """Return how to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
+def _tail_reading_program(function: Function) -> bytes:
+    """Return the program by which C reads the arguments of a function that its events' slots have no room for (the
+    tail).
 
-    POLL in the second number: the exit values are only there if the poll did not fail.
+    Its bytes are the numbers of entry and exit values, then (code, role) for each. POLL in the second number: the exit
+    values are only there if the poll did not fail.
     """
     steps = []
     for parameter in (*function.tail_in, *function.tail_out):
@@ -172,7 +174,7 @@ def classify_functions(functions: FunctionTable) -> Functions:
         op, flags = classify(function.name)
         if op is Op.NONE:
             continue
-        program = _tail_program(function)
+        program = _tail_reading_program(function)
         if program not in offsets:
             offsets[program] = len(programs)
             programs += program

@@ -228,8 +228,11 @@ class _ExtractionWorker:
         extraction.kernel().weft_extract_most(reading.given, counts)
         return list(counts)
 
-    def read_rank(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
-        """Write the rows of the rank into the columns of the run, and return how many there are of each kind."""
+    def extract_rank(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
+        """Extract the sends, receives, probes and collectives of a rank into its rows of the run's columns.
+
+        Returns how many there are of each of the four kinds.
+        """
         lib, counts = extraction.kernel(), (ctypes.c_uint64 * 4)()
         reading = self._input_of(rank)
         self.handle = lib.weft_extract(reading.given, self.handle, counts)
@@ -303,7 +306,12 @@ def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Oper
     others = trace.share.start, len(trace.ranks) - trace.share.stop
 
     def shared(call: Callable[[_ExtractionWorker, int], list[int]]) -> list[list[int]]:
+        """Return what `call` returns for each rank, with the ranks shared among threads; zeros for
+        other workers' ranks.
+        """
+
         def one(rank: int) -> list[int]:
+            """Call for one rank, with a worker that no other thread uses meanwhile."""
             worker = free.pop()  # one for each of the threads that take them
             try:
                 return call(worker, rank)
@@ -319,7 +327,7 @@ def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Oper
     if max(map(len, [*posts, colls]), default=0) >= NONE:
         raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
     try:
-        counts = shared(lambda worker, rank: worker.read_rank(rank, posts, colls))
+        counts = shared(lambda worker, rank: worker.extract_rank(rank, posts, colls))
     finally:
         for worker in free:
             worker.close()

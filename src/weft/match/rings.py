@@ -62,7 +62,7 @@ class DroppedOperations:
         self._open: Counter[int] = Counter()
         """By communicator how many receives of the rank that is read have no row that says which message they took."""
         for rank in trace.ranks:
-            self._add_rank(rank)
+            self._add_dropped_calls_of(rank)
 
     def count_collectives(self, rank: Rank, comm: Communicator) -> int | None:
         """Count the collectives of a rank on a communicator that MPI did not refuse; None where some have no sort."""
@@ -99,8 +99,8 @@ class DroppedOperations:
         surplus = {channel: self.sent[channel] - self.received[channel] for channel in channels}
         return {channel: n for channel, n in surplus.items() if n and channel.comm not in self.unsettled}
 
-    def _add_rank(self, rank: Rank) -> None:
-        """Add the dropped calls of a rank to the counts."""
+    def _add_dropped_calls_of(self, rank: Rank) -> None:
+        """Add what the dropped calls of a rank sent, received and took part in to the counts."""
         sorts, uncounted = self.suffix.dropped_sorts(rank)
         self._sorts[rank.index] = sorts, not uncounted
         if uncounted:
@@ -199,10 +199,10 @@ def select_pairable(operations: Operations, dropped: DroppedOperations) -> Opera
     )
 
 
-def _on_channel(posts: Posts, rank: int, channel: Channel, other: int) -> NDArray[np.int64]:
+def _on_channel(posts: Posts, rank: int, channel: Channel, other_rank: int) -> NDArray[np.int64]:
     """Return the rows of a rank on a channel with another rank, in their order."""
     part = posts.of_rank(rank)
-    here = (posts.comm[part] == channel.comm) & (posts.peer[part] == other) & (posts.tag[part] == channel.tag)
+    here = (posts.comm[part] == channel.comm) & (posts.peer[part] == other_rank) & (posts.tag[part] == channel.tag)
     return np.int64(part.start) + np.flatnonzero(here & ((posts.flags[part] & Post.UNDECIDED) == 0))
 
 
@@ -214,7 +214,7 @@ def _undecided(posts: Posts, channel: Channel) -> NDArray[np.int64]:
 
 
 def _select_rows(rows: Rows, which: Mask) -> Rows:
-    """Select rows by a mask."""
+    """Return the rows of a mask, with the places where each rank's begin."""
     if which.all():
         return rows
     counts = [int(np.count_nonzero(which[rows.of_rank(rank)])) for rank in range(len(rows.first) - 1)]

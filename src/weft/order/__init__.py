@@ -113,6 +113,11 @@ class Order:
     # Questions
 
     def _locate_point(self, event: EventId, end: bool) -> tuple[int, int]:
+        """Return the process of an event, and the number of its begin (2 * index + 1) or, with `end`, of its end (one
+        more).
+
+        IndexError if there is no such event.
+        """
         rank, index = event
         if not 0 <= index < len(self.trace.ranks[rank].events):
             raise IndexError(f"rank {rank} has {len(self.trace.ranks[rank].events)} events, no event {index}")
@@ -123,7 +128,10 @@ class Order:
         return self._locate_point(EventId(rank, index), end)
 
     def past_points(self, process: int, point: int) -> U32:
-        """Return for each process its latest point that happens before (or is) the given point."""
+        """Return for each process its latest point that happens before (or is) the given point.
+
+        A point is the begin or the end of an event, 2 * index + 1 or + 2.
+        """
         key = process, point
         found = self._pasts.get(key)
         if found is None:

@@ -103,19 +103,19 @@ def _concatenate_edges(parts: list[EdgeColumns]) -> list[U32]:
     return [np.concatenate([empty, *(np.atleast_1d(p[i]).astype(np.uint32) for p in parts)]) for i in range(4)]
 
 
-def _probe_edges(match: Match, at: Processes) -> EdgeColumns:
+def _probe_edges(match: Match, processes: Processes) -> EdgeColumns:
     """Return edges from sends to probes: a probe returns only when the message that it sees was sent."""
     probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
     if not len(probes):
         return (probes,) * 4
     sends = match.probes.partner[probes]
     return (
-        at.processes_of_rows(match.sends.first, match.sends.event)[sends], match.sends.event[sends],
-        at.processes_of_rows(match.probes.first, match.probes.event)[probes], match.probes.event[probes],
+        processes.processes_of_rows(match.sends.first, match.sends.event)[sends], match.sends.event[sends],
+        processes.processes_of_rows(match.probes.first, match.probes.event)[probes], match.probes.event[probes],
     )  # fmt: skip
 
 
-def _synchronous_edges(match: Match, at: Processes) -> EdgeColumns:
+def _synchronous_edges(match: Match, processes: Processes) -> EdgeColumns:
     """Return edges from receives to synchronous sends, which complete only when their receive has begun (MPI-4.1, 3.4).
 
     A matched probe is not a receive: the receive is the call that takes the message it found (MPICH answers the sender
@@ -130,12 +130,12 @@ def _synchronous_edges(match: Match, at: Processes) -> EdgeColumns:
     rows = rows[begins[sends.partner[rows]] != NONE]
     taken = sends.partner[rows]
     return (
-        at.processes_of_rows(recvs.first, begins)[taken], begins[taken],
-        at.processes_of_rows(sends.first, sends.completion)[rows], sends.completion[rows],
+        processes.processes_of_rows(recvs.first, begins)[taken], begins[taken],
+        processes.processes_of_rows(sends.first, sends.completion)[rows], sends.completion[rows],
     )  # fmt: skip
 
 
-def _spawn_edges(trace: Trace, at: Processes) -> list[EdgeColumns]:
+def _spawn_edges(trace: Trace, processes: Processes) -> list[EdgeColumns]:
     """Return edges between spawns and children: the spawn returns when the child initialises MPI (MPI-4.1, 11.8.2).
 
     PVM's spawn waits for no call of the child.
@@ -147,18 +147,18 @@ def _spawn_edges(trace: Trace, at: Processes) -> list[EdgeColumns]:
         for child in children:
             if event == NOT_RECORDED or child < 0:
                 continue
-            parent = at.of(rank, event)
+            parent = processes.of(rank, event)
             if not system.begins:
-                found += [(parent, event, at.of(child, 0), 0)] if len(trace.ranks[child]) else []
+                found += [(parent, event, processes.of(child, 0), 0)] if len(trace.ranks[child]) else []
                 continue
             starts = np.flatnonzero(np.isin(trace.ranks[child].events["function"], initialisers))
             for first in starts[:1].tolist():
-                process = at.of(child, first)
+                process = processes.of(child, first)
                 found += [(parent, event, process, first), (process, first, parent, event)]
     return found
 
 
-def _notice_edges(trace: Trace, at: Processes) -> list[EdgeColumns]:
+def _notice_edges(trace: Trace, processes: Processes) -> list[EdgeColumns]:
     """Return edges to PVM's notices that a task has ended: a notice comes after all that the task did."""
     found: list[EdgeColumns] = []
     tells = trace.functions.ids(*pvm.NOTICES)
@@ -167,46 +167,50 @@ def _notice_edges(trace: Trace, at: Processes) -> list[EdgeColumns]:
             about = int(rank.events["peer"][event])
             last = len(trace.ranks[about]) - 1 if 0 <= about < len(trace.ranks) else -1
             if last >= 0:
-                found.append((at.of(about, last), last, at.of(rank.index, event), event))
+                found.append((processes.of(about, last), last, processes.of(rank.index, event), event))
     return found
 
 
-def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[EdgeColumns]:
+def _thread_edges(trace: Trace, match: Match, processes: Processes) -> list[EdgeColumns]:
     """Return edges between threads of a rank, only those that must hold.
 
     MPI is initialised before other threads call it, and a request is made before it completes.
     """
     found: list[EdgeColumns] = []
     initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
-    for rank, threads in enumerate(at.threads):
+    for rank, threads in enumerate(processes.threads):
         if threads is None:
             continue
         events = trace.ranks[rank].events
         starts = np.flatnonzero(np.isin(events["function"], initialisers))
-        for process in range(int(at.first[rank]), int(at.first[rank + 1])):
-            own = at.events[process]
-            if len(starts) and own is not None and len(own) and at.of(rank, int(starts[0])) != process:
-                found.append((at.of(rank, int(starts[0])), int(starts[0]), process, int(own[0])))
+        for process in range(int(processes.first[rank]), int(processes.first[rank + 1])):
+            own = processes.events[process]
+            if len(starts) and own is not None and len(own) and processes.of(rank, int(starts[0])) != process:
+                found.append((processes.of(rank, int(starts[0])), int(starts[0]), process, int(own[0])))
         for rows in (match.sends, match.recvs, match.collectives):
             part = rows.of_rank(rank)
             event, completion = rows.event[part], rows.completion[part]
             done = completion != NONE
             event, completion = event[done], completion[done]
             across = threads[event] != threads[completion]
-            first = np.uint32(at.first[rank])
+            first = np.uint32(processes.first[rank])
             found.append((first + threads[event[across]].astype(np.uint32), event[across],
                           first + threads[completion[across]].astype(np.uint32), completion[across]))  # fmt: skip
     return found
 
 
-def generic_edges(trace: Trace, match: Match, at: Processes, more: list[EdgeColumns]) -> Edges:
-    """Return all edges that are neither a message's nor a collective's."""
-    across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at), *_notice_edges(trace, at)]
-    parts = [_probe_edges(match, at), _synchronous_edges(match, at), *across, *more]
+def generic_edges(trace: Trace, match: Match, processes: Processes, extra: list[EdgeColumns]) -> Edges:
+    """Return all edges that are neither a message's nor a collective's, `extra` ones included."""
+    across = [
+        *_thread_edges(trace, match, processes),
+        *_spawn_edges(trace, processes),
+        *_notice_edges(trace, processes),
+    ]
+    parts = [_probe_edges(match, processes), _synchronous_edges(match, processes), *across, *extra]
     process, event, target_process, target = _concatenate_edges(parts)
     order = np.lexsort((event, process))
     process = process[order]
-    of_process = np.searchsorted(process, np.arange(len(at.rank) + 1)).astype(np.uint64)
+    of_process = np.searchsorted(process, np.arange(len(processes.rank) + 1)).astype(np.uint64)
     return Edges(process, event[order], target_process[order], target[order], of_process)
 
 
@@ -253,11 +257,13 @@ def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
         part = colls.of_rank(rank)
         if part.start < part.stop:
             role[part], place[part] = _roles_of_rank(trace, match, rank, tables)
-    return CollectiveEdges(role, place, _kinds(match, tables, role) if len(instances) else np.zeros(0, np.uint8))
+    return CollectiveEdges(
+        role, place, _kinds_of_collectives(match, tables, role) if len(instances) else np.zeros(0, np.uint8)
+    )
 
 
-def _kinds(match: Match, tables: _FunctionTables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return how each collective orders its members."""
+def _kinds_of_collectives(match: Match, tables: _FunctionTables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return for each collective the kind of order that it puts on its members."""
     colls, rows = match.collectives, match.instances.rows
     starts = match.instances.first[:-1].astype(np.int64)  # no instance is empty
     words = tables.word[colls.function[rows]]

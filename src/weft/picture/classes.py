@@ -52,12 +52,14 @@ _BY_ACT: Final = {act: _NUMBERS[word] for word, acts in _ACTS.items() for act in
 
 
 @cache
-def class_of(name: str) -> int:
-    """Return the number of the class of a function: `MPI_Isend_c` is a send."""
+def class_number_of(function_name: str) -> int:
+    """Return the number of the class (such as send, wait, one-sided) of a function by its name:
+    `MPI_Isend_c` is a send.
+    """
     for beginning, word in (("MPI_File_", "io"), ("MPI_Win_", "one-sided")):
-        if name.startswith(beginning):  # what is made, asked and freed there, too
+        if function_name.startswith(beginning):  # what is made, asked and freed there, too
             return _NUMBERS[word]
-    found = find_meaning(name)
+    found = find_meaning(function_name)
     return OTHER if found is None or found.over is Over.GROUP else _BY_ACT.get(found.act, OTHER)
 
 
@@ -66,6 +68,6 @@ def class_table(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return the class of each function id, (65536,) uint8; unknown functions are OTHER."""
     table = np.full(1 << 16, OTHER, np.uint8)
     for function in functions:
-        table[function.id] = class_of(function.name)
+        table[function.id] = class_number_of(function.name)
     table.flags.writeable = False
     return table

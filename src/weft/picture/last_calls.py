@@ -12,7 +12,7 @@ import numpy as np
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match
 from weft.mpi.meaning import Act, base_name, functions_with
-from weft.picture.classes import CLASSES, OTHER, class_of
+from weft.picture.classes import CLASSES, OTHER, class_number_of
 from weft.terms.describe import at_place
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, PROC_NULL
@@ -42,7 +42,7 @@ class CallStep:
     @property
     def call_class(self) -> int:
         """Return the number of the call's class."""
-        return class_of(self.event.function.name)
+        return class_number_of(self.event.function.name)
 
 
 @dataclass
@@ -81,7 +81,7 @@ def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
     steps: list[CallStep] = []
     for index in range(len(rank) - 1, max(-1, len(rank) - 1 - LOOKED_AT), -1):
         event = rank.event(index)
-        if not event.open and class_of(event.function.name) == OTHER and _base(event) not in _ENDS:
+        if not event.open and class_number_of(event.function.name) == OTHER and _base(event) not in _ENDS:
             continue
         if steps and _is_repetition(steps[-1].event, event):
             steps[-1].times += 1
@@ -104,7 +104,9 @@ def _is_repetition(later: Event, event: Event) -> bool:
 
 
 def _step_key(step: CallStep) -> tuple[object, ...]:
-    """Return what is equal for calls that do the same."""
+    """Return a key that is equal for calls that do the same: function, line, tag, communicator, and whether they
+    returned.
+    """
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
     return _base(event), at_place(event), event.tag, comm.key if comm else None, event.open, wild, step.times
@@ -126,18 +128,18 @@ def _peer_rank(event: Event) -> int | None:
 # Columns
 
 
-def assign_columns(trace: Trace, found: Sequence[RankGroup], match: Match) -> int:
+def assign_columns(trace: Trace, groups: Sequence[RankGroup], match: Match) -> int:
     """Give every step a column after the step before it and after the send of its message; returns the number of
     columns.
 
     The last column belongs to the calls that never returned.
     """
-    of_rank = {rank: group for group in found for rank in group.ranks}
-    edges = list(_message_edges(found, of_rank, match))
-    for group in found:
+    of_rank = {rank: group for group in groups for rank in group.ranks}
+    edges = list(_message_edges(groups, of_rank, match))
+    for group in groups:
         group.columns = list(range(len(group.steps)))
     # Ranks that are shown as one may wait for each other in a ring: then no order fits, and enough is enough.
-    for _ in range(2 + max((len(g.steps) for g in found), default=0) * 2):
+    for _ in range(2 + max((len(g.steps) for g in groups), default=0) * 2):
         moved = False
         for group, step, sender, sent in edges:
             least = sender.columns[sent] + 1
@@ -146,8 +148,8 @@ def assign_columns(trace: Trace, found: Sequence[RankGroup], match: Match) -> in
                 moved = True
         if not moved:
             break
-    last = max((c for g in found for s, c in zip(g.steps, g.columns, strict=True) if not s.open), default=-1)
-    for group in found:
+    last = max((c for g in groups for s, c in zip(g.steps, g.columns, strict=True) if not s.open), default=-1)
+    for group in groups:
         _move_open_calls_last(group, last)
     return last + 2
 
@@ -166,10 +168,10 @@ def _move_open_calls_last(group: RankGroup, last: int) -> None:
 
 
 def _message_edges(
-    found: Sequence[RankGroup], of_rank: dict[int, RankGroup], match: Match
+    groups: Sequence[RankGroup], of_rank: dict[int, RankGroup], match: Match
 ) -> Iterator[tuple[RankGroup, int, RankGroup, int]]:  # fmt: skip
     """Yield (receiving group, its step, sending group, its step) for the messages of the first rank of each group."""
-    for group in found:
+    for group in groups:
         rank = group.ranks[0]
         part = match.recvs.of_rank(rank)
         places = {step.event.index: place_ for place_, step in enumerate(group.steps)}

@@ -52,7 +52,7 @@ class StrokeRow:
     note: str = ""
 
     def has_room(self, stroke: Stroke) -> bool:
-        """Tell whether a stroke fits into the row: no other stroke is in its way, and no mark except at its ends."""
+        """Return whether a stroke fits into the row: no other stroke is in its way, and no mark except at its ends."""
         inside = set(stroke.span[1:])
         if stroke.kind != "gathering" and not inside.isdisjoint(self.marks):
             return False

@@ -15,7 +15,7 @@ from weft.base.words import plural
 from weft.deadlock.blocked_ranks import Standstill
 from weft.match import NONE, Match
 from weft.match import match_operations as match_of
-from weft.picture.classes import CLASSES, class_of
+from weft.picture.classes import CLASSES, class_number_of
 from weft.picture.pixel_columns import Ints, ThreadColumns, class_totals, column_edges, rank_columns
 from weft.picture.svg_base import Picture, escape_text, svg_head
 from weft.picture.text import format_seconds
@@ -193,6 +193,7 @@ class _SvgDrawing:
         return f"M{left:.2f} {y:g}H{right:.2f}{edge}L{left:.2f} {y + high:g}z"
 
     def _tooltip(self, event: Event) -> str:
+        """Return the words that a viewer shows over a call: rank, call, line, start and duration."""
         took = "never returned" if event.exit_ns is None else f"took {format_seconds(event.exit_ns - event.enter_ns)}"
         return (
             f"rank {event.rank.index}: {call_words(event)}{at_place(event)}, at "
@@ -210,7 +211,7 @@ class _SvgDrawing:
             if len(name) <= room
             else name[: room - 1] + "…"
         )
-        kind = "in pale" if class_of(event.function.name) in _PALE else "in"
+        kind = "in pale" if class_number_of(event.function.name) in _PALE else "in"
         return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{escape_text(text)}</text>'
 
     # Messages

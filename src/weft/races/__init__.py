@@ -21,7 +21,7 @@ from weft.evidence import OrderOnly, Other, Place, Race, Receive, moved_to
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.outcomes import find_strays, worst_outcome
+from weft.races.outcomes import find_races_without_exchange, worst_outcome
 from weft.races.search import Races, can_exchange, detect_races, select_settled
 from weft.races.service import ANSWERED, SEEN, classify_benign
 from weft.terms import describe
@@ -56,7 +56,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     harmless = service != 0
     lines = _site_keys(trace, match, races)
     # First what no other race influences, and of that what comes to another end.
-    by_influence = np.lexsort((~find_strays(match, races), races.influenced))
+    by_influence = np.lexsort((~find_races_without_exchange(match, races), races.influenced))
     by_influence = by_influence[~harmless[by_influence]]
     key = lines[by_influence]
     by_line = np.argsort(key, kind="stable")
@@ -183,13 +183,13 @@ def translate_to_run(
 _INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at that first"
 
 
-def _client_ranks(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
+def _client_ranks(match: Match, races: Races, posts: Posts, race_indices: NDArray[np.int64]) -> set[int]:
     """Return the ranks whose messages some races are about: those taken, and those that could have come first."""
     first = races.first.astype(np.int64)
     here = np.zeros(len(races), np.bool_)
-    here[places] = True
+    here[race_indices] = True
     of_race = np.repeat(here, first[1:] - first[:-1])
-    sends = np.concatenate([posts.partner[races.row[places]], races.messages[of_race]]).astype(np.uint64)
+    sends = np.concatenate([posts.partner[races.row[race_indices]], races.messages[of_race]]).astype(np.uint64)
     return set(sorted_distinct(np.searchsorted(match.sends.first, sends, side="right") - 1).tolist())
 
 
@@ -208,13 +208,13 @@ def _tag_text(posts: Posts, row: int, tag: int) -> str:
     return f"any tag, it was {tag}" if posts.flags[row] & Post.ANY_TAG else f"tag {tag}"
 
 
-def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> Finding:
+def _make_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
     """Make the finding of one race. `beyond`: how many further races of its line are only counted."""
-    posts, row = _posts_of_race(match, races, k), int(races.row[k])
+    posts, row = _posts_of_race(match, races, race_index), int(races.row[race_index])
     sends = match.sends
     receive = posts.id(row)
     took = sends.id(int(posts.partner[row]))
-    rows = [int(s) for s in races.others(k)]
+    rows = [int(s) for s in races.others(race_index)]
     others = [sends.id(s) for s in rows]
     later = [None if (r := int(sends.partner[s])) == NONE else match.recvs.id(r) for s in rows]
     events = [receive, took, *others, *dict.fromkeys(event for event in later if event is not None)]
@@ -223,19 +223,20 @@ def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int)
     tag = int(posts.tag[row])
     where = "" if comm.index == 0 else f" on {comm.name}"
     # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
-    verb = "saw" if races.probe[k] else "took"
+    verb = "saw" if races.probe[race_index] else "took"
     message = (
-        f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_line_text(sites[0])}"
+        f"rank {receive[0]} {'probes for' if races.probe[race_index] else 'receives from'} any source "
+        f"at {_line_text(sites[0])}"
         f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
         f" (sent at {_line_text(sites[1])}); "
-        f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
+        f"{_others_text(trace, sites, others, later, int(races.total[race_index]))} could have come first"
     )
-    comes, what = worst_outcome(match, races, k)
+    comes, what = worst_outcome(match, races, race_index)
     inside = trace.event(*receive).function.within
     tame = comes in ("same", "unknown")
     if what:
         message += f"; then {what}"
-    if races.influenced[k]:
+    if races.influenced[race_index]:
         message += _INFLUENCED
     return Finding(
         kind="message-race",
@@ -253,13 +254,13 @@ def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int)
                 Other(rank=rank, event=event, taken_by=by and by[1], force=_forced_outcome(comm, receive, rank))
                 for (rank, event), by in zip(others, later, strict=True)
             ],
-            alternatives=int(races.total[k]),
-            influenced=bool(races.influenced[k]),
-            receive=_locate_receive(match, races, k),
+            alternatives=int(races.total[race_index]),
+            influenced=bool(races.influenced[race_index]),
+            receive=_locate_receive(match, races, race_index),
             outcome=comes,
             remedy=(
                 _IN_ORDER.format(sites[0].call) if inside
-                else _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[k]))
+                else _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[race_index]))
             ),
         ),
         cause=f"{sites[0].call} {sites[0].file}:{sites[0].line}" if sites[0].line else None,
@@ -267,12 +268,12 @@ def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int)
     )  # fmt: skip
 
 
-def _locate_receive(match: Match, races: Races, k: int) -> Receive:
-    """Return which receive of its rank it is, counted in the order in which they were posted."""
-    posts, row = _posts_of_race(match, races, k), int(races.row[k])
+def _locate_receive(match: Match, races: Races, race_index: int) -> Receive:
+    """Return which receive or probe of its rank races, counted in the order in which they were posted."""
+    posts, row = _posts_of_race(match, races, race_index), int(races.row[race_index])
     rank = posts.rank_of(row)
     return Receive(
-        what="probe" if races.probe[k] else "receive",
+        what="probe" if races.probe[race_index] else "receive",
         rank=rank,
         nth=row - int(posts.of_rank(rank).start) + 1,
         communicator=match.trace.communicators[int(posts.comm[row])].name,
@@ -317,9 +318,9 @@ def _others_text(
     return f"the messages of {', '.join(named[:-1])} and {named[-1]}"
 
 
-def _taken_text(trace: Trace, receive: Site, by: EventId | None) -> str:
+def _taken_text(trace: Trace, receive: Site, taker: EventId | None) -> str:
     """Return `, received at pool.py:15` if that is another line than the race's."""
-    if by is None:
+    if taker is None:
         return ", never received"
-    site = describe.finding_site(trace.event(*by))
+    site = describe.finding_site(trace.event(*taker))
     return f", received at {_line_text(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.search import Races, first_end_points, follows_any, receivers
+from weft.races.search import Races, first_end_points, follows_any, receives_of_races
 
 Ints = NDArray[np.int64]
 
 
 def last_common_points(match: Match, order: Order, later_senders: Mapping[int, Sequence[int]]) -> Ints:
-    """Return by rank the last point that all of its later senders know when their calls end."""
+    """Return by rank the last of its points that all of its later senders know of when their calls end.
+
+    A point is the begin or the end of an event, 2 * index + 1 or + 2. `later_senders`: by receiver.
+    """
     ranks = match.trace.ranks
     known = np.full(len(ranks), NONE, np.int64)
     for receiver, senders in later_senders.items():
@@ -54,7 +57,7 @@ def first_undecided_race(match: Match, order: Order, races: Races, known: Ints) 
     if sum(map(len, ranks)):
         after = order.future_points(first_end_points(match, np.concatenate(ranks), np.concatenate(events)))
         open_ = ~races.influenced & follows_any(match, races, after)
-        rank, event, _ = receivers(match, races)
+        rank, event, _ = receives_of_races(match, races)
         np.minimum.at(found, rank[open_], event[open_].astype(np.int64))
     return found
 

@@ -33,8 +33,8 @@ _NEAR: Final = 32
 """Calls before a receive among which its probe is looked for."""
 
 
-def find_strays(match: Match, races: Races) -> NDArray[np.bool_]:
-    """Return for each race whether a listed message's own receive cannot take what the wildcard took."""
+def find_races_without_exchange(match: Match, races: Races) -> NDArray[np.bool_]:
+    """Return a mask of the races of which a listed message's own receive cannot take what the wildcard took."""
     first = races.first.astype(np.int64)
     recv = np.repeat(races.row.astype(np.int64), first[1:] - first[:-1])
     send = races.messages.astype(np.int64)
@@ -112,10 +112,12 @@ def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
     return match.trace.event(rank, event if args == NONE else args)
 
 
-def _left_over_text(match: Match, own: int, took: int) -> str:
-    """Return the words for the receive that may be left without a message."""
-    event = match.trace.event(*match.recvs.id(own))
-    source = match.sends.rank_of(took)
+def _left_over_text(match: Match, receive_row: int, send_row: int) -> str:
+    """Return the words for the receive that may be left without a message. `receive_row`, `send_row`:
+    rows of the match.
+    """
+    event = match.trace.event(*match.recvs.id(receive_row))
+    source = match.sends.rank_of(send_row)
     return (
         f"{describe.call_words(event)}{describe.at_place(event)} cannot take the message of rank "
         f"{source} in its place and may "

@@ -54,9 +54,9 @@ class Races:
 
 
 def detect_races(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> Races:
-    """Find every message race of a run, by the definition in native/kernel/races.c.
+    """Return the wildcard receives and probes of a run that race, with the messages that they could have taken.
 
-    For a segment that looks ahead, the races of its own calls.
+    A race is defined in native/kernel/races.c. For a segment that looks ahead, the races of its own calls.
     """
     look = lookahead_of(match.trace)
     if look is None:
@@ -70,8 +70,9 @@ def detect_races(match: Match, order: Order, max_messages: int = MAX_LISTED_MESS
 
 
 def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> tuple[Races, U32]:
-    """Return the races among all calls of the trace, and by rank the first point after the decision of one (NONE:
-    none).
+    """Return the races among all calls of the trace, and by rank the first point after the decision of one.
+
+    A point is the begin or the end of an event, 2 * index + 1 or + 2; NONE for a rank without such a point.
     """
     races = _find_candidates(match, order, max_messages)
     races = _remove_ordered(match, order, races)
@@ -82,7 +83,7 @@ def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_
 
 def select_before(match: Match, races: Races, end_events: NDArray[np.int64]) -> Races:
     """Return the races of receives and probes that come before a given call of each rank."""
-    ranks, events, _ = receivers(match, races)
+    ranks, events, _ = receives_of_races(match, races)
     first = races.first.astype(np.int64)
     return _select_messages(races, np.repeat(events < end_events[ranks], first[1:] - first[:-1]))
 
@@ -120,7 +121,7 @@ def select_settled(match: Match, races: Races) -> Races:
 
 
 def _received_again(match: Match, posts: Posts, row: int) -> bool:
-    """Return whether the line of a receive has received again since."""
+    """Return whether the line of a receive has received a message again since."""
     rank = posts.rank_of(row)
     later = posts.event[row + 1 : posts.of_rank(rank).stop][posts.partner[row + 1 : posts.of_rank(rank).stop] != NONE]
     sites = match.trace.ranks[rank].events["site"]
@@ -219,7 +220,7 @@ def _ranks_and_events(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
     return ranks, posts.event[rows]
 
 
-def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
+def receives_of_races(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
     """Return by race the rank and the event of the receive or probe, and the row of the send that it took."""
     rank, event, took = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32), races.row.copy()
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
@@ -230,8 +231,11 @@ def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
 
 
 def _first_tainted_points(match: Match, order: Order, races: Races) -> U32:
-    """Return by rank the first point that comes after the decision of a racing receive, or of one before a segment."""
-    rank, event, _ = receivers(match, races)
+    """Return by rank the first point that comes after the decision of a racing receive, or of one before a segment.
+
+    A point is the begin or the end of an event, 2 * index + 1 or + 2; NONE if there is none.
+    """
+    rank, event, _ = receives_of_races(match, races)
     end = event.copy()
     end[~races.probe] = order.known[races.row[~races.probe]]
     at_process = order.processes
@@ -268,7 +272,7 @@ def follows_any(match: Match, races: Races, points: U32) -> NDArray[np.bool_]:
     """
     if not len(races):
         return np.zeros(0, np.bool_)
-    rank, event, took = receivers(match, races)
+    rank, event, took = receives_of_races(match, races)
     found: NDArray[np.bool_] = 2 * event + 1 >= points[rank]
     s_rank, s_event = _ranks_and_events(match.sends, took)
     found |= 2 * s_event + 1 >= points[s_rank]

@@ -61,14 +61,14 @@ class _PeerEvents:
         """Make it from two columns."""
         return cls(np.sort(_encode_key(peers, events)))
 
-    def between(self, peer: I64, low: I64, high: I64) -> NDArray[np.bool_]:
+    def has_event_between(self, peer: I64, low: I64, high: I64) -> NDArray[np.bool_]:
         """Return for each row whether an event with its peer is after `low` and before `high`."""
         at = np.searchsorted(self.keys, _encode_key(peer, low), side="right")
         found = np.append(self.keys, np.iinfo(np.int64).max)[at]
         result: NDArray[np.bool_] = found < _encode_key(peer, high)
         return result
 
-    def last_before(self, peer: I64, event: I64) -> I64:
+    def last_event_before(self, peer: I64, event: I64) -> I64:
         """Return for each row the last event with its peer before one, or -1."""
         at = np.searchsorted(self.keys, _encode_key(peer, event)) - 1
         found = np.append(self.keys, -1)[at]
@@ -95,7 +95,7 @@ def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint
         to_me = sent[1][int(sent[0][place.rank]) : int(sent[0][place.rank + 1])].astype(np.int64)
         taken_at = _receiving_site(match, place) if place.probe else None
         key = place.rank, place.comm, place.site if taken_at is None else taken_at
-        if not _all_come_here(match, order, place, to_me, taken_at):
+        if not _are_all_received_here(match, order, place, to_me, taken_at):
             service = 0
         elif taken_at is not None and key in received:
             service = received[key] and SEEN
@@ -168,7 +168,7 @@ def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
     return found
 
 
-def _all_come_here(match: Match, order: Order, place: _RacingSite, incoming: I64, taken_at: int | None) -> bool:
+def _are_all_received_here(match: Match, order: Order, place: _RacingSite, incoming: I64, taken_at: int | None) -> bool:
     """Return whether every message that could have come first was received at the site."""
     sends, recvs = match.sends, match.recvs
     fits = sends.comm[incoming] == place.comm
@@ -230,7 +230,7 @@ def _classify_answers(match: Match, place: _RacingSite) -> int:
     peer = posts.peer[place.rows].astype(np.int64)
     decided = np.append(np.sort(decided), NONE)
     until = decided[np.searchsorted(decided[:-1], at, side="right")]
-    sent, heard = to.between(peer, at, until), named.between(peer, at, until)
+    sent, heard = to.has_event_between(peer, at, until), named.has_event_between(peer, at, until)
     open_end = ~(sent | heard)
     told = _is_decided_here(match, to, took, _RacingReceives(peer, at, until, open_end))
     if not told.any():
@@ -260,14 +260,14 @@ def _is_decided_here(match: Match, to: _PeerEvents, took: _PeerEvents, of: _Raci
     last = of.has_no_answer & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
     if not match.trace.has_earlier_calls:
         return ~last
-    first = took.last_before(of.peer, of.at) == -1
+    first = took.last_event_before(of.peer, of.at) == -1
     told: NDArray[np.bool_] = ~(last | of.has_no_answer & first & ~_was_sent_something(to, took, of.peer, of.at))
     return told
 
 
 def _was_sent_something(to: _PeerEvents, took: _PeerEvents, peer: I64, at: I64) -> NDArray[np.bool_]:
     """Return whether the source had been sent something since the site last took a message from it."""
-    return to.between(peer, took.last_before(peer, at), at)
+    return to.has_event_between(peer, took.last_event_before(peer, at), at)
 
 
 def _sends_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:

@@ -62,6 +62,7 @@ static void count_one(const struct pieces *p, size_t at, bool with_reads, int by
     for (struct weft_client *c = p->told ? clients : NULL; c; c = c->next) c->pages[at] = bits;
 }
 
+/* Adds `by` to the count of each piece of memory that a hold, or an access that begins before it, can touch. */
 static void count_in(const struct pieces *p, const struct hold *h, int by) {
     enum { LONGEST = 16 }; /* an access that begins before the hold may end in it */
     uintptr_t low = h->low - (LONGEST - 1);
@@ -79,6 +80,7 @@ static void count_pieces(const struct hold *h, int by) {
 static uintptr_t range_low, range_high;
 static uintptr_t watched_low, watched_high; /* of what is watched without a hold */
 
+/* Gives every part of the program that `weft cc` built the range of addresses in which its hooks must look closer. */
 static void tell_clients(void) {
     for (struct weft_client *c = clients; c; c = c->next) {
         *c->low = range_low;
@@ -86,6 +88,7 @@ static void tell_clients(void) {
     }
 }
 
+/* Widens the range of addresses that the hooks look at, so that it contains [low, high). */
 static void range_grow(uintptr_t low, uintptr_t high) {
     bool none = range_low == range_high;
     if (!none && low >= range_low && high <= range_high) return;
@@ -108,6 +111,7 @@ static void range_shrink(uintptr_t low, uintptr_t high) {
     tell_clients();
 }
 
+/* Adds (`by` 1) or removes (-1) a range of addresses that the hooks report although no call of MPI has it. */
 void weft_access_watch(uintptr_t low, uintptr_t high, int by) {
     static int64_t watched;
     pthread_mutex_lock(&hold_lock);
@@ -123,6 +127,8 @@ void weft_access_watch(uintptr_t low, uintptr_t high, int by) {
     pthread_mutex_unlock(&hold_lock);
 }
 
+/* Notes that MPI has the bytes [low, high) from now on; `reads`: also reading them is of interest. Returns the number
+ * of the hold, 0 for none. */
 static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
     WEFT_WORK(WEFT_ACCESSES);
     if (low >= high) return 0;
@@ -143,6 +149,7 @@ static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
     return number;
 }
 
+/* Notes that MPI no longer has the bytes of a hold. */
 static void hold_end(uint32_t number) {
     if (!number) return;
     WEFT_WORK(WEFT_ACCESSES);
@@ -192,6 +199,7 @@ static pthread_key_t toucher_end;
 static struct weft_thread *first_thread;
 volatile int weft_access_threads;
 
+/* Puts a thread's table of accesses aside for another thread, when the thread ends. */
 static void toucher_ended(void *data) {
     struct toucher *t = data;
     pthread_mutex_lock(&touchers_lock);
@@ -202,6 +210,7 @@ static void toucher_ended(void *data) {
     toucher_busy = true; /* what runs later at the thread's end is not looked at */
 }
 
+/* Returns the table of accesses for the calling thread, new or of a thread that ended. */
 static __attribute__((cold, noinline)) struct toucher *toucher_new(void) {
     if (!weft_self || weft_self != first_thread) weft_access_threads = 1;
     pthread_mutex_lock(&touchers_lock);
@@ -232,6 +241,7 @@ static inline uint64_t moment_now(void) {
     return events_so_far() * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence;
 }
 
+/* Returns room for one more row of accesses in the thread's record, NULL if it has too many. */
 static struct weft_touch *row_new(struct toucher *t) {
     if (t->stopped) return NULL;
     if (t->rows == MOST_ROWS || !weft_stream_fits(&t->stream, sizeof(struct weft_touch))) {
@@ -273,7 +283,7 @@ static bool meets(uintptr_t a, size_t n, unsigned kind, uintptr_t *low, uintptr_
     }
 }
 
-/* Whether the row already says it, or can be made to. */
+/* Returns whether the row has an access already, or can be extended by it. */
 static bool row_takes(struct line_entry *e, uintptr_t a) {
     struct weft_touch *row = e->row;
     if (a == e->next && row->count > 1) {
@@ -332,6 +342,7 @@ static inline bool goes_on(struct line_entry *e, uintptr_t a, size_t n, unsigned
     return true;
 }
 
+/* Records an access of the program to memory that MPI has: in the row of its place in the code, or in a new one. */
 static __attribute__((noinline)) void touched_now(struct toucher *t, struct line_entry *e, uintptr_t a, size_t n,
                                                   unsigned kind, uintptr_t place) {
     WEFT_WORK(WEFT_ACCESSES);
@@ -392,7 +403,7 @@ static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     toucher_busy = false;
 }
 
-/* A hold, as a row. */
+/* Writes a hold into the record, as a row. */
 static void tell_hold(uint8_t kind, uintptr_t low, int64_t count, uint32_t type, uint64_t bytes, uint32_t object) {
     WEFT_WORK(WEFT_ACCESSES);
     struct toucher *t = toucher_here ? toucher_here : toucher_new();
@@ -409,6 +420,7 @@ static void tell_hold(uint8_t kind, uintptr_t low, int64_t count, uint32_t type,
 
 /* ---- clients ---- */
 __attribute__((visibility("default"))) void weft_access_join(struct weft_client *client);
+/* Called by a part of the program that `weft cc` built when it is loaded: its hooks are served from then on. */
 void weft_access_join(struct weft_client *client) {
     if (client->version != WEFT_CLIENT_VERSION) {
         weft_access_stranger(client);
@@ -426,7 +438,7 @@ void weft_access_join(struct weft_client *client) {
     pthread_mutex_unlock(&hold_lock);
 }
 
-/* Nothing is of interest to it any more. What is 0 is only read: it is memory that nobody has. */
+/* Tells a client that no address is of interest any more. What is 0 is only read: it is memory that nobody has. */
 static void forget(struct weft_client *client) {
     *client->span = 0;
     for (size_t i = 0; i < WEFT_PAGES; i++)
@@ -434,6 +446,7 @@ static void forget(struct weft_client *client) {
 }
 
 __attribute__((visibility("default"))) void weft_access_leave(struct weft_client *client);
+/* Called by a part of the program that `weft cc` built when it is unloaded. */
 void weft_access_leave(struct weft_client *client) {
     pthread_mutex_lock(&hold_lock);
     for (struct weft_client **link = &clients; *link; link = &(*link)->next)
@@ -445,6 +458,7 @@ void weft_access_leave(struct weft_client *client) {
     pthread_mutex_unlock(&hold_lock);
 }
 
+/* Begins to watch the program's accesses; `threads`: it may have several threads. */
 static void begin(bool threads) {
     if (weft_accessing || weft_leaves_out(WEFT_ACCESSES)) return;
     weft_access_threads = threads;
@@ -458,6 +472,7 @@ static void begin(bool threads) {
     weft_accessing = 1;
 }
 
+/* Begins to watch the program's accesses if a part of it was built by `weft cc`. */
 void weft_access_begin(bool threads) {
     weft_access_tell_strangers();
     if (clients && weft_the_record->keep)
@@ -470,6 +485,7 @@ void weft_access_begin(bool threads) {
 
 /* Whether accesses are written down from here on. Events of other threads than this one are not counted. */
 FROM_PYTHON int weft_array_watch(void);
+/* Called for a watched array of Python: begins to watch accesses; returns whether they are watched. */
 int weft_array_watch(void) {
     if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE) return 0;
     begin(false);
@@ -483,6 +499,7 @@ uint64_t weft_array_moment(void) { return weft_recording ? events_so_far() : WEF
 /* An access by the Python code under way of `bytes` at each place of a grid; strides are in bytes. */
 FROM_PYTHON void weft_array_accessed(uintptr_t low, size_t bytes, int dims, const int64_t *shape,
                                      const int64_t *strides, unsigned kind);
+/* Records an access to a part of a Python array: `dims` dimensions of `shape` elements, `strides` bytes apart. */
 void weft_array_accessed(uintptr_t low, size_t bytes, int dims, const int64_t *shape, const int64_t *strides,
                          unsigned kind) {
     if (!weft_array_held || !weft_recording || !weft_self) return;
@@ -496,6 +513,7 @@ void weft_array_accessed(uintptr_t low, size_t bytes, int dims, const int64_t *s
     if (site && site < WEFT_SITE_PLACES) touched(low, bytes, kind, site);
 }
 
+/* Puts the access hooks beneath the wrappers of MPI's functions. */
 void weft_parts_wanted(void) {
     for (int k = 0; k < weft_count; k++)
         if (weft_accessed[k] && !weft_beneath[k]) {
@@ -504,6 +522,7 @@ void weft_parts_wanted(void) {
         }
 }
 
+/* Stops watching in a child of fork(), which is not the rank. */
 void weft_access_fork(void) {
     weft_accessing = 0;
     weft_halo_fork();
@@ -519,14 +538,17 @@ static __thread struct {
     struct weft_hash sent; /* of those that the call sends; `known` only between weft_parts_begun and weft_parts_take */
 } named;
 
+/* Begins the list of buffers that a call names. */
 void weft_parts_begin(void) {
     if (UNLIKELY(weft_halo_open)) weft_halo_settle();
     named.n = 0;
     named.keep = named.sent.known = false;
 }
 
+/* Marks the bytes of the call's buffers to be stored whole in the record beside their hash. */
 void weft_parts_kept(void) { named.keep = true; }
 
+/* Ends the list of the call's buffers before the call: hashes what is sent. */
 void weft_parts_begun(void) {
     if (weft_hashing) named.sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX, named.keep);
 }
@@ -540,6 +562,7 @@ int64_t weft_many(MPI_Comm comm) {
     return n > 0 ? n : 0;
 }
 
+/* Adds a buffer to the list of the call: `count` elements of a type; `written`: MPI writes into it. */
 void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written) {
     WEFT_WORK(WEFT_ACCESSES);
     if (buffer == MPI_IN_PLACE || count <= 0 || type == MPI_DATATYPE_NULL) return;
@@ -567,7 +590,7 @@ void weft_part_at(const void *buffer, int64_t displacement, int64_t count, MPI_D
     weft_part((const char *)buffer + displacement, count, type, written);
 }
 
-/* The bytes between which a part lies. */
+/* Sets the addresses between which the bytes of a part lie; returns whether they are known. */
 static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *high) {
     MPI_Aint lb, extent, true_lb, true_extent;
     if (REAL(MPI_Type_get_extent)(part->type, &lb, &extent) != MPI_SUCCESS ||
@@ -584,6 +607,7 @@ static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *hig
     return true;
 }
 
+/* Notes that MPI has a buffer from now on, and records that; returns the number of the hold, 0 for none. */
 static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
     uintptr_t low, high;
     if (!weft_accessing || !part->buffer || !span_of(part, &low, &high)) return 0;
@@ -596,12 +620,14 @@ static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
     return number;
 }
 
+/* Notes that MPI has all buffers of an operation from now on. */
 static void hold_all(struct weft_parts *parts, uint32_t request) {
     if (parts->held || !parts->holds || !weft_accessing) return;
     parts->held = true;
     for (int64_t i = 0; i < parts->n; i++) parts->holds[i] = part_hold(&parts->each[i], request);
 }
 
+/* Returns the buffers that the call named, to be kept with its request; NULL for none. */
 struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
     int64_t n = named.n;
     named.n = 0;
@@ -618,6 +644,7 @@ struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
     return parts;
 }
 
+/* Notes that MPI has the buffers of a request from its start on, and hashes what is sent. */
 void weft_parts_hold(struct weft_parts *parts, uint32_t request) {
     if (UNLIKELY(weft_halo_open)) weft_halo_settle();
     hold_all(parts, request);
@@ -633,6 +660,7 @@ void weft_parts_let_go(struct weft_parts *parts) {
     parts->held = false;
 }
 
+/* Frees the list of buffers of a request, which MPI no longer has. */
 void weft_parts_free(struct weft_parts *parts) {
     weft_parts_let_go(parts);
     free(parts->holds);
@@ -647,6 +675,7 @@ static __thread struct {
     bool hashed; /* the parts are named until it returns */
 } called;
 
+/* Notes that MPI has the buffers of a blocking call while it lasts. */
 void weft_parts_call(void) {
     called.n = 0;
     if (!(weft_access_threads | weft_hashing)) { /* only ghost cells are asked about */
@@ -663,6 +692,7 @@ void weft_parts_call(void) {
     weft_hash_tell(&sent, WEFT_HASH_SENT, weft_moment_now(), 0);
 }
 
+/* Ends what weft_parts_call began, and hashes what was received. */
 void weft_parts_returned(bool ok, const MPI_Status *status) {
     while (called.n) hold_end(called.holds[--called.n]);
     if (!called.hashed) return;
@@ -683,6 +713,7 @@ static struct operation *operations;
 static int64_t operation_count, operation_space;
 static pthread_mutex_t operations_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Notes that MPI has the origin buffers of a one-sided operation until its epoch is completed. */
 void weft_parts_of_window(MPI_Win window, int target) {
     int64_t n = named.n;
     named.n = 0;
@@ -707,6 +738,7 @@ void weft_parts_of_window(MPI_Win window, int target) {
     }
 }
 
+/* Notes that MPI no longer has the origin buffers of operations on a window to `target` (-1: to all). */
 void weft_parts_completed(MPI_Win window, int target) {
     if (!operation_count) return;
     pthread_mutex_lock(&operations_lock);
@@ -729,6 +761,7 @@ struct exposure {
 };
 static struct exposure *exposures;
 
+/* Notes the memory that a window gives other ranks access to. */
 static void expose(MPI_Win window, uint32_t id, int target, const void *base, int64_t size, int64_t unit) {
     if (!base || size <= 0) return;
     int *model = NULL, there = 0;
@@ -743,6 +776,7 @@ static void expose(MPI_Win window, uint32_t id, int target, const void *base, in
               (uint64_t)size, id);
 }
 
+/* Notes the memory of a new window, of all ranks on this host if the window is shared memory. */
 void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size,
                         int64_t unit) {
     enum { DYNAMIC = 2, SHARED = 3 };
@@ -763,6 +797,7 @@ void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, 
     }
 }
 
+/* Notes memory that the program has attached to a dynamic window. */
 void weft_access_attached(MPI_Win window, const void *base, int64_t size) {
     MPI_Group group;
     int rank = 0;
@@ -773,7 +808,7 @@ void weft_access_attached(MPI_Win window, const void *base, int64_t size) {
     expose(window, weft_id(weft_self, WEFT_CLASS_WINDOW, (uintptr_t)window), rank, base, size, 0);
 }
 
-/* `base` NULL: all of the window. */
+/* Forgets the memory of a window that other ranks no longer have access to; `base` NULL: all of the window. */
 void weft_access_window_gone(MPI_Win window, const void *base) {
     for (struct exposure **link = &exposures, *e; (e = *link);) {
         if (e->window != window || (base && e->base != base)) {

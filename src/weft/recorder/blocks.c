@@ -14,6 +14,7 @@ struct runs {
     bool failed;
 };
 
+/* Reads how a datatype was made: the combiner and the numbers of its arguments. False if MPI does not say. */
 WEFT_ASKS bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
@@ -30,6 +31,7 @@ WEFT_ASKS bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e) {
     return true;
 }
 
+/* Reads the arguments that a datatype was made with, into arrays of the envelope's sizes. */
 WEFT_ASKS bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
                                 MPI_Datatype *t) {
 #ifdef HAVE_MPI_Type_get_envelope_c
@@ -40,6 +42,7 @@ WEFT_ASKS bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e
 #endif
 }
 
+/* Frees a datatype that weft_contents_of returned, unless it is a predefined one. */
 WEFT_ASKS void weft_content_free(MPI_Datatype *type) {
     struct weft_envelope of;
     if (weft_envelope_of(*type, &of) && of.combiner != MPI_COMBINER_NAMED && of.combiner != MPI_COMBINER_F90_REAL &&
@@ -47,6 +50,7 @@ WEFT_ASKS void weft_content_free(MPI_Datatype *type) {
         REAL(MPI_Type_free)(type);
 }
 
+/* Adds a run of equal blocks to a list, joined with the last run if it continues that. */
 static void add_run(struct runs *to, struct weft_block_run run) {
     struct weft_block_run *last = to->n ? &to->run[to->n - 1] : NULL;
     if (!run.bytes || !run.times || to->failed) return;
@@ -76,6 +80,7 @@ static void add_repeated(struct runs *to, const struct runs *of, int64_t at, int
     }
 }
 
+/* Returns a new empty list of runs, NULL without memory. */
 static struct runs *no_runs(void) {
     struct runs *made = malloc(sizeof *made);
     if (made) {
@@ -147,6 +152,7 @@ static void add_blocks(struct runs *to, const struct weft_envelope *e, const str
     free(block);
 }
 
+/* Adds the block of a predefined type; a type with gaps makes the list fail. */
 static void add_named(struct runs *to, MPI_Datatype type) {
     MPI_Count size = 0, lb = 0, extent = 0;
     bool known = REAL(MPI_Type_size_x)(type, &size) == MPI_SUCCESS && size >= 0 &&
@@ -187,6 +193,7 @@ static void add_derived(struct runs *to, MPI_Datatype type, const struct weft_en
     free(of);
 }
 
+/* Adds the runs of one element of a type. `depth`: how many types it is inside of. */
 static WEFT_ASKS void add_type(struct runs *to, MPI_Datatype type, int depth) {
     struct weft_envelope e;
     to->failed |= depth > DEEPEST_TYPE || !weft_envelope_of(type, &e);
@@ -205,6 +212,7 @@ static WEFT_ASKS void add_type(struct runs *to, MPI_Datatype type, int depth) {
     free(space);
 }
 
+/* Returns the runs of blocks of `count` elements of a type, NULL if they are not known or too many. */
 WEFT_ASKS struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count) {
     MPI_Count lb = 0, extent = 0;
     struct runs *found = no_runs();
@@ -231,6 +239,7 @@ bool weft_blocks_dense(const struct weft_blocks *b) {
     return b->blocks == 1 && !b->run[0].at && (b->count == 1 || b->extent == (int64_t)b->bytes);
 }
 
+/* Returns the block that holds byte number `byte` of a buffer's data, from that byte on. */
 struct weft_block_run weft_block(const struct weft_blocks *b, uint64_t byte) {
     struct weft_block_run run = b->run[0];
     for (int i = 0; i < b->runs && byte >= (run = b->run[i]).times * run.bytes; i++) byte -= run.times * run.bytes;

@@ -24,6 +24,7 @@ static bool whole(uint64_t n) { return n <= WATCHED_WHOLE || (weft_watching == W
 
 static size_t watched_bytes(uint64_t n) { return whole(n) ? (size_t)n : (size_t)WATCHED_BYTES; }
 
+/* Lists the pieces of a buffer that are compared: all of it, or some spread over it. Returns how many. */
 static int watched(const uint8_t *bytes, uint64_t n, struct iovec *pieces) {
     if (whole(n)) {
         pieces[0] = (struct iovec){.iov_base = (void *)bytes, .iov_len = (size_t)n};
@@ -40,6 +41,7 @@ enum { WATCHED_SITES = 4096 };
 static uint32_t starts_of_site[WATCHED_SITES];
 static uint64_t bytes_of_site[WATCHED_SITES]; /* that were looked at wholly */
 
+/* Returns a checksum of `n` bytes that continues `sum`. */
 static uint64_t sum_bytes(uint64_t sum, const uint8_t *bytes, size_t n) {
     uint64_t word;
     size_t i = 0;
@@ -71,6 +73,7 @@ struct summing {
     bool hidden, gone; /* what of it cannot be looked at, and what is not there any more */
 };
 
+/* Reads the pieces that were collected, and adds them to the checksum. */
 static void sum_pieces(struct summing *s) {
     uint8_t copy[WHOLE_CHUNK];
     ssize_t got = s->n ? weft_peek_pieces(copy, s->pieces, s->n) : 0;
@@ -81,6 +84,7 @@ static void sum_pieces(struct summing *s) {
     s->size = 0;
 }
 
+/* Collects `bytes` bytes of a buffer for the checksum. */
 static void sum_piece(struct summing *s, const uint8_t *from, uint64_t bytes) {
     while (bytes && !s->hidden && !s->gone) {
         if (s->n == PIECES_AT_ONCE || s->size == WHOLE_CHUNK) sum_pieces(s);
@@ -148,6 +152,7 @@ static void sum_begin(struct weft_pending *p) {
     if (UNLIKELY(!p->summed)) weft_unseen();
 }
 
+/* Returns whether the program has changed a buffer that MPI reads, since the operation began. */
 static bool other_sum(const struct weft_pending *p) {
     uint64_t found;
     bool gone;
@@ -164,6 +169,7 @@ struct weft_seen {
     uint8_t bytes[];
 };
 
+/* Copies what is watched of a receive's buffer at its start, and notes whether a message has arrived in it already. */
 static void seen_begin(const struct weft_pending *p, MPI_Request request) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
@@ -177,6 +183,7 @@ static void seen_begin(const struct weft_pending *p, MPI_Request request) {
     if (UNLIKELY(!p->seen->begun)) weft_unseen();
 }
 
+/* Copies what is watched of a receive's buffer again, before the call that asks for its completion. */
 void weft_buffer_asked(const struct weft_pending *p) {
     struct iovec pieces[WATCHED_PIECES];
     int count;
@@ -187,6 +194,7 @@ void weft_buffer_asked(const struct weft_pending *p) {
     p->seen->begun = p->seen->looked;
 }
 
+/* Returns whether the program has written into the buffer of a receive while it was pending. */
 static bool written(const struct weft_pending *p) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
@@ -206,6 +214,7 @@ static bool written(const struct weft_pending *p) {
  * site is watched at its first operations and now and then later. */
 enum { WATCHED_FIRST = 32, WATCHED_LATER = 1024 };
 
+/* Returns whether the buffer of a call site is watched this time: the first times, and then now and then. */
 static bool its_turn(uint32_t site) {
     uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
     uint32_t nth = __atomic_load_n(starts, __ATOMIC_RELAXED);
@@ -239,6 +248,7 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
     return size <= 0 || lb || extent != size ? 0 : (uint64_t)size * (uint64_t)count;
 }
 
+/* Begins to watch the buffer of an operation that reads it. */
 void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
     pending->buffer = buffer;
     pending->site = site;
@@ -251,6 +261,7 @@ void weft_watch_end(struct weft_pending *pending) {
     free(pending->blocks);
 }
 
+/* Begins to watch the buffer of a receive, or of another operation that writes into it. */
 void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
                         MPI_Datatype type, MPI_Request request) {
     pending->buffer = buffer;
@@ -270,12 +281,14 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
     if (!pending->persistent) seen_begin(pending, request);
 }
 
+/* Begins to watch the buffer of a persistent request, as it was started. */
 void weft_buffer_started(struct weft_pending *p, MPI_Request request) {
     p->active = true;
     if (p->seen) seen_begin(p, request);
     else sum_begin(p);
 }
 
+/* Returns whether the program has changed the buffer of an operation while MPI had it. */
 bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? written(p) : other_sum(p); }
 
 /* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */
@@ -310,6 +323,7 @@ static void mark_shared(struct origin *made) {
     }
 }
 
+/* Begins to watch the origin buffer of a one-sided operation. `written_to`: MPI writes into it. */
 void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
                  bool written_to) {
     struct origin made = {.window = window, .target = target, .site = site};
@@ -337,6 +351,7 @@ static bool completes(const struct origin *o, MPI_Win window, int target) {
     return o->window == window && (target < 0 || o->target == target);
 }
 
+/* Looks at the origin buffers of operations that the coming call completes, before the call. */
 void weft_origins_asked(MPI_Win window, int target) {
     pthread_mutex_lock(&buffers_lock);
     for (int i = 0; i < weft_origins; i++) {
@@ -348,6 +363,7 @@ void weft_origins_asked(MPI_Win window, int target) {
     pthread_mutex_unlock(&buffers_lock);
 }
 
+/* Ends the watch of origin buffers that a call has completed; returns one that the program changed, NULL for none. */
 const void *weft_origins_done(MPI_Win window, int target) {
     const void *found = NULL;
     int kept = 0;
@@ -387,6 +403,7 @@ struct exposed {
 
 static struct exposed *exposed;
 
+/* Begins to watch the first bytes of a window's own memory. */
 void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size) {
     if (!weft_watching || !base || size <= 0) return;
     pthread_mutex_lock(&buffers_lock);
@@ -403,6 +420,7 @@ void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t si
     pthread_mutex_unlock(&buffers_lock);
 }
 
+/* Ends the watch of a window's memory, as the window is freed. */
 void weft_exposed_gone(MPI_Win window) {
     pthread_mutex_lock(&buffers_lock);
     for (struct exposed **link = &exposed, *e; (e = *link); link = &e->next)
@@ -414,12 +432,14 @@ void weft_exposed_gone(MPI_Win window) {
     pthread_mutex_unlock(&buffers_lock);
 }
 
+/* Returns what is watched of a window's own memory, NULL for nothing. Under the lock. */
 static struct exposed *exposed_of(MPI_Win window) {
     struct exposed *e = exposed;
     while (e && e->window != window) e = e->next;
     return e;
 }
 
+/* Copies the watched memory of a window before the fence that closes an epoch. */
 void weft_exposed_closing(MPI_Win window) {
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
@@ -457,6 +477,7 @@ static void tell_changes(const struct exposed *e, const uint8_t *now) {
     weft_define(WEFT_DEF_STORED, payload, (size_t)(text.p - payload));
 }
 
+/* Compares the watched memory of a window after a fence, and copies it for the next epoch. */
 void weft_exposed_fenced(MPI_Win window, uint32_t site) {
     uint8_t now[EXPOSED_BYTES];
     if (!exposed) return;

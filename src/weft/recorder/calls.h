@@ -161,6 +161,7 @@ WEFT_INLINE WEFT_GIVEN int64_t weft_element(const void *array, int64_t i, size_t
 }
 /* Arrays: their length, then numbers as differences, or ids of handles. An element takes `size` bytes. */
 WEFT_HIDDEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size);
+/* Writes `n` bytes after their number; marks the text as too long if there is no room. */
 WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
     if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) {
         t->overflow = true;
@@ -208,6 +209,7 @@ WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
     return thread;
 }
 
+/* Opens an event for a call of a function; NULL if the thread does not record. */
 WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
     if (UNLIKELY(!thread)) return NULL;
     if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
@@ -243,6 +245,7 @@ WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event)
 
 WEFT_COLD uint8_t weft_error_class(int code);
 
+/* Closes the event of a call that has returned `code`, `now` in ticks. */
 WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
     event->duration = weft_duration_encode(now - event->enter);
     if (UNLIKELY(code != 0)) event->error = weft_error_class(code);
@@ -283,6 +286,7 @@ WEFT_HOT struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t by
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
+/* Ends what is written behind an event's fixed fields (its tail); too much of it ends the recording. */
 WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
     if (UNLIKELY(text->overflow)) {
         weft_stop();
@@ -328,6 +332,7 @@ WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint1
     return weft_begin(thread, function, site);
 }
 
+/* Records a poll that found nothing: counted in the event of equal polls before it (`folded`), or in a new event. */
 WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key,
                                   uint64_t now) {
     if (folded) event = thread->poll;

@@ -47,6 +47,7 @@ static uint64_t limit_of_group(void) {
     }
 }
 
+/* Writes into the record which cores the process may run on, and its limit of processor time. */
 void weft_define_cores(void) {
     static cpu_set_t allowed[MOST / CPU_SETSIZE];
     if (sched_getaffinity(0, sizeof allowed, allowed)) return;

@@ -38,6 +38,7 @@ static int (*real_sigaction)(int, const struct sigaction *, struct sigaction *);
 static __thread sigjmp_buf *way_back; /* a fault while we look around leads here */
 static __thread void *own_stack;
 
+/* Returns whether a signal is one of a set of `n`. */
 static bool among(int number, const int *set, int n) {
     for (int i = 0; i < n; i++)
         if (set[i] == number) return true;
@@ -80,6 +81,7 @@ static struct weft_stack shown; /* by the thread that was asked */
 static volatile pid_t asked_of;
 static volatile int shown_by, seen; /* 1: `shown` is whole; 1: it may go on */
 
+/* Takes this thread's stack, for the thread that asked for it. */
 static void show_oneself(const void *context) {
     if (asked_of != (pid_t)syscall(SYS_gettid)) return;
     sigjmp_buf back;
@@ -91,6 +93,7 @@ static void show_oneself(const void *context) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
+/* Asks another thread of the process for its stack, and waits a little for it; returns whether it answered. */
 static bool ask(pid_t tid) {
     siginfo_t info = {.si_signo = ASKED, .si_code = SI_QUEUE};
     info.si_pid = weft_pid;
@@ -104,6 +107,7 @@ static bool ask(pid_t tid) {
     return shown_by;
 }
 
+/* Reads the name of a thread into `name`; empty if the kernel does not say it. */
 static void name_of_thread(pid_t tid, char *name, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)tid);
@@ -113,7 +117,7 @@ static void name_of_thread(pid_t tid, char *name, size_t size) {
     name[n > 0 ? n - 1 : 0] = 0;
 }
 
-/* The same told of each other thread that answers. */
+/* Records the same signal for each other thread that answers, with that thread's stack. */
 static void tell_others(struct weft_told told) {
     struct {
         uint64_t inode;
@@ -144,6 +148,7 @@ static void tell_others(struct weft_told told) {
 }
 
 /* ---- what is told ---- */
+/* Returns the name of a signal, such as SIGSEGV. */
 static const char *name_of(int number) {
     switch (number) {
     case SIGSEGV: return "SIGSEGV";
@@ -165,6 +170,7 @@ static const char **(*abort_message);
 static void *(*current_exception_type)(void);
 static char *(*demangle)(const char *, char *, size_t *, int *);
 
+/* Returns why abort() was called: the type of an uncaught C++ exception, or a failed assertion. */
 static const char *why_aborted(void) {
     if (current_exception_type) {
         void **type = current_exception_type();
@@ -182,6 +188,7 @@ static const char *why_aborted(void) {
     return message ? message->text : NULL;
 }
 
+/* Returns whether a file belongs to an MPI library or to what it uses. */
 static bool of_mpi(const char *path) {
     static const char *const names[] = {"libmpi", "libopen-", "libopen_mpi", "libpmix",
                                         "libucs", "libucp",   "libfabric"};
@@ -212,6 +219,7 @@ extern WEFT_HIDDEN const char asks_start[] __asm__("__start_weft_asks") __attrib
 extern WEFT_HIDDEN const char asks_end[] __asm__("__stop_weft_asks") __attribute__((weak));
 enum { NEAR_STACK = 1 << 17 };
 
+/* Returns whether a file belongs to the C library. */
 static bool of_libc(const char *path) {
     static const char *const names[] = {"libc.", "libc-", "ld-", "libgcc_s.", "linux-vdso", "libpthread", "libdl"};
     const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path ? path : "";
@@ -224,6 +232,7 @@ static bool lies_in(uintptr_t place, const char *start, const char *end) {
     return place >= (uintptr_t)start && place < (uintptr_t)end;
 }
 
+/* Returns whether a function allocates or frees memory, by its name. */
 static bool allocates(const char *function) {
     static const char *const parts[] = {"alloc", "free", "memalign"};
     for (size_t i = 0; function && i < sizeof parts / sizeof *parts; i++)
@@ -241,6 +250,8 @@ static bool in_record(uintptr_t address) {
     return false;
 }
 
+/* Returns whether a crash is the recorder's own fault: whether its code, and not the program's, is the first on the
+ * stack. */
 static bool is_own_fault(int number, const siginfo_t *info, const void *context, const struct weft_stack *stack) {
     Dl_info self, at;
     bool in_mpi = false;
@@ -264,6 +275,7 @@ static bool is_own_fault(int number, const siginfo_t *info, const void *context,
     return false;
 }
 
+/* Records a signal with the stacks of the threads. */
 static void look(int number, const siginfo_t *info, const void *context) {
     static struct weft_stack stack; /* large: handlers of one thread at a time come here */
     bool fault = among(number, faults, FAULTS);
@@ -288,7 +300,7 @@ static void look(int number, const siginfo_t *info, const void *context) {
     if (!fault || deadly(number)) tell_others(told);
 }
 
-/* One look at a time; a fault in it ends it. */
+/* Records a signal, one at a time; a fault in the recorder meanwhile ends that. */
 static void look_around(int number, const siginfo_t *info, const void *context) {
     static volatile int looking;
     for (int i = 0; __atomic_exchange_n(&looking, 1, __ATOMIC_ACQ_REL); i++) {
@@ -309,6 +321,7 @@ static void look_around(int number, const siginfo_t *info, const void *context) 
 static volatile int fault_told;
 static volatile uintptr_t behind_handlers; /* where handlers return to */
 
+/* Records that the program goes on after a crash, as its own handler has jumped out. */
 void weft_crash_over(const struct weft_stack *stack) {
     if (!fault_told) return;
     for (uint32_t i = 0; i < stack->natives; i++)
@@ -317,7 +330,7 @@ void weft_crash_over(const struct weft_stack *stack) {
     fault_told = 0;
 }
 
-/* Now the program's own disposition, and the signal once more. */
+/* Puts the program's own handler in place, and sends it the signal once more. */
 static WEFT_GIVEN void hand_over(int number, siginfo_t *info, void *context) {
     const struct sigaction *program = &table[number].program;
     pid_t self = (pid_t)syscall(SYS_gettid);
@@ -335,6 +348,7 @@ static WEFT_GIVEN void hand_over(int number, siginfo_t *info, void *context) {
     else syscall(SYS_tgkill, getpid(), self, number);
 }
 
+/* Handles the signal by which Weft asks for stacks; one of another sender goes to the program's own handler. */
 static WEFT_GIVEN void asked(siginfo_t *info, void *context) {
     static volatile int times;
     const struct sigaction *program = &table[ASKED].program;
@@ -350,6 +364,7 @@ static WEFT_GIVEN void asked(siginfo_t *info, void *context) {
 static siginfo_t carried[65];
 static volatile int sent_on[65];
 
+/* Returns whether the main thread blocks a signal. */
 static bool blocked_by_main(int number) {
     char text[4096];
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -360,6 +375,7 @@ static bool blocked_by_main(int number) {
     return !line || strtoull(line + 7, NULL, 16) >> (number - 1) & 1;
 }
 
+/* Sends a signal that reached another thread to the main thread; returns whether it did. */
 static bool for_the_main_thread(int number, const siginfo_t *info) {
     if ((pid_t)syscall(SYS_gettid) == weft_pid || getpid() != weft_pid || !among(number, warnings, WARNINGS) ||
         info->si_code == SI_TKILL || blocked_by_main(number))
@@ -369,6 +385,7 @@ static bool for_the_main_thread(int number, const siginfo_t *info) {
     return !syscall(SYS_tgkill, weft_pid, weft_pid, number);
 }
 
+/* Handles a signal: records it, and then does what it would do without the recorder. */
 static void came(int number, siginfo_t *info, void *context) {
     if (way_back && among(number, faults, FAULTS)) siglongjmp(*way_back, 1);
     if (for_the_main_thread(number, info)) return;
@@ -397,6 +414,7 @@ static void came(int number, siginfo_t *info, void *context) {
 /* ---- what the program sets and reads back ---- */
 static bool ours(int number) { return armed && number > 0 && number < 65 && table[number].ours && !table[number].done; }
 
+/* Sets and returns the program's own disposition of a signal that ours stands before. */
 static WEFT_GIVEN int exchange(int number, const struct sigaction *action, struct sigaction *before) {
     sigset_t all, mask;
     struct sigaction wanted = action ? *action : (struct sigaction){0}; /* read while signals can come */
@@ -415,12 +433,14 @@ static WEFT_GIVEN int exchange(int number, const struct sigaction *action, struc
     return 0;
 }
 
+/* Stands before the C library's sigaction: the program sets and reads its own handlers, ours stay in front. */
 WEFT_GIVEN __attribute__((visibility("default"))) int sigaction(int number, const struct sigaction *restrict action,
                                                                 struct sigaction *restrict before) {
     find_real();
     return ours(number) ? exchange(number, action, before) : real_sigaction(number, action, before);
 }
 
+/* Sets a handler as signal() and its relatives do, behind ours. */
 static WEFT_GIVEN sighandler_t set_simply(const char *name, int number, sighandler_t handler, int flags, bool masked) {
     sighandler_t (*real)(int, sighandler_t) = (__typeof__(real))dlsym(RTLD_NEXT, name);
     if (!ours(number) || handler == SIG_ERR) return real(number, handler);
@@ -451,6 +471,7 @@ void weft_crash_thread(void) {
     if (sigaltstack(&(stack_t){.ss_sp = space, .ss_size = OWN_STACK}, NULL)) weft_crash_thread_end();
 }
 
+/* Gives back the stack for handlers of a thread that ends. */
 void weft_crash_thread_end(void) {
     stack_t there;
     if (!own_stack) return;
@@ -459,12 +480,14 @@ void weft_crash_thread_end(void) {
     own_stack = NULL;
 }
 
+/* Puts our handler before the program's for one signal. */
 static void take(int number) {
     if (real_sigaction(number, NULL, &table[number].program)) return;
     table[number].ours = true;
     install(number);
 }
 
+/* Begins to handle the signals that end a process, or warn it. */
 void weft_crash_begin(void) {
     if (armed) return;
     find_real();

@@ -24,6 +24,7 @@ bool weft_telling(void) {
     return weft_the_record && (weft_recording || weft_over) && !weft_the_record->stopped && getpid() == weft_pid;
 }
 
+/* Takes a lock; in a handler of a signal only if it becomes free soon. Returns whether it did. */
 bool weft_lock_taken(pthread_mutex_t *lock) {
     if (!weft_careful) return !pthread_mutex_lock(lock);
     for (int i = 0; i < 50; i++) {
@@ -75,6 +76,7 @@ static void walk(struct weft_stack *stack, uintptr_t top, uintptr_t frame) {
     }
 }
 
+/* Returns the stack pointer at the moment of a signal. */
 uintptr_t weft_stack_top(const void *context) {
     const ucontext_t *c = context;
 #if defined(__x86_64__)
@@ -84,6 +86,7 @@ uintptr_t weft_stack_top(const void *context) {
 #endif
 }
 
+/* Takes the calling thread's frames, in C and in Python; with `context` those of the code that a signal interrupted. */
 void weft_stack_take(struct weft_stack *stack, const void *context) {
     stack->tid = (pid_t)syscall(SYS_gettid);
     stack->slot = weft_self ? weft_self->slot + 1 : 0;
@@ -113,6 +116,7 @@ static void text_or_nothing(struct weft_text *text, const char *string, size_t m
     weft_text_s(text, string ? string : "", string ? strnlen(string, most) : 0);
 }
 
+/* Writes the frames of a stack in C, each as module and offset. */
 static void text_natives(struct weft_text *text, const struct weft_stack *stack) {
     weft_text_u(text, stack ? stack->natives : 0);
     for (uint32_t i = 0; stack && i < stack->natives; i++) {
@@ -124,6 +128,7 @@ static void text_natives(struct weft_text *text, const struct weft_stack *stack)
     }
 }
 
+/* Writes the frames of a stack in Python, each as file, line and function. */
 static void text_pythons(struct weft_text *text, const struct weft_told *told) {
     if (told->python) {
         if ((size_t)(text->end - text->p) < told->python_bytes) text->overflow = true;
@@ -143,6 +148,7 @@ static void text_pythons(struct weft_text *text, const struct weft_told *told) {
 
 enum { MOST_TEXT = 1 << 16, MOST_TRACEBACK = 1 << 20, SPACE = 1 << 18 };
 
+/* Writes an ending of the process, or a sign of one, into the record. */
 void weft_tell(const struct weft_told *told) {
     size_t size =
         SPACE + 3 * MOST_TEXT + (told->traceback ? strnlen(told->traceback, MOST_TRACEBACK) : 0) + told->python_bytes;
@@ -190,7 +196,8 @@ static int fortran_end(const struct weft_stack *stack, const char **name) {
     return WEFT_EXIT_EXIT;
 }
 
-/* An exit that says nothing is not told: with status 0 after MPI_Finalize. Nor one that MPI makes inside a call. */
+/* Records an exit. One that says nothing is left out (status 0 after MPI_Finalize), and one that MPI makes inside a
+ * call. */
 static WEFT_COLD void exiting(int status, int how, const char *name) {
     if (!weft_telling() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED)) return;
     if (__atomic_exchange_n(&told_exit, true, __ATOMIC_ACQ_REL)) return;
@@ -210,6 +217,7 @@ static WEFT_COLD void exiting(int status, int how, const char *name) {
 void weft_exit_soon(int status) { exiting(status, WEFT_EXIT_PYTHON, "sys.exit"); }
 
 WEFT_GIVEN __attribute__((visibility("default"), noreturn)) void exit(int status);
+/* Stands before the C library's exit: records who ended the program. */
 void exit(int status) {
     void (*real)(int) __attribute__((noreturn)) = (__typeof__(real))dlsym(RTLD_NEXT, "exit");
     if (weft_the_record && getpid() == weft_pid) {
@@ -230,6 +238,7 @@ AT_ONCE(_exit)
 AT_ONCE(_Exit)
 AT_ONCE(quick_exit)
 
+/* Records that main() has returned, or exit() was called without our seeing it. */
 static void returned(int status, void *unused) {
     (void)unused;
     if (!weft_the_record || getpid() != weft_pid) return;
@@ -242,6 +251,7 @@ struct search {
     uintptr_t function;
     bool found;
 };
+/* Visits a frame of the stack: has the function that is searched for called us? */
 static _Unwind_Reason_Code find_function(struct _Unwind_Context *context, void *data) {
     struct search *search = data;
     uintptr_t at = unwound_ip(context);
@@ -249,6 +259,7 @@ static _Unwind_Reason_Code find_function(struct _Unwind_Context *context, void *
     return search->found ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+/* Returns whether a function is on the calling thread's stack. */
 bool weft_called_by(void *function) {
     struct search search = {.function = (uintptr_t)function};
     if (backtrace && function) backtrace(find_function, &search);
@@ -260,6 +271,7 @@ void weft_finalising(struct weft_event *event) {
 }
 
 /* ---- birth ---- */
+/* Begins to watch how the process ends. */
 void weft_endings_begin(void) {
     static bool begun;
     if (begun || !weft_the_record) return;

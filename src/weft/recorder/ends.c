@@ -17,6 +17,7 @@ static bool ends_here(void) {
     return weft_the_record && weft_recording && weft_depth && weft_the_record->header->state == WEFT_STATE_RUNNING;
 }
 
+/* Records MPI's own words about the error for which it ends the process. */
 static WEFT_COLD void ended(const char *words) {
     if (!ends_here()) return;
     uint8_t payload[WORDS + 16];
@@ -30,6 +31,7 @@ static WEFT_COLD void ended(const char *words) {
 #ifdef OPEN_MPI
 WEFT_GIVEN __attribute__((visibility("default"))) int PMIx_Abort(int status, const char *words, void *processes,
                                                                  size_t n);
+/* Stands before PMIx_Abort, by which Open MPI ends the job: records the words of the error. */
 int PMIx_Abort(int status, const char *words, void *processes, size_t n) {
     int (*real)(int, const char *, void *, size_t) = (__typeof__(real))dlsym(RTLD_NEXT, "PMIx_Abort");
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -42,6 +44,7 @@ int PMIx_Abort(int status, const char *words, void *processes, size_t n) {
     return real ? real(status, words, processes, n) : -1;
 }
 #else
+/* Stands before fputs: MPICH prints its error by it before it ends the process, which is recorded. */
 WEFT_GIVEN __attribute__((visibility("default"))) int fputs(const char *restrict words, FILE *restrict stream) {
     static int (*real)(const char *, FILE *);
     if (UNLIKELY(!real)) real = (__typeof__(real))dlsym(RTLD_NEXT, "fputs");
@@ -54,6 +57,7 @@ WEFT_GIVEN __attribute__((visibility("default"))) int fputs(const char *restrict
 #endif
 
 /* ---- what the program says of its end, and calls that it makes outside of MPI's life ---- */
+/* Records that the program calls MPI_Abort, with the stack. */
 void weft_abort_told(int code) {
     if (!weft_telling()) return;
     struct weft_stack stack;
@@ -63,6 +67,7 @@ void weft_abort_told(int code) {
 }
 
 /* ---- calls outside of MPI's life ---- */
+/* Returns whether MPI permits a function before initialisation and after the end. */
 static bool allowed(const char *name) {
     static const char *const names[] = {"Initialized",   "Finalized",   "Get_version", "Get_library_version",
                                         "Abi_get_",      "Init",        "Session_",    "Info_",
@@ -78,6 +83,8 @@ static bool allowed(const char *name) {
 
 WEFT_HIDDEN void weft_start(void);
 
+/* Records the first call of MPI before its initialisation, and the first one after its end; returns whether it is the
+ * latter. */
 bool weft_outside(int k) {
     static bool said_before, said_behind;
     if (weft_depth || weft_recording || (weft_the_record && !weft_over) || allowed(weft_names[k])) return false;

@@ -41,6 +41,7 @@ static struct group *last_group;
 /* How many calls this thread has made: weft_moment_now names the last of them. */
 uint64_t weft_halo_moment(void) { return weft_self ? weft_moment_now().event + 1 : 0; }
 
+/* Forgets the stores that are not written down yet. */
 static void forget_groups(void) {
     for (int k = 0; k < weft_halo_open; k++) groups[k].part->open = 0;
     weft_halo_open = 0;
@@ -48,6 +49,7 @@ static void forget_groups(void) {
     last_part = NULL;
 }
 
+/* Ends the watch of arrays with ghost cells. */
 static void stop(void) {
     weft_halo_log_end();
     on = false;
@@ -55,7 +57,7 @@ static void stop(void) {
     weft_halo_on = weft_halo_waiting = 0;
 }
 
-/* What would be written down from here on would not be whole. */
+/* Ends the watch for a reason, as what would be recorded from here on would not be complete. */
 static void give_up(const char *why) {
     if (!on) return;
     weft_halo_record(GAVE_UP, weft_halo_moment(), NULL, 0, why, strlen(why));
@@ -63,6 +65,7 @@ static void give_up(const char *why) {
 }
 
 /* ---- values ---- */
+/* Returns the value of a cell of a part, as a float. */
 static float value_at(const struct part *p, uint32_t place) {
     const void *at = (const void *)(p->low + place * p->size);
 #define AS(c, n, type)                                                                                                 \
@@ -87,6 +90,7 @@ static float value_at(const struct part *p, uint32_t place) {
     return 0;
 }
 
+/* Returns whether values of a type can be recorded: its letter and its size in bytes. */
 static bool type_known(int letter, size_t size) {
     static const struct {
         char letter;
@@ -140,6 +144,7 @@ static void look_for_unseen(struct part *p, uint64_t moment) {
     look(p, &p->edge, UNSEEN, moment);
 }
 
+/* Writes the values of a part's ghost cells down if they have changed; returns whether the memory is still there. */
 static bool look_at_ghosts(struct part *p, uint64_t moment) {
     if (p->looks && p->looked_at == moment && p->looked_stores == p->stores) return true;
     if (!there(p)) return false;
@@ -168,6 +173,7 @@ void weft_halo_settle(void) {
     else if (weft_halo_log_full()) give_up("more than 512 MB of accesses");
 }
 
+/* Makes room for one more element in an array of `n`; returns false without memory. */
 static bool grown(void **array, uint32_t n, uint32_t *space, size_t each) {
     if (n < *space) return true;
     uint32_t more = *space ? *space * 2 : FIRST;
@@ -207,6 +213,7 @@ static void take_window(struct group *g, uint32_t target) {
     window_n = 0;
 }
 
+/* Returns the open group of stores that one place in the code makes into a part, a new one if there is none. */
 static struct group *group_of(struct part *p, uintptr_t at, bool copies, uint64_t moment) {
     for (int k = 0; k < weft_halo_open; k++)
         if (groups[k].at == at && groups[k].part == p && groups[k].copies == copies) return &groups[k];
@@ -225,6 +232,7 @@ static struct group *group_of(struct part *p, uintptr_t at, bool copies, uint64_
     return g;
 }
 
+/* Records a store into a cell of a part, with the ghost cells that were loaded for it. */
 static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, uint64_t moment) {
     WEFT_WORK(WEFT_HALO);
     bool ghost = (p->cells[place] & OF_CELL) == GHOST;
@@ -252,6 +260,7 @@ static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, ui
     last_group = g;
 }
 
+/* Records a load of a ghost cell. */
 static void loaded(struct part *p, uint32_t place, uintptr_t at, uint64_t moment) {
     WEFT_WORK(WEFT_HALO);
     for (int k = 0; k < weft_halo_open; k++)
@@ -268,6 +277,7 @@ static inline uint64_t place_of(const struct part *p, uintptr_t a) {
     return LIKELY(p->shift >= 0) ? (a - p->low) >> p->shift : (a - p->low) / p->size;
 }
 
+/* Returns a part that has some of the `n` bytes at an address, NULL for none. */
 static inline struct part *part_at(uintptr_t a, size_t n) {
     static int before;
     if (before < parts_n && a < parts[before]->high && a + n > parts[before]->low) return parts[before];
@@ -319,6 +329,7 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
 }
 
 /* ---- parts ---- */
+/* Returns whether a cell of a part is a ghost, at the edge that neighbours copy, or inside. */
 static int class_of(const struct part *p, uint64_t place) {
     bool edge = false, bare = true; /* without ghosts: what is made of other arrays' goes into its outermost cells */
     for (int d = 0; d < p->dims; d++) bare &= !p->halo[d];
@@ -341,12 +352,14 @@ static void shell_watch(const struct part *p, int by) {
     }
 }
 
+/* Frees the lists of a set of cells. */
 static void cells_free(struct cells *c) {
     free(c->places);
     free(c->seen);
     free(c->now);
 }
 
+/* Frees what is known of a part. */
 static void part_free(struct part *p) {
     if (p->cells) munmap(p->cells, p->count * sizeof *p->cells);
     cells_free(&p->edge);
@@ -354,7 +367,7 @@ static void part_free(struct part *p) {
     free(p);
 }
 
-/* Its memory is something else from here on. */
+/* Ends the watch of a part, whose memory is used for something else from here on. */
 static void part_end(struct part *p) {
     weft_halo_settle();
     window_n = 0;
@@ -369,6 +382,7 @@ static void part_end(struct part *p) {
     part_free(p);
 }
 
+/* Makes the lists for a set of `n` cells; false without memory. */
 static bool cells_make(struct cells *c, uint32_t n) {
     c->places = malloc(n * sizeof *c->places + 1);
     c->seen = malloc(n * sizeof *c->seen + 1);
@@ -376,6 +390,7 @@ static bool cells_make(struct cells *c, uint32_t n) {
     return c->places && c->seen && c->now;
 }
 
+/* Marks which cells of a part are ghosts and which are at its edge; false without memory. */
 static bool shell_make(struct part *p) {
     uint32_t counts[3] = {0};
     p->cells = mmap(NULL, p->count * sizeof *p->cells, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -397,6 +412,7 @@ static bool shell_make(struct part *p) {
     return true;
 }
 
+/* Copies the shape and the widths of ghosts into a part; returns whether they make sense. */
 static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *halo) {
     p->count = 1;
     for (int d = 0; d < p->dims; d++) {
@@ -412,6 +428,7 @@ static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *hal
     return false;
 }
 
+/* Begins to watch a part, and writes its declaration down. */
 static void part_add(struct part *p, const struct said *said) {
     p->number = parts_made++;
     ranges[parts_n].low = p->low;
@@ -427,6 +444,7 @@ static void part_add(struct part *p, const struct said *said) {
 
 bool weft_halo_mine(void) { return on && weft_self == owner; }
 
+/* Begins to watch an array with ghost cells of these widths; returns whether that is possible. */
 bool weft_halo_declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
     weft_halo_settle();
     struct part *p = on ? calloc(1, sizeof *p) : NULL;
@@ -476,6 +494,7 @@ static void declare(const struct part *given, const int64_t *shape, const int64_
 /* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
 VISIBLE void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                             const int64_t *halo, const void *comm, int lag, const char *const at[2], int line);
+/* Called by a C program: declares an array with ghost cells that is cut over a communicator. */
 void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                     const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
     struct said said = {.of = of, .file = at[0], .function = at[1], .line = line, .lag = lag};
@@ -488,6 +507,7 @@ void weft_halo_part(const void *data, int letter, size_t size, const char *of, i
 VISIBLE void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims,
                                const int64_t *shape, const int64_t *halo, const int64_t *lower, const int64_t *periodic,
                                int lag, const char *const at[2], int line);
+/* Called by a C program: declares an array with ghost cells by its place in the whole array. */
 void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                        const int64_t *halo, const int64_t *lower, const int64_t *periodic, int lag,
                        const char *const at[2], int line) {
@@ -497,6 +517,7 @@ void weft_halo_part_at(const void *data, int letter, size_t size, const char *of
     declare(&given, shape, halo, &said);
 }
 
+/* Returns the communicator of a Fortran handle. */
 static MPI_Comm of_fortran(int handle) {
     MPI_Comm comm = MPI_COMM_NULL;
     if (sizeof comm == sizeof handle) {
@@ -517,6 +538,7 @@ static void turn(const int64_t *given, int64_t *turned, int dims) {
 VISIBLE void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims,
                                     const int64_t *shape, const int64_t *halo, const int *comm, const int64_t *lower,
                                     const int64_t *periodic);
+/* Called by a Fortran program: declares an array with ghost cells. */
 void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                             const int64_t *halo, const int *comm, const int64_t *lower, const int64_t *periodic) {
     int64_t lengths[DIMENSIONS], widths[DIMENSIONS], firsts[DIMENSIONS], rounds[DIMENSIONS];
@@ -536,6 +558,7 @@ void weft_halo_part_fortran(const void *data, int letter, size_t size, const cha
 }
 
 VISIBLE void weft_halo_part_end(const void *data);
+/* Called by the program: an array with ghost cells ends. */
 void weft_halo_part_end(const void *data) {
     struct part *p = weft_halo_mine() ? part_at((uintptr_t)data, 1) : NULL;
     if (!p) return;

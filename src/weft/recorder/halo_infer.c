@@ -29,12 +29,14 @@ static void forget(struct waiting *w) {
     free(w);
 }
 
+/* Counts the arrays whose widths of ghosts are not known yet. */
 static void count(void) {
     int n = 0;
     for (struct waiting *w = waiting; w; w = w->next) n++;
     weft_halo_waiting = n;
 }
 
+/* Ends the arrays in a range of memory whose widths are not known yet. */
 void weft_halo_forget(uintptr_t low, uintptr_t high) {
     if (!waiting) return;
     for (struct waiting **link = &waiting, *w; (w = *link);)
@@ -49,6 +51,7 @@ void weft_halo_forget(uintptr_t low, uintptr_t high) {
 
 static bool declared(struct waiting *w) { return weft_halo_declare(&w->given, w->shape, w->halo, &w->said); }
 
+/* Widens the ghosts of an array to `halo`, as a receive has shown, and declares it anew. */
 static void widen(struct waiting *w, const int64_t *halo) {
     bool more = false;
     int64_t wide[DIMENSIONS];
@@ -62,6 +65,7 @@ static void widen(struct waiting *w, const int64_t *halo) {
     declared(w);
 }
 
+/* Returns whether two arrays have one shape and one grid of ranks. */
 static bool alike(const struct waiting *one, const struct waiting *other) {
     return one->given.dims == other->given.dims &&
            !memcmp(one->shape, other->shape, (size_t)one->given.dims * sizeof *one->shape) &&
@@ -78,6 +82,7 @@ static bool inner(const struct waiting *w, const struct waiting *of) {
     return has && !w->filled;
 }
 
+/* Gives the widths that were found for an array to those like it. */
 static void spread(struct waiting *from) {
     for (struct waiting *w = waiting; w; w = w->next) {
         if (w == from) continue;
@@ -114,6 +119,7 @@ static void indices(const struct waiting *w, uint64_t place, int64_t *index) {
         index[d] = (int64_t)(place % (uint64_t)w->shape[d]);
 }
 
+/* Learns from a receive into [low, high) how wide the ghosts of an array are. */
 void weft_halo_received(uintptr_t low, uintptr_t high) {
     if (!weft_halo_mine()) return;
     WEFT_WORK(WEFT_HALO);
@@ -139,6 +145,7 @@ static void guess(struct waiting *w) {
     for (int d = 0; d < w->given.dims; d++) w->halo[d] = d < cut && w->shape[d] > 2;
 }
 
+/* Begins to look for the widths of an array's ghosts, which no line declares; false without memory. */
 bool weft_halo_expect(const struct part *given, const int64_t *shape, const struct said *said) {
     struct waiting *w = calloc(1, sizeof *w);
     if (!w) return false;

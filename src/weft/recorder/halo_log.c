@@ -25,6 +25,7 @@ struct text {
     size_t n, space;
 };
 
+/* Appends bytes to a text that grows. */
 static void put(struct text *t, const void *bytes, size_t n) {
     if (t->n + n > t->space) {
         size_t space = (t->n + n) * 2;
@@ -39,11 +40,13 @@ static void put(struct text *t, const void *bytes, size_t n) {
 
 static void put_words(struct text *t, const char *words) { put(t, words, strlen(words)); }
 
+/* Appends a number to a text. */
 static void put_number(struct text *t, int64_t number) {
     char digits[32];
     put(t, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
 
+/* Appends a list of numbers to a text as JSON, after `name`. */
 static void put_list(struct text *t, const char *name, const int64_t *numbers, int n) {
     put_words(t, name);
     for (int k = 0; k < n; k++) {
@@ -64,6 +67,7 @@ static void put_string(struct text *t, const char *string) {
 }
 
 /* ---- the file ---- */
+/* Makes the file for this process's arrays with ghost cells; false if that fails. */
 bool weft_halo_log_begin(void) {
     char path[PATH_MAX + 320], host[256] = "";
     gethostname(host, sizeof host - 1);
@@ -96,6 +100,7 @@ void weft_halo_log_fork(void) {
 
 bool weft_halo_log_full(void) { return written > MOST_BYTES; }
 
+/* Writes a record into the file: its kind, moment, head and payload. */
 void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload, size_t n) {
     struct {
         uint8_t kind, nothing[3];
@@ -110,6 +115,7 @@ void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n
 }
 
 /* ---- records ---- */
+/* Writes down a use: which line stores into which cells, and which ghosts it loads for them. */
 static void use_write(const struct group *g, uint32_t number) {
     struct text t = {0};
     put_words(&t, "{\"id\":");
@@ -144,6 +150,7 @@ static void use_write(const struct group *g, uint32_t number) {
     free(t.bytes);
 }
 
+/* Doubles the table of uses; false without memory. */
 static bool uses_grow(void) {
     uint32_t space = uses.space ? uses.space * 2 : FIRST;
     uint64_t *hashes = calloc(space, sizeof *hashes);
@@ -181,6 +188,7 @@ static uint32_t use_of(const struct group *g) {
     return uses.numbers[at];
 }
 
+/* Writes down a group of stores: its use, and which looks at ghosts its loads belong to. */
 void weft_halo_write_group(const struct group *g) {
     struct {
         uint64_t moment;
@@ -202,6 +210,7 @@ static int cut(const struct part *p) {
     return n ? n : p->dims;
 }
 
+/* Reads the grid of ranks of a communicator: a cartesian one, or all ranks in a row. */
 void weft_halo_grid(MPI_Comm comm, struct grid *grid) {
     int kind = MPI_UNDEFINED;
     memset(grid, 0, sizeof *grid);
@@ -215,6 +224,7 @@ void weft_halo_grid(MPI_Comm comm, struct grid *grid) {
     else grid->n = 0;
 }
 
+/* Appends the grid of ranks of a part as JSON. */
 static void put_grid(struct text *t, const struct part *p, const struct said *said) {
     const struct grid *g = &said->grid;
     int64_t lists[3][GRID];
@@ -232,6 +242,7 @@ static void put_grid(struct text *t, const struct part *p, const struct said *sa
     put_words(t, "}");
 }
 
+/* Writes the declaration of a part down, as JSON. */
 void weft_halo_write_part(const struct part *p, const struct said *said, uint64_t moment) {
     struct text t = {0};
     int64_t strides[DIMENSIONS], stride = (int64_t)p->size;

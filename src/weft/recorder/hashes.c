@@ -40,6 +40,7 @@ struct weft_hashing {
     uint8_t kept[WEFT_CONTENT_MOST]; /* what the last hash is of, where that was asked for */
 };
 
+/* Returns the space in which a thread computes hashes, made at first use; NULL without memory. */
 static struct weft_hashing *hashing_of(struct weft_thread *thread) {
     if (LIKELY(thread->hashing != NULL)) return thread->hashing;
     void *made = NULL;
@@ -63,6 +64,7 @@ struct made_of {
     bool dense, whole;
 };
 
+/* Finds out whether a datatype has gaps, and whether all its bytes can be hashed. */
 static WEFT_ASKS struct made_of look_into(MPI_Datatype type, int depth) {
     int ints = 0, addresses = 0, types = 0, combiner = MPI_COMBINER_NAMED;
     struct made_of found = {.dense = false, .whole = true};
@@ -97,6 +99,8 @@ static WEFT_ASKS struct made_of look_into(MPI_Datatype type, int depth) {
     return found;
 }
 
+/* Finds out how elements of a datatype are hashed: as they lie in memory, without the padding of long doubles, packed
+ * by MPI, or not at all. */
 static WEFT_COLD void shape_learn(struct shape *shape, uint32_t id, MPI_Datatype type) {
     MPI_Count size = 0, lb = 0, extent = 0, true_lb = 0, true_extent = 0;
     *shape = (struct shape){.id = id, .manner = NOT_AT_ALL};
@@ -118,6 +122,7 @@ static WEFT_COLD void shape_learn(struct shape *shape, uint32_t id, MPI_Datatype
     shape->manner = dense ? AS_THEY_LIE : size <= INT32_MAX ? PACKED : NOT_AT_ALL;
 }
 
+/* Returns how elements of a datatype are hashed; it is found out once for each type. */
 static const struct shape *shape_of(struct weft_hashing *h, MPI_Datatype type) {
     uint32_t id = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type);
     struct shape *shape = &h->shapes[id % SHAPES];
@@ -134,6 +139,7 @@ static size_t without_padding(uint8_t *bytes, size_t n) {
     return k;
 }
 
+/* Adds the bytes of a buffer without gaps to the hash; false if they cannot be read. */
 static bool hash_memory(struct weft_hashing *h, const struct weft_part *part, bool padded, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += CHUNK) {
         size_t n = bytes - at < CHUNK ? (size_t)(bytes - at) : (size_t)CHUNK;
@@ -169,6 +175,7 @@ static WEFT_ASKS bool pack_copy(const void *from, int many, MPI_Datatype type, v
     return REAL(MPI_Pack)(from, many, type, to, room, filled, MPI_COMM_SELF) == MPI_SUCCESS;
 }
 
+/* Adds the elements of a buffer with gaps to the hash, packed one by one; false if that fails. */
 static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, const struct shape *shape,
                         uint64_t bytes) {
     if ((size_t)shape->size > h->room) {
@@ -204,6 +211,7 @@ static uint32_t keep_content(struct weft_hashing *h, const struct weft_part *par
     return n && weft_see(h->kept, part->buffer, n) ? (uint32_t)n : 0;
 }
 
+/* Returns the hash of the buffers that a call sends (or, `sent` false, receives), of at most `most` bytes. */
 struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {
     WEFT_WORK(WEFT_HASHES);
     struct weft_hash made = {.known = false};
@@ -232,6 +240,7 @@ struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool 
 }
 
 /* ---- rows ---- */
+/* Writes the bytes of a message into the record; false if there is no room. */
 static bool keep_bytes(uint32_t n) {
     struct weft_stream *s = &weft_self->contents;
     uint32_t room = (n + 7) / 8 * 8;
@@ -244,6 +253,7 @@ static bool keep_bytes(uint32_t n) {
     return true;
 }
 
+/* Writes a hash into the record: which side of which call, and of which request. */
 void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at, uint32_t request) {
     WEFT_WORK(WEFT_HASHES);
     struct weft_stream *s = &weft_self->hashes;
@@ -261,12 +271,14 @@ void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, stru
     weft_stream_publish(s);
 }
 
+/* Returns the newest call of this thread: its index in the record and the thread's slot. */
 struct weft_moment weft_moment_now(void) {
     const struct weft_stream *events = &weft_self->events;
     return (struct weft_moment){(uint64_t)(events->next - events->base) / sizeof(struct weft_event) - 1,
                                 weft_self->slot};
 }
 
+/* Hashes what a request received, at its completion. */
 void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Status *status) {
     if (!parts->active) return; /* a persistent one that was not started */
     parts->active = false;
@@ -276,6 +288,7 @@ void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Sta
     weft_hash_tell(&hash, WEFT_HASH_RECEIVED, parts->at, request);
 }
 
+/* Begins to hash messages if the run asks for it. */
 void weft_hash_begin(void) {
     const char *wanted = getenv("WEFT_INTERNAL_HASH");
     if (!wanted || strcmp(wanted, "1") || weft_leaves_out(WEFT_HASHES)) return;

@@ -72,6 +72,7 @@ static struct {
 static bool there; /* all of it was found */
 static bool told_exception;
 
+/* Looks up the functions of Python's C interface in this process; false if it has no Python that we know. */
 static bool find_python(void) {
 #define FIND(name)                                                                                                     \
     if (!(py.name = (__typeof__(py.name))dlsym(RTLD_DEFAULT, #name))) return false
@@ -115,12 +116,14 @@ static bool find_python(void) {
 }
 
 static Object *type_of(Object *object) { return ((Object **)object)[1]; }
+/* Returns None, with a reference. */
 static Object *nothing(void) {
     py.Py_IncRef(py.none);
     return py.none;
 }
 
 /* ---- leaving.py ---- */
+/* Records an exception that nobody caught; leaving.py calls it as tell(). */
 static Object *tell(Object *self, Object *arguments) {
     (void)self;
     const char *words[4];
@@ -139,6 +142,7 @@ static Object *tell(Object *self, Object *arguments) {
     return nothing();
 }
 
+/* Returns the dictionary in which leaving.py is executed, made at first use; NULL if that fails. */
 static Object *globals(void) {
     static struct method method = {"tell", tell, VARIABLE, NULL};
     static Object *kept;
@@ -191,6 +195,7 @@ static struct {
     size_t bytes;
 } last;
 
+/* Returns the exit status of the value of a SystemExit; a value that is no number goes into `text`. */
 static int status_of(Object *value, char *text, size_t size) {
     text[0] = 0;
     if (!value || value == py.none) return 0;
@@ -223,6 +228,7 @@ static WEFT_COLD void remember(Object *value) {
     last.raised = true;
 }
 
+/* Records an exit that SystemExit has caused, with the line that raised it; returns whether the ending is recorded. */
 bool weft_leaving_exit(int status, struct weft_told *told) {
     if (told_exception && status == 1) return true; /* said already */
     if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
@@ -248,6 +254,7 @@ static Object *exit_told(Object *module, Object *const *arguments, ssize_t n) {
     return real_exit(module, arguments, n);
 }
 
+/* Stands before SystemExit's __init__: remembers its value and where it was raised. */
 static int init_told(Object *self, Object *arguments, Object *words) {
     ssize_t n = arguments ? py.PyTuple_Size(arguments) : 0;
     remember(n == 1 ? py.PyTuple_GetItem(arguments, 0) : n ? arguments : NULL);
@@ -272,6 +279,7 @@ static struct method *behind(Object *builtin, const char *name, int flags) {
     return !strcmp(method->name, name) && method->flags == flags ? method : NULL;
 }
 
+/* Puts our functions before sys.exit(), the handler of exceptions in threads, and SystemExit's own methods. */
 static void hook(void) {
     struct method *exit_method = behind(py.PySys_GetObject("exit"), "exit", FAST);
     if (exit_method) {
@@ -324,6 +332,7 @@ static int audited(const char *event, Object *arguments, void *data) {
     return 0;
 }
 
+/* Registers a function that Python calls on its way out. */
 static void register_function(void) {
     static struct method method = {"weft", on_the_way_out, NO_ARGUMENTS, NULL};
     Object *module = py.PyImport_ImportModule("atexit");
@@ -333,6 +342,7 @@ static void register_function(void) {
     if (done) py.Py_DecRef(done);
 }
 
+/* Begins to watch how a Python program ends, at MPI's initialisation; nothing in other programs. */
 void weft_leaving_begin(void) {
     if (there || !find_python() || !py.Py_IsInitialized()) return;
     int state = py.PyGILState_Ensure(), depth = weft_depth;

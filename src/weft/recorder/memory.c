@@ -77,6 +77,7 @@ static struct view {
     uint8_t copy[VIEW];
 } view;
 
+/* Copies the memory around an address, for heads of blocks to be read in; false if it cannot be read. */
 static bool view_move(uintptr_t at) {
     view.bytes = at == view.end && view.start ? view.bytes * 2 : PAGE;
     if (view.bytes > VIEW) view.bytes = VIEW;
@@ -138,6 +139,7 @@ static void regions_read(void) {
     close(fd);
 }
 
+/* Returns the mapping that holds an address, as read last; NULL for none. */
 static struct region *region_known(uintptr_t address) {
     int low = 0, high = region_count;
     while (low < high) {
@@ -167,6 +169,7 @@ static void steps_earn(void) {
     if (ns - before >= NS_OF_A_STEP) before = ns;
 }
 
+/* Records that blocks of this program's malloc are not found. */
 static void tell_unknown(void) {
     static const char words[] =
         "blocks of malloc's behind buffers: the program's malloc does not keep them as glibc's does; "
@@ -294,6 +297,7 @@ static bool block_of(uintptr_t p, struct weft_block *block) {
 }
 
 /* ---- buffers of a call that came a new way ---- */
+/* Notes a buffer of a call from a new call site, whose block is looked for later. */
 void weft_buffer_met(const void *buffer) {
     struct weft_thread *thread = weft_self;
     if (thread && thread->fresh && thread->met < MET && buffer != MPI_IN_PLACE)
@@ -321,6 +325,7 @@ static void blocks_tell(struct weft_thread *thread) {
     weft_define(WEFT_DEF_BLOCKS, payload, (size_t)(text.p - payload));
 }
 
+/* Does what a call needs before it goes on that few calls need: a replay's guard, and the blocks of new buffers. */
 void weft_attend(struct weft_thread *thread, struct weft_event *event) {
     if (weft_replaying) weft_replay_call(thread, event);
     if (!thread->fresh) return;
@@ -334,6 +339,7 @@ void weft_attend(struct weft_thread *thread, struct weft_event *event) {
     __atomic_fetch_sub(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
 
+/* Has the thread's next call look for the blocks behind its buffers. */
 void weft_attend_next(struct weft_thread *thread) {
     thread->met = 0;
     if (thread->fresh || weft_leaves_out(WEFT_HEAP)) return;
@@ -344,6 +350,7 @@ void weft_attend_next(struct weft_thread *thread) {
 /* A line is looked at so often, as weft.usage.buffer_memory.OF_A_SITE says. */
 enum { LOOKED_AT = 32, LOOKED_SITES = 4096 };
 
+/* Has the blocks behind a call's buffers looked for, if its call site had few looks so far. */
 void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event) {
     static uint8_t looks[LOOKED_SITES];
     uint8_t *of = &looks[event->site % LOOKED_SITES], so_far = __atomic_load_n(of, __ATOMIC_RELAXED);
@@ -372,6 +379,7 @@ static struct {
 } watched[WINDOWS];
 static int watching;
 
+/* Begins to watch the heap's block behind a window's memory, which may be freed too early. */
 void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
     struct weft_block block;
     if (!base || size <= 0 || weft_leaves_out(WEFT_HEAP) || !weft_lock_taken(&lock)) return;

@@ -4,6 +4,7 @@
 
 #include "calls.h"
 
+/* Writes half a byte into the stream of outcomes. */
 WEFT_INLINE void put_nibble(struct weft_thread *thread, unsigned value) {
     struct weft_stream *s = &thread->outcomes;
     uint64_t nibbles = *s->used;
@@ -18,6 +19,7 @@ WEFT_INLINE void put_nibble(struct weft_thread *thread, unsigned value) {
     __atomic_store_n(s->used, nibbles + 1, __ATOMIC_RELEASE);
 }
 
+/* Writes an outcome, after its kind if that is another one than last time. */
 WEFT_INLINE void put_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
     if (UNLIKELY(thread->outcome_state.kind != kind)) {
         put_nibble(thread, 15);

@@ -44,6 +44,7 @@ static struct table {
 static volatile bool shared, inside;
 static __thread bool alone;
 
+/* Locks a table of handles; cheap as long as one thread uses MPI. */
 static inline void table_lock(struct table *t) {
     if (LIKELY(!shared)) {
         inside = true;
@@ -58,6 +59,7 @@ static inline void table_lock(struct table *t) {
     }
 }
 
+/* Unlocks a table of handles. */
 static inline void table_unlock(struct table *t) {
     if (LIKELY(alone)) {
         alone = false;
@@ -69,6 +71,7 @@ static inline void table_unlock(struct table *t) {
 
 static bool barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
+/* Has all threads use real locks from now on, and waits until none is inside without one. */
 void weft_objects_share(void) {
     shared = true;
     if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
@@ -77,6 +80,7 @@ void weft_objects_share(void) {
 
 static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
 
+/* Returns the entry of a handle, NULL if the table has none. Under the lock. */
 static inline struct entry *find(struct table *t, uintptr_t handle) {
     if (!t->capacity) return NULL;
     for (size_t at = hash_handle(handle) & (t->capacity - 1);; at = (at + 1) & (t->capacity - 1)) {
@@ -86,6 +90,7 @@ static inline struct entry *find(struct table *t, uintptr_t handle) {
     }
 }
 
+/* Makes the table larger, without its deleted entries; false without memory. */
 static WEFT_COLD bool table_rebuild(struct table *t) {
     size_t full = 0;
     for (size_t i = 0; i < t->capacity; i++) full += t->entries[i].state == FULL;
@@ -119,6 +124,7 @@ static struct entry *place(struct table *t, uintptr_t handle) {
     return e;
 }
 
+/* Gives a predefined handle its fixed id. */
 static void predefine(int class, uintptr_t handle, uint32_t id) {
     struct table *t = &tables[class];
     struct entry *e = find(t, handle);
@@ -126,6 +132,7 @@ static void predefine(int class, uintptr_t handle, uint32_t id) {
     if ((e = place(t, handle))) e->id = id;
 }
 
+/* Returns the id of a handle by its table; a handle that is not known gets a new id. */
 uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle) {
     struct table *t = &tables[class];
     table_lock(t);
@@ -142,6 +149,7 @@ uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle) {
     return id;
 }
 
+/* Returns the id of a handle: from the thread's cache, or by its table. */
 uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle) {
     const struct weft_cached *cached = &thread->caches[class][hash_handle(handle) % WEFT_CACHED];
     if (LIKELY(cached->handle == handle && cached->id && cached->generation == tables[class].generation))
@@ -154,6 +162,7 @@ static bool counted(int class) {
     return class == WEFT_CLASS_GROUP || class == WEFT_CLASS_DATATYPE || class == WEFT_CLASS_ERRHANDLER;
 }
 
+/* Notes that an object has one more reference: a call gave its handle again. */
 static void refer_again(struct entry *e) {
     struct reference *under = malloc(sizeof *under);
     if (!under) return;
@@ -172,6 +181,7 @@ static bool referred_still(struct entry *e) {
     return true;
 }
 
+/* Returns the id of a handle that a call has made: a new one, or a fixed one if the object is predefined. */
 static uint32_t renew(int class, uintptr_t handle, void *extra) {
     struct table *t = &tables[class];
     table_lock(t);
@@ -192,6 +202,7 @@ static uint32_t renew(int class, uintptr_t handle, void *extra) {
 
 uint32_t weft_new_id(int class, uintptr_t handle) { return renew(class, handle, NULL); }
 
+/* Forgets an object that a call has freed. */
 void weft_gone(int class, uintptr_t handle, uint32_t id) {
     struct table *t = &tables[class];
     if (id < WEFT_ID_DYNAMIC) return;
@@ -210,6 +221,7 @@ void weft_gone(int class, uintptr_t handle, uint32_t id) {
 
 #define H(x) ((uintptr_t)(x))
 
+/* Enters the predefined objects of MPI into the tables. */
 void weft_objects_predefine(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++)
         if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
@@ -240,6 +252,7 @@ struct runs {
     int64_t world, first, stride, count;
 };
 
+/* Writes the run of ranks at equal distances that is collected. */
 static void run_flush(struct runs *r) {
     if (!r->count) return;
     weft_text_u(&r->text, (uint64_t)r->world);
@@ -250,6 +263,7 @@ static void run_flush(struct runs *r) {
     r->count = 0;
 }
 
+/* Adds a rank of a world to the run that is collected, or begins a new run. */
 static void run_add(struct runs *r, int64_t world, int64_t rank) {
     if (r->count && r->world == world) {
         int64_t stride = rank - (r->first + (r->count - 1) * r->stride);
@@ -320,6 +334,7 @@ done:
     free(runs.start);
 }
 
+/* Notes that the members of a group are processes of another world. */
 static void foreign_add(MPI_Group group, uint32_t world) {
     pthread_mutex_lock(&foreign_lock);
     if (foreign_count < FOREIGN) {
@@ -335,6 +350,7 @@ struct definition {
     struct weft_text text;
 };
 
+/* Begins a definition of at most `size` bytes, in memory of its own. */
 static struct definition definition_start(size_t size) {
     struct definition d = {.start = malloc(size)};
     d.text = (struct weft_text){.p = d.start, .end = d.start ? d.start + size : NULL, .overflow = !d.start};
@@ -347,6 +363,7 @@ static void definition_end(struct definition *d, int type) {
 }
 
 /* ---- communicators ---- */
+/* Returns what is known of a communicator, NULL for one that no recorded call made. */
 struct weft_comm *weft_comm(MPI_Comm comm) {
     struct table *t = &tables[WEFT_CLASS_COMM];
     table_lock(t);
@@ -366,6 +383,7 @@ bool weft_root(MPI_Comm comm, int root) {
     return c && (c->remote_size ? root == MPI_ROOT : root == c->rank);
 }
 
+/* Sets the numbers of neighbours that send to this process and that receive from it, in a topology. */
 static void degrees(MPI_Comm comm, int *in, int *out) {
     int kind = MPI_UNDEFINED, n = 0, weighted = 0;
     *in = *out = 0;
@@ -376,18 +394,21 @@ static void degrees(MPI_Comm comm, int *in, int *out) {
     if (kind == MPI_DIST_GRAPH) REAL(MPI_Dist_graph_neighbors_count)(comm, in, out, &weighted);
 }
 
+/* Returns how many neighbours send to this process in a communicator's topology. */
 int weft_indegree(MPI_Comm comm) {
     int in, out;
     degrees(comm, &in, &out);
     return in;
 }
 
+/* Returns how many neighbours receive from this process in a communicator's topology. */
 int weft_outdegree(MPI_Comm comm) {
     int in, out;
     degrees(comm, &in, &out);
     return out;
 }
 
+/* Writes the definition of a communicator: its members, its parent, and which call made it. */
 static WEFT_ASKS void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal,
                                   const char *key) {
     struct weft_comm *facts = calloc(1, sizeof *facts);
@@ -438,6 +459,7 @@ static uint32_t made_ordinal(struct weft_comm *parent, uint64_t group_key) {
     return 0;
 }
 
+/* Defines a communicator that a call has made; MPI_COMM_NULL still counts as a creation on the parent. */
 void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key) {
     struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_comm(parent);
     uint32_t ordinal = made_ordinal(from, group_key);
@@ -458,6 +480,7 @@ void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm 
     pending->ordinal = made_ordinal(from, 0);
 }
 
+/* Gives a communicator whose request is complete the id that was promised for it. */
 static WEFT_COLD void comm_kept(const struct weft_pending *p) {
     struct table *t = &tables[WEFT_CLASS_COMM];
     if (*p->made == MPI_COMM_NULL) return;
@@ -474,6 +497,7 @@ static WEFT_COLD void comm_kept(const struct weft_pending *p) {
     if (e) comm_define(p->made_id, *p->made, p->parent_id, p->function, p->ordinal, key);
 }
 
+/* Returns a number that is the same for all members of a group, by their ranks in the world. */
 uint64_t weft_group_key(MPI_Group group) {
     int n = 0;
     uint64_t key = 0xcbf29ce484222325u;
@@ -486,6 +510,7 @@ uint64_t weft_group_key(MPI_Group group) {
     return key | 1;
 }
 
+/* Defines MPI_COMM_WORLD, MPI_COMM_SELF and the communicator with the parents, at initialisation. */
 WEFT_ASKS void weft_objects_world(void) {
     world_known = REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group) == MPI_SUCCESS;
     comm_define(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
@@ -497,6 +522,7 @@ WEFT_ASKS void weft_objects_world(void) {
 }
 
 #ifdef MPI_SESSION_NULL
+/* Takes rank and size of the world from a session, if MPI was initialised by one. */
 WEFT_ASKS void weft_objects_session(MPI_Session session) {
     if (world_known) return;
     MPI_Group group = MPI_GROUP_NULL;
@@ -535,6 +561,7 @@ WEFT_ASKS void weft_spawned(MPI_Comm intercomm) {
 }
 
 /* ---- the other kinds ---- */
+/* Defines a group that a call has made. */
 WEFT_ASKS void weft_made_group(MPI_Group made) {
     if (made == MPI_GROUP_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_GROUP, H(made));
@@ -546,6 +573,7 @@ WEFT_ASKS void weft_made_group(MPI_Group made) {
     definition_end(&d, WEFT_DEF_GROUP);
 }
 
+/* Returns the record's number of a datatype's combiner. */
 static int combiner_number(int combiner) {
     switch (combiner) {
     case MPI_COMBINER_NAMED: return 0;
@@ -571,6 +599,7 @@ static int combiner_number(int combiner) {
     }
 }
 
+/* Defines a datatype that a call has made, of `n_of` inner types if they are known. */
 WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
     if (made == MPI_DATATYPE_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
@@ -616,6 +645,7 @@ WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Dat
     free(space);
 }
 
+/* Defines an operation of reductions that a call has made. */
 WEFT_ASKS void weft_made_op(MPI_Op made) {
     uint32_t id = weft_new_id(WEFT_CLASS_OP, H(made));
     int commutes = 1;
@@ -630,6 +660,7 @@ WEFT_ASKS void weft_made_op(MPI_Op made) {
 
 enum { FLAVOR_DYNAMIC = 2 };
 
+/* Defines a window that a call has made, with its memory. */
 void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
     if (made == MPI_WIN_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_WINDOW, H(made));
@@ -648,6 +679,7 @@ void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base,
     if (flavor < FLAVOR_DYNAMIC) weft_exposed_made(made, id, base, size); /* shared ones have stores of others */
 }
 
+/* Defines a file that a call has opened. */
 void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
     if (made == MPI_FILE_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_FILE, H(made));
@@ -661,6 +693,7 @@ void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
     definition_end(&d, WEFT_DEF_FILE);
 }
 
+/* Writes down the name that the program gave an object. */
 void weft_named(int class, uint32_t id, const char *name) {
     size_t length = name ? strnlen(name, 256) : 0;
     struct definition d = definition_start(64 + length);
@@ -684,6 +717,7 @@ static inline struct weft_pending **bucket(const MPI_Request *place) {
     return &places[hash_handle((uintptr_t)place) & (PLACES - 1)];
 }
 
+/* Returns the pending operation whose request is stored at an address, NULL for none. */
 static struct weft_pending *pending_at(const MPI_Request *at, MPI_Request handle) {
     if (!at) return NULL;
     for (struct weft_pending *p = *bucket(at); p; p = p->same_bucket)
@@ -691,6 +725,7 @@ static struct weft_pending *pending_at(const MPI_Request *at, MPI_Request handle
     return NULL;
 }
 
+/* Forgets a pending operation, and frees what is kept for it. */
 static void pending_drop(struct weft_pending *p) {
     if (p->placed)
         for (struct weft_pending **link = bucket(p->place); *link; link = &(*link)->same_bucket)
@@ -704,6 +739,7 @@ static void pending_drop(struct weft_pending *p) {
     pending_pool = p;
 }
 
+/* Gives the request of an operation that has begun its id, and keeps what its completion needs. */
 uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
@@ -798,6 +834,8 @@ struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, 
     return found;
 }
 
+/* Clears `guessed` of requests that share a handle if the call names all of them: then it does not matter which is
+ * which. */
 WEFT_GIVEN void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
@@ -821,6 +859,7 @@ uint64_t weft_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot 
 
 uint32_t weft_request_id(MPI_Request request, const MPI_Request *at) { return weft_request_look(request, at, 0).id; }
 
+/* Begins a persistent request again: its buffer is watched from here on. */
 void weft_request_started(MPI_Request request) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
@@ -833,6 +872,7 @@ void weft_request_started(MPI_Request request) {
         weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
 }
 
+/* Ends a request that a call has completed or freed; returns whether its buffer had changed. */
 struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
     bool guessed = ended.guessed;
     if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = NULL};
@@ -899,6 +939,7 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
 }
 
 /* ---- texts ---- */
+/* Writes those fields of a status that have a meaning. */
 WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields) {
     if (fields < WEFT_STATUS_COUNT && !(fields && weft_status_cancelled(status))) {
         weft_text_u(t, 0);

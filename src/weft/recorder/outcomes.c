@@ -21,6 +21,7 @@ static volatile char wildcard_busy;
 static void wildcards_lock(void) { while (__atomic_test_and_set(&wildcard_busy, __ATOMIC_ACQUIRE)) {} }
 static void wildcards_unlock(void) { __atomic_clear(&wildcard_busy, __ATOMIC_RELEASE); }
 
+/* Notes a receive of any source that has begun. */
 static void wildcard_add(MPI_Request request, bool persistent) {
     wildcards_lock();
     if (wildcard_count == wildcard_space) {
@@ -69,6 +70,7 @@ static int wildcard_take(MPI_Request request, bool freed) {
     return found;
 }
 
+/* Returns how many receives of any source are pending. */
 static int wildcards_active(void) {
     int active = 0;
     if (!wildcard_any) return 0;
@@ -78,12 +80,14 @@ static int wildcards_active(void) {
     return active;
 }
 
+/* Writes the source of a received message, and how many older wildcards it has overtaken. */
 static void put_source(struct weft_thread *thread, int older, const MPI_Status *status) {
     if (UNLIKELY(older > 0)) put(thread, WEFT_LOG_LATE, (uint64_t)older);
     if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_LOG_CANCELLED, 1);
     else if (status->MPI_SOURCE >= 0) put(thread, WEFT_LOG_SOURCE, (uint64_t)status->MPI_SOURCE);
 }
 
+/* Writes what a completed request has received, if it was a receive of any source. */
 static void completed(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
     if (UNLIKELY(weft_window_requests)) weft_window_waited(thread, before);
     if (LIKELY(!wildcard_any)) return;
@@ -142,6 +146,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int)
 WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace_c) REPLACE(MPI_Sendrecv_replace_c, MPI_Count)
 #endif
 
+/* Records the source of the message that a probe of any source has found. */
 WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Probe)(source, tag, comm, status);
     ENTER;
@@ -152,6 +157,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *
     return result;
 }
 
+/* Records the source of the message that a probe of any source has found. */
 WEFT_OUTCOME_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     ENTER;
@@ -175,6 +181,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, 
     return result;
 }
 
+/* Counts polls that found nothing; records their number and the source when one finds a message. */
 WEFT_OUTCOME_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
@@ -236,6 +243,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_replace) IREPLACE(MPI_Isendrecv_replace, int)
 WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_replace_c) IREPLACE(MPI_Isendrecv_replace_c, MPI_Count)
 #endif
 
+/* Notes that a persistent receive of any source has begun. */
 WEFT_OUTCOME_WRAPPER(MPI_Start)(MPI_Request *request) {
     if (wildcard_any) wildcard_start(*request);
     return REAL(MPI_Start)(request);
@@ -252,6 +260,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_free)(MPI_Request *request) {
 }
 
 /* ---- completions ---- */
+/* Records what the request received, if it was a receive of any source. */
 WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
     if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Wait)(request, status);
     ENTER;
@@ -274,6 +283,7 @@ static WEFT_GIVEN bool many(struct weft_thread *thread, int n, const MPI_Request
     return true;
 }
 
+/* Records what the receives of any source among the requests got. */
 WEFT_OUTCOME_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status given[]) {
     if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Waitall)(count, requests, given);
     ENTER;
@@ -285,6 +295,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status 
     return result;
 }
 
+/* Records which request was complete, and what it got if it was a receive of any source. */
 WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     ENTER;
     MPI_Request *before;
@@ -299,6 +310,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index,
     return result;
 }
 
+/* Writes which requests a call has completed, and what the receives of any source among them got. */
 static void put_some(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
     put_polls(thread);
     put(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
@@ -307,6 +319,7 @@ static void put_some(struct weft_thread *thread, int n, int count, const int *in
         if (indices[i] >= 0 && indices[i] < n) completed(thread, before[indices[i]], &statuses[i]);
 }
 
+/* Records which requests were complete. */
 WEFT_OUTCOME_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
@@ -318,6 +331,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *out
     return result;
 }
 
+/* Counts polls that found nothing complete; records their number when one finds the request complete. */
 WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Test)(request, flag, status);
@@ -333,6 +347,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *stat
     return result;
 }
 
+/* Counts polls that found not all complete; records their number when one finds all complete. */
 WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
@@ -348,6 +363,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, 
     return result;
 }
 
+/* Counts polls that found nothing complete; records their number, and which request was complete. */
 WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     ENTER;
     MPI_Request *before;
@@ -365,6 +381,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index,
     return result;
 }
 
+/* Counts polls that found nothing complete; records their number, and which requests were complete. */
 WEFT_OUTCOME_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
@@ -380,6 +397,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *out
     return result;
 }
 
+/* Counts polls that found the request pending; records their number when one finds it complete. */
 WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
     ENTER;
     int result = REAL(MPI_Request_get_status)(request, flag, status);
@@ -391,6 +409,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 
 /* ---- time ---- */
 WEFT_HIDDEN double weft_o_MPI_Wtime(void);
+/* Records the time that the program reads, as the distance to the time that it read last. */
 double weft_o_MPI_Wtime(void) {
     ENTER;
     double now = REAL(MPI_Wtime)();
@@ -403,6 +422,7 @@ double weft_o_MPI_Wtime(void) {
 }
 
 /* ---- birth and end of the record: as at level trace, but no events ---- */
+/* Begins the record, and initialises MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Init)(int *argc, char ***argv) {
     weft_start();
     ENTER;
@@ -411,6 +431,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Init)(int *argc, char ***argv) {
     return code;
 }
 
+/* Begins the record, and initialises MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *provided) {
     weft_start();
     ENTER;
@@ -420,6 +441,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int
 }
 
 #ifdef HAVE_MPI_Session_init
+/* Begins the record, and initialises MPI by a session. */
 WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
     weft_start();
     ENTER;
@@ -430,6 +452,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MP
     }
     return code;
 }
+/* Ends the record of a session. */
 WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
     ENTER;
     int code = REAL(MPI_Session_finalize)(session);
@@ -438,6 +461,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
 }
 #endif
 
+/* Ends the record, and finalizes MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Finalize)(void) {
     ENTER;
     if (thread) put_polls(thread);

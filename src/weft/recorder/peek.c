@@ -17,11 +17,14 @@ static const char forbidden[] =
 
 ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) { return weft_read_own_memory(to, pieces, n); }
 
+/* Copies `bytes` bytes that may not be there, by the kernel; returns whether all were read. */
 bool weft_peek(void *to, uintptr_t from, size_t bytes) {
     struct iovec there = {.iov_base = (void *)from, .iov_len = bytes};
     return from && weft_peek_pieces(to, &there, 1) == (ssize_t)bytes;
 }
 
+/* Copies bytes of a buffer: by itself from this thread's stack, by the kernel elsewhere. Returns whether they were
+ * read. */
 bool weft_see(void *to, const void *from, size_t bytes) {
     if (weft_on_own_stack(from, bytes)) {
         memcpy(to, from, bytes);
@@ -32,6 +35,7 @@ bool weft_see(void *to, const void *from, size_t bytes) {
     return false;
 }
 
+/* Returns whether every page of a buffer can be read. */
 bool weft_is_readable(const void *from, size_t bytes) {
     char byte[PAGES_AT_ONCE];
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)from + bytes;
@@ -45,6 +49,7 @@ bool weft_is_readable(const void *from, size_t bytes) {
     return true;
 }
 
+/* Writes bytes into memory that may not be there, by the kernel. */
 void weft_poke(void *to, const void *from, size_t bytes) {
     struct iovec here = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes},
                  there = {.iov_base = to, .iov_len = bytes};
@@ -53,6 +58,7 @@ void weft_poke(void *to, const void *from, size_t bytes) {
     else if (put != (ssize_t)bytes) weft_unseen();
 }
 
+/* Records once that there is memory which the recorder cannot read, and why. */
 void weft_unseen(void) {
     static bool told;
     char byte;

@@ -45,6 +45,7 @@ static void look_left_out(const char *names) {
                 weft_left_out |= 1u << part;
 }
 
+/* Reads the environment variables by which `weft run` says what to record, and where. */
 void weft_process_look(void) {
     const char *run = getenv("WEFT_INTERNAL_RUN"), *wanted = getenv("WEFT_INTERNAL_LEVEL");
     if (!run || !*run || strlen(run) >= sizeof weft_run_path - 64) return;
@@ -60,6 +61,7 @@ void weft_process_look(void) {
     if (weft_replay_path[0] && agent && strlen(agent) < sizeof weft_agent_path - 64) strcpy(weft_agent_path, agent);
 }
 
+/* Begins the record of this process; false if it cannot be written. */
 bool weft_process_begin(void) {
     struct weft_record *record = weft_the_record;
     weft_pid = getpid();
@@ -72,6 +74,7 @@ bool weft_process_begin(void) {
     return true;
 }
 
+/* Stops recording in a child of fork(), which is not the rank. */
 void weft_process_child(void) {
     weft_recording = 0;
     weft_endings_child();
@@ -85,6 +88,7 @@ void weft_text_long(struct weft_text *t, uint64_t v) {
     else t->p = weft_put_u(t->p, v);
 }
 
+/* Writes `n` integers of `size` bytes each, as differences. */
 WEFT_GIVEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0, last = 0; i < n; i++) {
@@ -98,6 +102,7 @@ WEFT_GIVEN void weft_text_string(struct weft_text *t, const char *string) {
     weft_text_s(t, string, string ? strnlen(string, 4096) : 0);
 }
 
+/* Writes an array of strings up to its NULL, at most `most`. */
 WEFT_GIVEN void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings) {
     uint64_t n = 0;
     while (strings && n < WEFT_STRINGS && (int64_t)n < most && strings[n]) n++;
@@ -106,6 +111,7 @@ WEFT_GIVEN void weft_text_strings(struct weft_text *t, int64_t most, char *const
 }
 
 /* ---- definitions ---- */
+/* Returns whether a stream can get room for `bytes` bytes; in a handler of a signal the lock for that may be taken. */
 static bool room_can_be_made(struct weft_stream *stream, size_t bytes) {
     if (!weft_careful || (size_t)(stream->end - stream->next) >= bytes) return true;
     if (!weft_lock_taken(&weft_the_record->lock)) return false;
@@ -113,6 +119,7 @@ static bool room_can_be_made(struct weft_stream *stream, size_t bytes) {
     return true;
 }
 
+/* Writes a definition into the record, if there is room for it. */
 void weft_define(int type, const void *payload, size_t length) {
     static pthread_mutex_t definitions = PTHREAD_MUTEX_INITIALIZER;
     struct weft_stream *stream = &definitions_stream;
@@ -134,6 +141,7 @@ void weft_define(int type, const void *payload, size_t length) {
 
 void weft_stop(void) { weft_recording = 0; }
 
+/* Writes a definition that consists of texts; `counted`: after their number. */
 void weft_define_text(int type, const char *const *texts, size_t n, bool counted) {
     size_t size = 32;
     for (size_t i = 0; i < n; i++) size += strlen(texts[i]) + 10;
@@ -148,6 +156,7 @@ void weft_define_text(int type, const char *const *texts, size_t n, bool counted
 
 extern char **environ;
 
+/* Writes what the process runs in: the variables that MPI and its like read, the command, the folder. */
 void weft_define_surroundings(void) {
     static const char *const kept[] = {
         "OMP_",    "MPICH_",           "MPIR_",   "OMPI_", "PMI_", "PMIX_", "SLURM_", "I_MPI_", "UCX_", "FI_", "PYTHON",
@@ -170,6 +179,7 @@ void weft_define_surroundings(void) {
 }
 
 /* ---- threads ---- */
+/* Writes the definition of a thread: its slot, its id in the kernel, and its name. */
 static void thread_define(struct weft_thread *thread) {
     char name[32] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
@@ -187,6 +197,7 @@ static void thread_define(struct weft_thread *thread) {
     weft_define(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
 }
 
+/* Returns the recorder's state of the calling thread, new or of a thread that ended; NULL for none. */
 struct weft_thread *weft_thread_new(void) {
     pthread_mutex_lock(&lock);
     struct weft_thread *thread = free_threads;
@@ -235,6 +246,7 @@ static WEFT_GIVEN void *born(void *data) {
     return birth.body(birth.argument);
 }
 
+/* Stands before the C library's pthread_create: numbers the threads that the program makes. */
 WEFT_GIVEN __attribute__((visibility("default"))) int
 pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -255,6 +267,7 @@ static void crash_ended(void *data) {
     weft_crash_thread_end();
 }
 
+/* Puts the state of a thread that ends aside for another thread. */
 static void thread_ended(void *data) {
     struct weft_thread *thread = data;
     pthread_mutex_lock(&lock);
@@ -266,6 +279,7 @@ static void thread_ended(void *data) {
     weft_self = NULL;
 }
 
+/* Returns memory of the thread for at least `bytes` bytes, valid until the next use; NULL without memory. */
 void *weft_thread_scratch(struct weft_thread *thread, size_t bytes) {
     if (bytes > thread->scratch_size) {
         free(thread->scratch);

@@ -137,6 +137,7 @@ static size_t text_of(uintptr_t object, char *out, size_t size) {
     return n;
 }
 
+/* Reads the file, name and lines of a code object, and defines it in the record. */
 static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
     char file[4096], name[1024];
     size_t file_length = text_of(AT(uintptr_t, object, layout->code_file), file, sizeof file);
@@ -277,6 +278,7 @@ struct line_table {
     uint8_t copy[256];
 };
 
+/* Returns the next byte of a table of lines, -1 at its end or if it cannot be read. */
 static int table_byte(struct line_table *table) {
     if (table->at >= table->end) return -1;
     if (!table->window || table->at - table->window >= sizeof table->copy) {
@@ -287,6 +289,7 @@ static int table_byte(struct line_table *table) {
     return table->copy[table->at++ - table->window];
 }
 
+/* Returns the next number of a table of lines, which has six bits in each byte. */
 static int table_number(struct line_table *table) {
     int value = 0, shift = 0, byte;
     do {

@@ -46,6 +46,7 @@ static const void *span(uint64_t offset, uint64_t count, uint64_t each) {
     return plan + offset;
 }
 
+/* Maps a file of a rank's plan into memory; returns NULL if there is none. */
 void *weft_replay_map(const char *folder, const char *name, int rank, int protection, uint64_t *size) {
     char path[4096];
     struct stat status;
@@ -141,6 +142,7 @@ void weft_replay_drive(void) {
 static void orphans_test(void);
 
 /* ---- waiting ---- */
+/* Waits for a request by testing it, so that the other ranks' replay goes on meanwhile. */
 int weft_replay_wait(MPI_Request *request, MPI_Status *status) {
     for (unsigned polls = 0;; weft_be_patient(&polls)) {
         int done = 0, code = REAL(MPI_Test)(request, &done, status);
@@ -148,6 +150,7 @@ int weft_replay_wait(MPI_Request *request, MPI_Status *status) {
     }
 }
 
+/* Waits until all requests are complete, and lets the other ranks' replay go on meanwhile. */
 static int wait_for_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
     for (unsigned polls = 0;; weft_be_patient(&polls)) {
         int done = 0, code = REAL(MPI_Testall)(count, requests, &done, statuses);
@@ -157,6 +160,7 @@ static int wait_for_all(int count, MPI_Request requests[], MPI_Status statuses[]
 
 /* What a rank that a debugger stopped outside of MPI calls now and then, from the stopped thread. */
 __attribute__((visibility("default"))) void weft_debug_drive(void);
+/* Lets MPI go on while the debugger holds the program; called by the debugger. */
 void weft_debug_drive(void) {
     if (!weft_replaying || weft_depth) return;
     weft_depth = 1;
@@ -165,6 +169,7 @@ void weft_debug_drive(void) {
     weft_depth = 0;
 }
 
+/* Reports that the program does something else than its record, and holds it. */
 static _Noreturn void diverge(struct weft_replay *r, struct weft_thread *thread, struct weft_event *event, int why,
                               int field, int64_t expected, int64_t got) {
     if (event) { /* the call that does not fit is the last one of this record */
@@ -188,6 +193,8 @@ static _Noreturn void diverge(struct weft_replay *r, struct weft_thread *thread,
     }
 }
 
+/* Finds the part of the plan that is for the calling thread; a thread that the record does not have diverges. NULL
+ * without memory. */
 static struct weft_replay *adopt(struct weft_thread *thread) {
     static struct weft_replay nobody;
     struct weft_replay *r = calloc(1, sizeof *r);
@@ -219,6 +226,7 @@ static struct weft_replay *adopt(struct weft_thread *thread) {
     return r;
 }
 
+/* Returns the state of the calling thread's replay, NULL if it runs freely. */
 struct weft_replay *weft_replay_mine(void) {
     struct weft_thread *thread = weft_self;
     if (!weft_replaying || !thread) return NULL;
@@ -230,6 +238,7 @@ struct weft_replay *weft_replay_mine(void) {
 /* ---- turns: in which order the threads of a process post ---- */
 static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
 
+/* Notes which turn the thread's next post has, from entry `from` of its plan on. */
 static void find_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from) {
     while (from < count && !entries[from].turn) from++;
     pending_turn[slot].at = from;
@@ -245,6 +254,7 @@ static bool my_turn(const struct weft_replay *r, uint32_t turn) {
 
 static void park(struct weft_replay *r);
 
+/* Waits until all posts of other threads that come before in the record are made. */
 static void await_turn(struct weft_replay *r) {
     uint64_t at = pending_turn[r->slot].at;
     if (at == r->at && at >= r->control->goal) park(r); /* not later, under the lock that the other threads need */
@@ -271,6 +281,7 @@ void weft_replay_turned(void) {
 static struct weft_replay *mine_now(void) { return mine(); }
 
 /* ---- the guard ---- */
+/* Holds the thread at the goal of the replay until it gets a later one. */
 static void park(struct weft_replay *r) {
     void *lock = weft_python ? weft_python_let() : NULL;
     r->control->parked = 1;
@@ -283,6 +294,7 @@ static void park(struct weft_replay *r) {
     weft_python_take(lock);
 }
 
+/* Goes on to the next entry of the plan. */
 static inline void passed(struct weft_replay *r) {
     r->at++;
     r->polls = 0;
@@ -301,6 +313,7 @@ static const struct weft_plan_entry *upcoming(struct weft_replay *r, struct weft
     return NULL;
 }
 
+/* Compares a call with the next entry of the plan, and holds the thread at its goal. */
 void weft_replay_call(struct weft_thread *thread, struct weft_event *event) {
     uint16_t function = event->function;
     uint8_t kind = function < header->functions ? kinds[function] : 0;
@@ -382,6 +395,8 @@ static int posted(struct weft_replay *r) {
     return r->post_at < r->post_count ? r->posts[r->post_at++] : WEFT_POSTED_FREE;
 }
 
+/* Returns the source that a receive of any source had in the record, MPI_ANY_SOURCE if it is not known. `comm` becomes
+ * one without messages if it got none. */
 static int source_of(struct weft_replay *r, MPI_Comm *comm) {
     int source = posted(r);
     if (source >= 0) return source;
@@ -478,6 +493,7 @@ static struct virtual *virtual_of(MPI_Request handle) {
     return NULL;
 }
 
+/* Notes a persistent request whose starts the replay makes itself. */
 static void virtual_add(struct virtual v) {
     pthread_mutex_lock(&virtual_lock);
     if (virtual_count == virtual_space) {
@@ -518,6 +534,7 @@ WEFT_REPLAY_CALL(MPI_Send_init) SEND_INIT(MPI_Send_init, int)
 WEFT_REPLAY_CALL(MPI_Send_init_c) SEND_INIT(MPI_Send_init_c, MPI_Count)
 #endif
 
+/* Starts a persistent request; one of any source as a receive from the recorded source. */
 static int start(MPI_Request *request) {
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
     struct weft_replay *r = v ? mine() : NULL;
@@ -533,6 +550,7 @@ static int start(MPI_Request *request) {
 
 WEFT_REPLAY_CALL(MPI_Start)(MPI_Request *request) { return start(request); }
 
+/* Starts the requests one by one, as in start(). */
 WEFT_REPLAY_CALL(MPI_Startall)(int count, MPI_Request requests[]) {
     if (!virtual_count) return REAL(MPI_Startall)(count, requests);
     int code = MPI_SUCCESS;
@@ -540,6 +558,7 @@ WEFT_REPLAY_CALL(MPI_Startall)(int count, MPI_Request requests[]) {
     return code;
 }
 
+/* Frees a request, also the one that the replay has made behind it. */
 WEFT_REPLAY_CALL(MPI_Request_free)(MPI_Request *request) {
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
     if (v) {
@@ -559,6 +578,7 @@ static int wait_one(MPI_Request *request, MPI_Status *status) {
 
 WEFT_REPLAY_CALL(MPI_Wait)(MPI_Request *request, MPI_Status *status) { return wait_one(request, status); }
 
+/* Waits for all requests, one by one if some are the replay's own. */
 static int wait_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
     if (!virtual_count) return wait_for_all(count, requests, statuses);
     int code = MPI_SUCCESS;
@@ -575,6 +595,7 @@ WEFT_REPLAY_CALL(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status stat
 
 static bool at_all(int32_t index, int count) { return index >= 0 && index < count; }
 
+/* Waits for the request that was complete first in the record. */
 WEFT_REPLAY_CALL(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     struct weft_replay *r = mine();
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_INDEX) : NULL;
@@ -584,6 +605,7 @@ WEFT_REPLAY_CALL(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI
     return wait_one(&requests[chosen], status);
 }
 
+/* Waits for the requests that a call completed in the record, and returns them. */
 static int wait_some(const struct weft_replay *r, const struct weft_plan_entry *e, int n, MPI_Request requests[], int *outcount,
                      int indices[], MPI_Status statuses[]) {
     int32_t some = decided(r, e, 0);
@@ -600,6 +622,7 @@ static int wait_some(const struct weft_replay *r, const struct weft_plan_entry *
     return code;
 }
 
+/* Waits for the requests that were complete in the record. */
 WEFT_REPLAY_CALL(MPI_Waitsome)(int n, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
     struct weft_replay *r = mine();
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_COUNT) : NULL;
@@ -616,12 +639,14 @@ static void answered(struct weft_replay *const *r) {
     const struct weft_plan_entry *e = NULL;                                                                               \
     enum answer told = r ? answer(r, &(struct asked){__VA_ARGS__}, &e) : ANSWER_FREE
 
+/* Returns the id of a request, 0 if it is not certain. */
 static uint32_t id_of(MPI_Request request, const MPI_Request *at) {
     if (weft_threaded || request == MPI_REQUEST_NULL) return 0;
     struct weft_found found = weft_request_look(request, at, 0);
     return found.guessed ? 0 : found.id;
 }
 
+/* Returns what the test came to in the record. */
 WEFT_REPLAY_CALL(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
     uint32_t id = id_of(*request, request);
     ASK(.function = F_MPI_Test, .outcome = WEFT_OUTCOME_DONE, .object = id, .by_object = id != 0);
@@ -630,6 +655,7 @@ WEFT_REPLAY_CALL(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) 
     return *flag ? wait_one(request, status) : MPI_SUCCESS;
 }
 
+/* Returns what the test came to in the record. */
 WEFT_REPLAY_CALL(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
     ASK(.function = F_MPI_Testall, .outcome = WEFT_OUTCOME_DONE);
     if (told == ANSWER_FREE) return REAL(MPI_Testall)(count, requests, flag, statuses);
@@ -637,6 +663,7 @@ WEFT_REPLAY_CALL(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_
     return *flag ? wait_all(count, requests, statuses) : MPI_SUCCESS;
 }
 
+/* Returns what the test came to in the record, with the request that was complete. */
 WEFT_REPLAY_CALL(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     ASK(.function = F_MPI_Testany, .outcome = WEFT_OUTCOME_INDEX);
     int32_t chosen = e ? decided(r, e, 0) : -1;
@@ -647,6 +674,7 @@ WEFT_REPLAY_CALL(MPI_Testany)(int count, MPI_Request requests[], int *index, int
     return *flag ? wait_one(&requests[chosen], status) : MPI_SUCCESS;
 }
 
+/* Returns what the test came to in the record, with the requests that were complete. */
 WEFT_REPLAY_CALL(MPI_Testsome)(int n, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
     ASK(.function = F_MPI_Testsome, .outcome = WEFT_OUTCOME_COUNT);
     if (told == ANSWER_FREE) return REAL(MPI_Testsome)(n, requests, outcount, indices, statuses);
@@ -654,6 +682,7 @@ WEFT_REPLAY_CALL(MPI_Testsome)(int n, MPI_Request requests[], int *outcount, int
     return told == ANSWER_PASS ? wait_some(r, e, n, requests, outcount, indices, statuses) : MPI_SUCCESS;
 }
 
+/* Returns what the query came to in the record. */
 WEFT_REPLAY_CALL(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
     uint32_t id = id_of(request, NULL);
     ASK(.function = F_MPI_Request_get_status, .outcome = WEFT_OUTCOME_DONE, .object = id, .by_object = id != 0);
@@ -667,6 +696,7 @@ WEFT_REPLAY_CALL(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Sta
     return code;
 }
 
+/* Cancels a request only if that succeeded in the record. */
 WEFT_REPLAY_CALL(MPI_Cancel)(MPI_Request *request) {
     struct weft_replay *r = mine();
     const struct weft_plan_entry *e = r && header->flags & WEFT_PLAN_CHECKED ? outcome(r, WEFT_OUTCOME_CANCEL) : NULL;
@@ -676,6 +706,7 @@ WEFT_REPLAY_CALL(MPI_Cancel)(MPI_Request *request) {
 }
 
 /* ---- probes ---- */
+/* Probes for a message of the recorded source. */
 WEFT_REPLAY_CALL(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_SOURCE) : NULL;
@@ -683,6 +714,7 @@ WEFT_REPLAY_CALL(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *stat
     return POST(MPI_Probe)(source, tag, comm, status);
 }
 
+/* Probes for a message of the recorded source. */
 WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     struct weft_replay *r = source == MPI_ANY_SOURCE ? mine() : NULL;
     const struct weft_plan_entry *e = r ? outcome(r, WEFT_OUTCOME_SOURCE) : NULL;
@@ -696,6 +728,7 @@ WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *me
         .tag = weft_tag(tag));                                                                                            \
     if (told == ANSWER_PASS && source == MPI_ANY_SOURCE && decided(r, e, 0) >= 0) source = decided(r, e, 0)
 
+/* Returns what the probe came to in the record, with a message of the recorded source. */
 WEFT_REPLAY_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
     if (source == MPI_PROC_NULL) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);
     PROBED(MPI_Iprobe);
@@ -704,6 +737,7 @@ WEFT_REPLAY_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_
     return *flag ? POST(MPI_Probe)(source, tag, comm, status) : MPI_SUCCESS;
 }
 
+/* Returns what the probe came to in the record, with a message of the recorded source. */
 WEFT_REPLAY_CALL(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
     if (source == MPI_PROC_NULL) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
     PROBED(MPI_Improbe);
@@ -725,6 +759,7 @@ static struct orphan *orphans;
 static pthread_mutex_t orphan_lock = PTHREAD_MUTEX_INITIALIZER;
 enum { SMALL_SEND = 256 }; /* bytes that every MPI sends without the receiver's help */
 
+/* Completes sends from copies that the replay has made, and frees the copies. */
 static void orphans_test(void) {
     if (!orphans) return;
     pthread_mutex_lock(&orphan_lock);
@@ -783,6 +818,7 @@ WEFT_REPLAY_CALL(MPI_Isend_c) ISEND(MPI_Isend_c, MPI_Count)
 #endif
 
 /* ---- collectives that mpi4py makes with Python's lock held, before the first collective of objects ---- */
+/* Gives Python's lock back while the call waits, so that the debugger can look at the rank. */
 WEFT_REPLAY_CALL(MPI_Comm_dup)(MPI_Comm comm, MPI_Comm *newcomm) {
     void *lock = weft_python ? weft_python_let() : NULL;
     int code = REAL(MPI_Comm_dup)(comm, newcomm);
@@ -790,6 +826,7 @@ WEFT_REPLAY_CALL(MPI_Comm_dup)(MPI_Comm comm, MPI_Comm *newcomm) {
     return code;
 }
 
+/* Gives Python's lock back while the call waits, so that the debugger can look at the rank. */
 WEFT_REPLAY_CALL(MPI_Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) {
     void *lock = weft_python ? weft_python_let() : NULL;
     int code = REAL(MPI_Intercomm_merge)(intercomm, high, newintracomm);
@@ -798,6 +835,7 @@ WEFT_REPLAY_CALL(MPI_Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm *ne
 }
 
 /* ---- the end ---- */
+/* Ends the replay of this rank, and finalizes MPI. */
 WEFT_REPLAY_CALL(MPI_Finalize)(void) {
     if (mine()) {
         while (orphans) {

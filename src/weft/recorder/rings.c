@@ -12,12 +12,14 @@ static struct weft_call call_of(const struct weft_thread *thread, const struct w
     return (struct weft_call){.thread = thread->slot, .number = (uint32_t)number, .comm = event->comm};
 }
 
+/* Notes that the message which a receive takes is to be recorded at its completion. */
 void weft_await_message(struct weft_pending *pending, const struct weft_thread *thread,
                         const struct weft_event *event) {
     pending->call = call_of(thread, event);
     pending->awaited = true;
 }
 
+/* Records source and tag of the message that a call took. */
 static void add_row(const struct weft_call *call, int source, int tag) {
     struct weft_stream *rows = &weft_self->received;
     if (weft_the_record->stopped) return;
@@ -39,6 +41,7 @@ void weft_record_taken(const struct weft_call *call, const MPI_Status *status) {
     if (!weft_status_cancelled(status)) add_row(call, status->MPI_SOURCE, status->MPI_TAG);
 }
 
+/* Records the message that a call has taken before it returned. */
 void weft_record_taken_at_once(const struct weft_thread *thread, const struct weft_event *event,
                                const MPI_Status *status) {
     struct weft_call call = call_of(thread, event);

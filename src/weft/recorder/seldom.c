@@ -22,6 +22,7 @@ static word forward(void *to, const word *w) {
 }
 
 /* ---- values ---- */
+/* Returns the null handle of a class of objects. */
 static uintptr_t null_handle(int class) {
     switch (class) {
     case WEFT_CLASS_COMM: return (uintptr_t)MPI_COMM_NULL;
@@ -58,6 +59,7 @@ static WEFT_GIVEN int64_t value(const struct call *c, int i) {
     return small;
 }
 
+/* Returns an integer argument as the record stores it. */
 static WEFT_GIVEN int64_t integer(const struct call *c, int i) {
     int64_t v = value(c, i);
     switch (c->arguments[i].form) {
@@ -76,6 +78,7 @@ static MPI_Comm comm_of(const struct call *c) {
     return c->f->comm < 0 ? MPI_COMM_NULL : HANDLE(MPI_Comm, value(c, c->f->comm));
 }
 
+/* Returns the id of a handle argument. */
 static WEFT_GIVEN uint32_t id(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     int64_t v = value(c, i);
@@ -86,6 +89,7 @@ static WEFT_GIVEN uint32_t id(const struct call *c, int i) {
 
 static WEFT_GIVEN bool is_root(const struct call *c) { return weft_root(comm_of(c), (int)value(c, c->f->root)); }
 
+/* Returns the number of elements of an array argument. */
 static WEFT_GIVEN int64_t length(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     int64_t n = 0;
@@ -122,6 +126,7 @@ static WEFT_GIVEN uint64_t bound(const struct call *c, int part) {
     return bytes;
 }
 
+/* Writes an array argument into the end of the event's record (its tail). */
 static WEFT_GIVEN void array(const struct call *c, int i, struct weft_text *text) {
     const struct weft_argument *a = &c->arguments[i];
     const void *at = (const void *)c->words[i];
@@ -166,6 +171,7 @@ static WEFT_GIVEN void tell_all(const struct call *c, int part, struct weft_text
 }
 
 /* ---- before the call ---- */
+/* Writes an argument into the fixed fields of the event, before the call. */
 static WEFT_GIVEN void fill(struct call *c, int i) {
     struct weft_event *event = c->event;
     const struct weft_argument *a = &c->arguments[i];
@@ -192,6 +198,7 @@ static WEFT_GIVEN void fill(struct call *c, int i) {
     }
 }
 
+/* Writes the arguments that are known before the call into the end of the event's record (its tail). */
 static WEFT_GIVEN void entry(const struct call *c) {
     bool large = c->f->count >= 0 && c->event->count == INT32_MAX;
     if (!(c->f->manners & HAS_TAIL || weft_threaded || large)) return;
@@ -202,6 +209,7 @@ static WEFT_GIVEN void entry(const struct call *c) {
 }
 
 /* ---- after a successful call: the tables of objects ---- */
+/* Begins to watch the buffer of the operation whose request the call has made. */
 static WEFT_GIVEN void watch(const struct call *c, struct weft_pending *pending, MPI_Request request) {
     const struct weft_seldom *f = c->f;
     if (f->watching == NO_WATCH || (f->watching == WATCH_AT_ROOT && !weft_root(comm_of(c), (int)value(c, f->root))))
@@ -215,6 +223,7 @@ static WEFT_GIVEN void watch(const struct call *c, struct weft_pending *pending,
     else weft_watch(pending, c->event->site, buffer, amount, type);
 }
 
+/* Defines a datatype that the call has made. */
 static WEFT_GIVEN void made_datatype(const struct call *c, MPI_Datatype made) {
     MPI_Datatype one = MPI_DATATYPE_NULL;
     const MPI_Datatype *of = &one;
@@ -246,6 +255,7 @@ static void record_message(const struct call *c) {
     else if (!receives_any(c)) weft_record_named(c->thread, c->event, of_receive(c, IS_RANK), of_receive(c, IS_TAG));
 }
 
+/* Defines the object that the call has made, or keeps its request. */
 static void made(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     uintptr_t handle = (uintptr_t)value(c, i);
@@ -273,6 +283,7 @@ static void made(const struct call *c, int i) {
     if (a->place == AT_OBJECT) c->event->object = id(c, i);
 }
 
+/* Forgets the object that the call has freed. */
 static void freed(const struct call *c, int i) {
     const struct weft_event *event = c->event;
     const uint8_t place = c->arguments[i].place;
@@ -283,6 +294,7 @@ static void freed(const struct call *c, int i) {
     weft_gone(c->arguments[i].class, c->before, known);
 }
 
+/* Defines and forgets the objects that a successful call has made and freed. */
 static void objects(const struct call *c) {
     for (int i = 0; i < c->f->n; i++) {
         const struct weft_argument *a = &c->arguments[i];
@@ -293,6 +305,7 @@ static void objects(const struct call *c) {
 }
 
 /* ---- after the call ---- */
+/* Records the results of the call, and closes its event. */
 static WEFT_GIVEN void leave(struct call *c, word result, uint64_t now) {
     struct weft_event *event = c->event;
     const struct weft_seldom *f = c->f;
@@ -320,6 +333,8 @@ static WEFT_GIVEN void leave(struct call *c, word result, uint64_t now) {
 
 WEFT_HIDDEN WEFT_GIVEN word weft_seldom(word, word, word, word, word, word, word, word, word, word, word, word, word,
                                         word);
+/* Is the wrapper of all functions that have none of their own: records the call and makes it, as their line of the
+ * table says. */
 word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, word w7, word w8, word w9, word w10,
                  word w11, word w12, word w13) {
     word words[WEFT_WORDS] = {w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13};

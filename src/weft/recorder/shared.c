@@ -4,6 +4,7 @@
 
 __thread struct weft_completing weft_completing;
 
+/* Writes an array of ranks, as differences. */
 WEFT_GIVEN void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0, last = 0; i < n; i++) {
@@ -13,6 +14,7 @@ WEFT_GIVEN void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks
     }
 }
 
+/* Writes an array of handles as their ids. */
 WEFT_GIVEN void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0; i < n; i++)
@@ -24,6 +26,7 @@ WEFT_GIVEN void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Req
     for (int64_t i = 0; i < n; i++) weft_text_u(t, weft_request_id(requests[i], NULL));
 }
 
+/* Notes the requests that a call may complete: their ids, and copies of their handles. */
 WEFT_GIVEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n,
                                                        const MPI_Request *requests, bool all) {
     size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + sizeof(uint8_t) + sizeof(bool);
@@ -52,6 +55,7 @@ WEFT_GIVEN struct weft_completion weft_completion_many(struct weft_thread *threa
     return c;
 }
 
+/* Writes the ids of the requests that a call may complete. */
 void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
     weft_text_u(text, (uint64_t)c->n);
     if (UNLIKELY(text->end - text->p < 10 * c->n)) {
@@ -63,6 +67,7 @@ void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
     text->p = p;
 }
 
+/* Writes an array of statuses, of each the fields that have a meaning for its request. */
 WEFT_GIVEN void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n,
                                    const struct weft_completion *c) {
     weft_text_u(text, (uint64_t)n);

@@ -33,6 +33,7 @@ struct library {
     uintptr_t start, end;
 };
 
+/* Sets the range of addresses of a module's code. */
 static void module_code(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
     *start = UINTPTR_MAX;
     *end = 0;
@@ -90,6 +91,7 @@ struct module_at {
     uintptr_t at, start, end;
 };
 
+/* Visits a loaded module: is it the one that holds an address? */
 static int module_at_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct module_at *m = data;
@@ -106,6 +108,7 @@ static bool module_code_at(const void *function, uintptr_t *start, uintptr_t *en
     return true;
 }
 
+/* Visits a loaded module: finds the MPI library and the bindings for Fortran. */
 static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct library *found = data;
@@ -126,6 +129,7 @@ static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
+/* Returns whether an address is in a binding for Fortran. */
 bool weft_in_fortran(void *address) {
     for (int i = 0; i < fortran_module_count; i++)
         if ((uintptr_t)address >= fortran_modules[i].start && (uintptr_t)address < fortran_modules[i].end) return true;
@@ -176,6 +180,7 @@ static void slots_through(void) {
  * loads MPI with RTLD_LOCAL. */
 WEFT_HIDDEN void weft_bind(void);
 static void loaded(void);
+/* Finds the functions of the MPI library that the process has loaded, once; they are called from then on. */
 void weft_bind(void) {
     pthread_mutex_lock(&lock);
     if (names_bound) goto done;
@@ -252,6 +257,7 @@ static void pin_library(const void *function) {
 
 /* First call of an entry: Fortran's libraries may come at any time, by dlopen(). */
 WEFT_HIDDEN void weft_bind_fortran(int entry);
+/* Finds a function of the binding for Fortran at its first call. */
 void weft_bind_fortran(int entry) {
     struct entry wanted = {.name = weft_fortran_names[entry]};
     uintptr_t start, end;
@@ -270,6 +276,7 @@ void weft_bind_fortran(int entry) {
 }
 
 /* ---- an MPI that the recorder did not see ---- */
+/* Visits a loaded module: is it an MPI library that was initialised without the recorder? */
 static int unseen_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
@@ -292,6 +299,7 @@ static void tell_unseen(void) {
 }
 
 /* ---- initialisation ---- */
+/* Returns the rank that the launcher has put into the environment, -1 for none. */
 static int environment_rank(void) {
     static const char *const names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -316,12 +324,14 @@ static void job_name(char *out, size_t size) {
     else snprintf(out, size, "single-%d", (int)getpid());
 }
 
+/* Prepares for calls of several threads: with real locks, and with posts one after the other. */
 void weft_several_threads(void) {
     weft_objects_share();
     for (int k = 0; k < weft_count; k++)
         if (weft_split[k] && *weft_lowest(k) == weft_next[k]) *weft_lowest(k) = weft_split[k];
 }
 
+/* Stops recording in a child of fork(), which is not the rank. */
 static void child_after_fork(void) {
     weft_process_child();
     weft_objects_reset();
@@ -330,12 +340,14 @@ static void child_after_fork(void) {
     weft_access_fork();
 }
 
+/* Returns a hash of a job's name. */
 static uint32_t job_hash(const char *job) {
     uint32_t h = 2166136261u;
     for (; *job; job++) h = (h ^ (uint8_t)*job) * 16777619u;
     return h;
 }
 
+/* Sets the path of the record: by job and rank if they are known, else by host and process. False if it is too long. */
 static bool record_path_set(const char *job, int rank) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
@@ -348,6 +360,7 @@ static bool record_path_set(const char *job, int rank) {
 
 /* Called at entry to MPI_Init, MPI_Init_thread or MPI_Session_init, whichever comes first. */
 WEFT_HIDDEN void weft_start(void);
+/* Begins the record of this process, before MPI is initialised. */
 void weft_start(void) {
     pthread_mutex_lock(&lock);
     if (weft_the_record || gave_up || !weft_run_path[0]) {
@@ -374,6 +387,7 @@ void weft_start(void) {
     weft_recording = 1;
 }
 
+/* Renames the record once the rank is known. */
 static void record_rename(void) {
     char before[PATH_MAX];
     struct weft_header *header = weft_the_record->header;
@@ -385,6 +399,7 @@ static void record_rename(void) {
 
 /* Called before MPI_Init, MPI_Init_thread (world) or MPI_Session_init (session) returns with success. */
 WEFT_HIDDEN void weft_started(bool world, int provided);
+/* Writes rank, size and thread level into the record once MPI is initialised. `world`: not by a session. */
 void weft_started(bool world, int provided) {
     static bool described;
     sessions_used |= !world;
@@ -425,6 +440,7 @@ void weft_started(bool world, int provided) {
 }
 
 /* ---- spawned processes ---- */
+/* Frees what weft_spawn_through has made. */
 void weft_spawn_free(struct weft_spawn *spawn) {
     for (int i = 0; i < spawn->n; i++) {
         /* The rest are the program's own. A vector that is not complete has none of these. */
@@ -505,6 +521,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
 
 /* ---- the end ---- */
 WEFT_HIDDEN void weft_finalized(void);
+/* Ends the record after MPI_Finalize. */
 void weft_finalized(void) {
     weft_halo_end();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
@@ -514,6 +531,7 @@ void weft_finalized(void) {
 }
 
 WEFT_HIDDEN void weft_session_finalized(void);
+/* Marks the record as ended after a session, unless MPI goes on. */
 void weft_session_finalized(void) {
     int initialized = 0; /* the world model ends with its own MPI_Finalize */
     if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized)
@@ -521,18 +539,21 @@ void weft_session_finalized(void) {
 }
 
 WEFT_HIDDEN void weft_aborting(int code);
+/* Records that the program calls MPI_Abort with this code. */
 void weft_aborting(int code) {
     if (!weft_the_record || !weft_recording) return;
     weft_the_record->header->state = WEFT_STATE_ABORTED;
     weft_abort_told(code);
 }
 
+/* Returns the class of an error code, as the record stores it. */
 uint8_t weft_error_class(int code) {
     int class = -1;
     REAL(MPI_Error_class)(code, &class);
     return class >= 0 && class < (int)WEFT_ERROR_OTHER ? (uint8_t)class : WEFT_ERROR_OTHER;
 }
 
+/* Runs when the recorder is loaded into the process: reads what to record. */
 __attribute__((constructor)) static void loaded(void) {
     static bool done;
     if (done) return;
@@ -543,6 +564,7 @@ __attribute__((constructor)) static void loaded(void) {
     weft_watching = weft_leaves_out(WEFT_BUFFERS) ? 0 : !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
 }
 
+/* Runs at the end of the process: closes the record. */
 __attribute__((destructor)) static void unloaded(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
     weft_halo_end();

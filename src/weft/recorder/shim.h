@@ -285,12 +285,14 @@ WEFT_INLINE int32_t weft_rank(int rank) {
 
 WEFT_INLINE int32_t weft_tag(int tag) { return tag == MPI_ANY_TAG ? WEFT_TAG_ANY : tag; }
 
+/* Writes an address as its distance from the event's buffer. */
 WEFT_INLINE void weft_text_address(struct weft_text *t, const void *p, const struct weft_event *event) {
     if (UNLIKELY(weft_attention)) weft_buffer_met(p);
     weft_text_z(t, (int64_t)(weft_address(p) - event->buffer));
 }
 
 /* ---- statuses ---- */
+/* Returns the bytes of the message that a status tells of. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_status_bytes(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return (uint64_t)status->_ucount;
@@ -301,6 +303,7 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_status_bytes(const MPI_Status *status) {
     return REAL(MPI_Get_elements_x)(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes > 0 ? (uint64_t)bytes : 0;
 #endif
 }
+/* Returns whether a status says that its operation was cancelled. */
 WEFT_INLINE WEFT_GIVEN bool weft_status_cancelled(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return status->_cancelled != 0;

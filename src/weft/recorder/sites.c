@@ -38,6 +38,7 @@ struct module_search {
     struct weft_text *text;
 };
 
+/* Visits a loaded module: is it the one that holds an address? Then it is defined in the record. */
 static int module_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct module_search *search = data;
@@ -106,12 +107,14 @@ bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset) {
     return found != NULL;
 }
 
+/* Writes an address as its module and the offset in it. */
 static void text_place(struct weft_text *text, uintptr_t address) {
     struct module *module = module_of(address);
     weft_text_u(text, module ? module->id : 0);
     weft_text_u(text, module ? address - module->base : address);
 }
 
+/* Writes the definition of a call site: its address, its line of Python, and its callers. */
 static void site_define(const struct weft_site_cached *site) {
     uint8_t payload[64 + 24 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
@@ -142,6 +145,7 @@ struct unwinding {
     bool begun;
 };
 
+/* Visits a frame of the stack: collects the callers of a call site. */
 static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *data) {
     struct unwinding *u = data;
     struct weft_site_cached *site = u->site;
@@ -159,6 +163,7 @@ static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *d
     return site->callers == WEFT_CALLERS ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+/* Finds the callers of a call site by unwinding the stack. */
 static void find_callers(struct weft_site_cached *site) {
     if (weft_leaves_out(WEFT_LINES)) return;
 #ifdef __x86_64__
@@ -175,12 +180,14 @@ static void find_callers(struct weft_site_cached *site) {
 #endif
 }
 
+/* Returns whether a call comes from the same callers as a known site, by the return addresses on the stack. */
 static inline bool same_way(const struct weft_site_cached *site, uintptr_t frame) {
     for (uint32_t k = 0; k < site->callers; k++)
         if (*(const uintptr_t *)(frame + site->slots[k]) != site->returns[k]) return false;
     return true;
 }
 
+/* Returns whether an address is on the calling thread's stack. */
 static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
     if (!thread->stack_end) {
         pthread_attr_t attributes;
@@ -198,6 +205,7 @@ static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
     return frame >= thread->stack_start && frame < thread->stack_end;
 }
 
+/* Returns whether `bytes` bytes lie on the calling thread's stack, where they can be read. */
 bool weft_on_own_stack(const void *from, size_t bytes) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)from;
     return weft_self && on_stack(weft_self, here) && low >= here && low < weft_self->stack_end &&
@@ -208,6 +216,7 @@ static inline size_t hash_way(uintptr_t address, uintptr_t frame, uint32_t code,
     return hash_site(address ^ frame << 13, code, offset);
 }
 
+/* Doubles the table of call sites; false without memory. */
 static bool table_grow(void) {
     size_t larger = capacity ? capacity * 2 : 1024;
     struct weft_site_cached *table = calloc(larger, sizeof *table);
@@ -260,6 +269,7 @@ static uint32_t id_of_callers(struct weft_thread *thread, const struct weft_site
     return e->id;
 }
 
+/* Returns the call site of an address and its callers, which is defined if it is new. */
 static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, struct weft_site_cached asked,
                                                    const struct weft_python_callers *callers) {
     pthread_mutex_lock(&lock);
@@ -313,6 +323,7 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
     return asked;
 }
 
+/* Returns the id of a call site that the thread's cache does not have, and puts it there. */
 static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_site_cached *cached, uintptr_t address,
                                      uintptr_t frame, uint32_t code, uint32_t offset,
                                      const struct weft_python_callers *callers) {
@@ -330,6 +341,7 @@ static uint32_t python_frame(uint32_t *offset, struct weft_python_callers *calle
     return weft_python_frame(offset, callers);
 }
 
+/* Returns the id of the call site of a wrapper's caller. */
 uint32_t weft_site(struct weft_thread *thread, void *return_address) {
     uintptr_t address = (uintptr_t)return_address, frame = (uintptr_t)__builtin_frame_address(0);
     uint32_t code = 0, offset = 0;

@@ -16,6 +16,7 @@ static char waiting[STRANGERS][LONGEST];
 static int waiting_count;
 static bool recording;
 
+/* Writes a note about watched accesses into the record. */
 void weft_access_note(const char *words) {
     uint8_t payload[LONGEST + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
@@ -23,6 +24,7 @@ void weft_access_note(const char *words) {
     weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
+/* Notes that a part of the program was built by a `weft cc` of another version, and is not watched. */
 void weft_access_stranger(const struct weft_client *client) {
     Dl_info info;
     char words[LONGEST];
@@ -39,6 +41,7 @@ void weft_access_stranger(const struct weft_client *client) {
     else if (waiting_count < STRANGERS) memcpy(waiting[waiting_count++], words, sizeof words);
 }
 
+/* Writes the notes that came before the record began. */
 void weft_access_tell_strangers(void) {
     recording = true;
     for (int i = 0; i < waiting_count; i++) weft_access_note(waiting[i]);

@@ -13,6 +13,7 @@ static pthread_mutex_t posting = PTHREAD_MUTEX_INITIALIZER;
 __thread bool weft_posting;
 __thread uint64_t weft_decided;
 
+/* Takes the lock under which threads post one after the other; in a replay in the recorded order. */
 void weft_post_lock(void) {
     if (weft_replaying) weft_replay_turn();
     pthread_mutex_lock(&posting);
@@ -33,6 +34,7 @@ void weft_post_reset(void) { pthread_mutex_init(&posting, NULL); }
 
 #define WEFT_SPLIT_CALL(name) WEFT_HIDDEN WEFT_GIVEN int weft_t_##name
 
+/* Waits for a request, in a replay as the replay does. */
 static int wait_for(MPI_Request *request, MPI_Status *status) {
     return weft_replaying ? weft_replay_wait(request, status) : REAL(MPI_Wait)(request, status);
 }
@@ -94,12 +96,14 @@ WEFT_SPLIT_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_S
 WEFT_SPLIT_CALL(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
     TRY(REAL(MPI_Improbe)(source, tag, comm, flag, message, status))
 }
+/* Probes again and again, so that other threads may post meanwhile. */
 WEFT_SPLIT_CALL(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     for (int found = 0;; sched_yield()) {
         int code = weft_t_MPI_Iprobe(source, tag, comm, &found, status);
         if (code != MPI_SUCCESS || found) return code;
     }
 }
+/* Probes again and again, so that other threads may post meanwhile. */
 WEFT_SPLIT_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     for (int found = 0;; sched_yield()) {
         int code = weft_t_MPI_Improbe(source, tag, comm, &found, message, status);

@@ -17,6 +17,7 @@ static uint64_t channel_count;
 static volatile int turn_missed; /* a turn never came: the others are not waited for as long */
 enum { LONG_WAIT = 5000, SHORT_WAIT = 50 }; /* ms without any turn taken in a channel until one goes out of turn */
 
+/* Opens the counters that all ranks of this host share, if the plan has turns of windows. */
 WEFT_ASKS void weft_turns_start(const char *folder) {
     int all = 0, here = 0;
     uint64_t size = 0;
@@ -46,6 +47,7 @@ static struct weft_plan_channel *channel_of(const struct weft_plan_turn *t) {
     return t->kind != WEFT_TURN_NONE && channels && t->channel < channel_count ? &channels[t->channel] : NULL;
 }
 
+/* Returns the time of the monotonic clock. */
 static int64_t milliseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -59,6 +61,7 @@ static bool patience_ends(int64_t since) {
     return true;
 }
 
+/* Waits until a lock or an atomic access is next in the recorded order, or patience ends. */
 static void await(const struct weft_plan_turn *t) {
     struct weft_plan_channel *c = channel_of(t);
     uint32_t seen = UINT32_MAX;
@@ -75,6 +78,7 @@ static void await(const struct weft_plan_turn *t) {
     }
 }
 
+/* Counts a lock or an atomic access, so that the next one in the recorded order may go on. */
 static void taken(const struct weft_plan_turn *t) {
     struct weft_plan_channel *c = channel_of(t);
     if (!c) return;
@@ -89,6 +93,7 @@ static void each(uint32_t ordinal, void (*what)(const struct weft_plan_turn *)) 
     for (; t && t < r->turns + r->turn_count && t->ordinal == ordinal; t++) what(t);
 }
 
+/* Puts the recorded result of an atomic access into the program's memory. */
 void weft_replay_fetched(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
     const struct weft_replay *r = weft_self && weft_self->made == made ? weft_replay_mine() : NULL;
     const struct weft_plan_turn *t = r ? row_of(r, ordinal) : NULL;
@@ -106,6 +111,7 @@ WEFT_REPLAY_CALL(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     return REAL(MPI_Win_lock_all)(assertion, win);
 }
 
+/* Lets the next lock of the target in the recorded order go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     int64_t ordinal = weft_window_lock_of(win, rank);
     int code = REAL(MPI_Win_unlock)(rank, win);
@@ -113,6 +119,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     return code;
 }
 
+/* Lets the next locks of all targets in the recorded order go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
     int64_t ordinal = weft_window_lock_of(win, -1);
     int code = REAL(MPI_Win_unlock_all)(win);
@@ -121,6 +128,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
 }
 
 /* ---- atomic accesses: in an epoch of locks each for itself, in other epochs nothing is known before their end ---- */
+/* Returns the turn of an atomic access to a target that this thread has locked, NULL for none. */
 static const struct weft_plan_turn *turn(MPI_Win win, int target) {
     const struct weft_replay *r = target >= 0 ? weft_replay_mine() : NULL;
     const struct weft_plan_turn *t = r ? row_of(r, weft_self->accesses) : NULL;

@@ -33,6 +33,7 @@ static struct pending *pendings;
 static int pending_count, pending_space;
 static pthread_mutex_t windows_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Returns what is known of a window, NULL for nothing. Under the lock. */
 static struct window *window_of(MPI_Win handle) {
     for (struct window *w = windows; w; w = w->next)
         if (w->handle == handle) return w;
@@ -54,6 +55,7 @@ static uint64_t name_of(uint64_t key) {
     return 0; /* more groups than are told apart: nothing is known of the window's order */
 }
 
+/* Notes a window that a call has made: with a name that all its members share, and room for its locks. */
 WEFT_ASKS void weft_window_made(MPI_Win handle) {
     MPI_Group group;
     struct window *w = calloc(1, sizeof *w);
@@ -77,6 +79,7 @@ WEFT_ASKS void weft_window_made(MPI_Win handle) {
     pthread_mutex_unlock(&windows_lock);
 }
 
+/* Forgets a window that a call has freed. */
 void weft_window_gone(MPI_Win handle) {
     pthread_mutex_lock(&windows_lock);
     for (struct window **link = &windows, *w; (w = *link); link = &w->next)
@@ -90,6 +93,7 @@ void weft_window_gone(MPI_Win handle) {
 }
 
 /* ---- rows ---- */
+/* Writes a lock or an access of a window into the record. */
 static void keep(struct weft_thread *thread, const struct weft_access *access) {
     struct weft_stream *s = &thread->windows;
     if (weft_the_record->keep) return; /* nobody replays such a run */
@@ -101,6 +105,7 @@ static void keep(struct weft_thread *thread, const struct weft_access *access) {
 }
 
 /* ---- locks ---- */
+/* Notes that a lock of a target was taken. `begin`: ticks before the call. */
 void weft_window_locked(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
     pthread_mutex_lock(&windows_lock);
     struct held *held = lock_at(window_of(handle), target);
@@ -110,6 +115,7 @@ void weft_window_locked(struct weft_thread *thread, MPI_Win handle, int target, 
     pthread_mutex_unlock(&windows_lock);
 }
 
+/* Records a lock of a target that ends. Under the lock of the windows. */
 static void unlocked(struct weft_thread *thread, struct window *w, int target) {
     struct held *held = lock_at(w, target);
     if (!held || !held->kind) return;
@@ -120,6 +126,7 @@ static void unlocked(struct weft_thread *thread, struct window *w, int target) {
     held->kind = 0;
 }
 
+/* Records that MPI_Win_unlock has returned for a target, -1 for all. */
 void weft_window_unlocked(struct weft_thread *thread, MPI_Win handle, int target) {
     weft_window_synced(thread, handle, target, false);
     pthread_mutex_lock(&windows_lock);
@@ -127,6 +134,7 @@ void weft_window_unlocked(struct weft_thread *thread, MPI_Win handle, int target
     pthread_mutex_unlock(&windows_lock);
 }
 
+/* Returns the number of the lock that is held at a target, -1 if there is none. */
 int64_t weft_window_lock_of(MPI_Win handle, int target) {
     pthread_mutex_lock(&windows_lock);
     struct window *w = window_of(handle);
@@ -137,6 +145,7 @@ int64_t weft_window_lock_of(MPI_Win handle, int target) {
     return ordinal;
 }
 
+/* Notes that the locks of a target (-1: of all) certainly are held, as a flush has returned. */
 static void flushed(struct window *w, int target) {
     for (int t = target < 0 ? -1 : target; t < (target < 0 ? w->size : target + 1); t++) {
         struct held *held = lock_at(w, t);
@@ -147,18 +156,21 @@ static void flushed(struct window *w, int target) {
 }
 
 /* ---- accesses ---- */
+/* Returns whether a datatype is a predefined one. */
 static bool basic(MPI_Datatype type) {
     int integers, addresses, types, combiner;
     return REAL(MPI_Type_get_envelope)(type, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
            combiner == MPI_COMBINER_NAMED;
 }
 
+/* Returns the bytes of the value of an atomic access, 0 if it does not fit into a row. */
 static uint8_t value_bytes(const struct weft_did *did) {
     int size = 0;
     if (did->count <= 0 || did->count > 8 || !basic(did->type) || REAL(MPI_Type_size)(did->type, &size) != MPI_SUCCESS) return 0;
     return size > 0 && size * did->count <= 8 ? (uint8_t)(size * did->count) : 0;
 }
 
+/* Returns whether a datatype is one of MPI's integers. */
 static bool is_integer(MPI_Datatype type) {
     return type == MPI_INT || type == MPI_LONG || type == MPI_LONG_LONG || type == MPI_UNSIGNED || type == MPI_UNSIGNED_LONG ||
            type == MPI_UNSIGNED_LONG_LONG || type == MPI_INT32_T || type == MPI_INT64_T || type == MPI_UINT32_T ||
@@ -166,6 +178,7 @@ static bool is_integer(MPI_Datatype type) {
            type == MPI_OFFSET || type == MPI_COUNT;
 }
 
+/* Returns how an atomic access changes the target: sum, replace, swap, not at all, or unknown. */
 static uint16_t change_of(const struct weft_did *did) {
     if (did->compare) return WEFT_CHANGE_SWAP;
     if (did->op == MPI_NO_OP) return WEFT_CHANGE_NONE;
@@ -184,6 +197,7 @@ static uint64_t value_at(const void *from, uint8_t bytes) {
     return from && from != MPI_BOTTOM && bytes && weft_see(&value, from, bytes) ? value : 0;
 }
 
+/* Returns room for one more access that is not complete, NULL without memory. */
 static struct pending *pending_new(void) {
     if (pending_count == pending_space) {
         int space = pending_space ? pending_space * 2 : 64;
@@ -195,6 +209,7 @@ static struct pending *pending_new(void) {
     return &pendings[pending_count++];
 }
 
+/* Notes an atomic access that a call has begun; it is recorded once it is complete. */
 void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did) {
     uint32_t ordinal = thread->accesses++;
     if (did->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
@@ -215,6 +230,7 @@ void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did
     pthread_mutex_unlock(&windows_lock);
 }
 
+/* Records an atomic access that is complete, with the value that it found. */
 static void finish(struct weft_thread *thread, struct pending *p) {
     struct weft_access *a = &p->access;
     if (a->kind == WEFT_ACCESS_FETCH && a->bytes) {
@@ -226,6 +242,7 @@ static void finish(struct weft_thread *thread, struct pending *p) {
     keep(thread, a);
 }
 
+/* Records the atomic accesses to a target (-1: all) that a call has completed. `only_here`: at the origin only. */
 void weft_window_synced(struct weft_thread *thread, MPI_Win handle, int target, bool only_here) {
     pthread_mutex_lock(&windows_lock);
     int kept = 0;
@@ -241,6 +258,7 @@ void weft_window_synced(struct weft_thread *thread, MPI_Win handle, int target, 
     pthread_mutex_unlock(&windows_lock);
 }
 
+/* Records the atomic access whose request is complete, unless it only is complete at the origin. */
 void weft_window_waited(struct weft_thread *thread, MPI_Request request) {
     if (!thread) return;
     pthread_mutex_lock(&windows_lock);
@@ -289,6 +307,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared_c)(MPI_Aint size, MPI_Aint unit, MP
 }
 #endif
 
+/* Forgets the window that the call frees. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     ENTER;
     MPI_Win before = *win;
@@ -297,6 +316,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     return code;
 }
 
+/* Notes the lock that the call takes, with its times. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
@@ -306,6 +326,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win wi
     return code;
 }
 
+/* Notes the locks that the call takes, with its times. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);

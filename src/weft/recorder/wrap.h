@@ -16,6 +16,7 @@ WEFT_HIDDEN void weft_aborting(int code);
 
 WEFT_INLINE int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
 
+/* Returns a hash of an array of handles. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
     uint64_t h = (uint64_t)n;
     for (int64_t i = 0; handles && i < n; i++) h = weft_mix(h ^ (uint64_t)(uintptr_t)handles[i], 1);
@@ -26,12 +27,14 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_mix_handles(int64_t n, const MPI_Request *h
 WEFT_INLINE int64_t weft_lock_type(int type) {
     return type == MPI_LOCK_EXCLUSIVE ? 1 : type == MPI_LOCK_SHARED ? 2 : 0;
 }
+/* Returns the assertions of a synchronisation call as the record stores them. */
 WEFT_INLINE int64_t weft_assert(int assertion) {
     return (assertion & MPI_MODE_NOCHECK ? 1 : 0) | (assertion & MPI_MODE_NOSTORE ? 2 : 0) |
            (assertion & MPI_MODE_NOPUT ? 4 : 0) | (assertion & MPI_MODE_NOPRECEDE ? 8 : 0) |
            (assertion & MPI_MODE_NOSUCCEED ? 16 : 0);
 }
 
+/* Returns the sum of the positive ones among `n` numbers. */
 WEFT_INLINE WEFT_GIVEN int64_t weft_sum(int n, const int *values) {
     int64_t sum = 0;
     for (int i = 0; values && i < n; i++) sum += values[i] > 0 ? values[i] : 0;
@@ -43,6 +46,7 @@ WEFT_INLINE int weft_local(MPI_Comm comm) {
     return c ? c->size : 0;
 }
 
+/* Returns the number of dimensions of a communicator with a cartesian topology, else 0. */
 WEFT_INLINE int weft_dimensions(MPI_Comm comm) {
     int kind = MPI_UNDEFINED, n = 0;
     if (!weft_comm(comm) || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS || kind != MPI_CART) return 0;
@@ -85,6 +89,7 @@ extern WEFT_HIDDEN __thread struct weft_completing {
     struct weft_found found;
     MPI_Request before;
 } weft_completing;
+/* Notes the one request that a call may complete. */
 WEFT_INLINE struct weft_completion weft_completion_one(MPI_Request request, const MPI_Request *at) {
     struct weft_completing *one = &weft_completing;
     one->before = request;
@@ -100,6 +105,7 @@ WEFT_INLINE struct weft_completion weft_completion_one(MPI_Request request, cons
 WEFT_HIDDEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n,
                                                         const MPI_Request *requests, bool all);
 
+/* Ends request `i` of those that a call may complete, if it is complete now. */
 WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event,
                                       MPI_Request after, bool ok, const MPI_Status *status) {
     if (i < 0 || i >= c->n) return;

@@ -43,7 +43,9 @@ POLLS: Final = (
 
 
 def checks_of_function(function: Function) -> Check:
-    """Return which arguments of a function's calls are known at entry and equal in every faithful replay."""
+    """Return which arguments of a function's calls a replay compares with the record: those known at entry and the same
+    in every replay.
+    """
     if function.name in pvm.DECIDED:
         return Check.CALL
     if not communicates(function):
@@ -98,16 +100,18 @@ class ThreadPlan:
         return int(self._failed_polls_between(self.entries_before(event), event)[:, 1].sum())
 
     def next_event(self, position: int, polls: int = 0) -> int | None:
-        """Return the event that comes after `position` entries and then `polls` failed polls, as an index among the
-        thread's events."""
+        """Return the index, among the thread's events, of the event after `position` entries and then `polls` failed
+        polls; None at the end.
+        """
         end = int(self.entries["event"][position]) if position < len(self.entries) else None
         rows = self._failed_polls_between(position, end)
         later = np.cumsum(rows[:, 1]) > polls
         return int(rows[later][0, 0]) if later.any() else end
 
     def _failed_polls_between(self, position: int, end: int | None) -> NDArray[np.int64]:
-        """Return the failed polls between the entry before a position and the event `end` (None: the end of the
-        record)."""
+        """Return the rows (event, count) of failed polls between the entry before a position and the event `end` (None:
+        the end of the record).
+        """
         begin = int(self.entries["event"][position - 1]) if position else -1
         events = self.failed[:, 0]
         last = len(events) if end is None else int(np.searchsorted(events, end))
@@ -187,8 +191,9 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
 
 @lru_cache(maxsize=4)
 def checks_by_function(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """Return two columns by function id: what of a call is checked against the record, and the id of the function's
-    form with int counts."""
+    """Return two columns by function id: which arguments of its calls are compared with the record, and the id of its
+    form with int counts.
+    """
     count = 1 + max((f.id for f in functions), default=0)
     kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
     for function in functions:

@@ -18,8 +18,10 @@ from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
     attach_consequences_of_overruns,
     is_harmful_race,
+    join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    remove_absences_of_deadlocks,
     remove_truncations_without_sizes,
 )
 from weft.report.explored import add_explored
@@ -77,7 +79,7 @@ def run_analyses(
         findings = add_explored(trace, attach_consequences(ground, findings))
     except Exception as error:
         failures.append(Failure.from_exception("what follows from the ends of ranks", error))
-    told = merge_by_cause(findings)
+    told = join_equal_overruns(merge_by_cause(remove_absences_of_deadlocks(findings)))
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
     return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
@@ -151,16 +153,16 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
     return [_merge_findings(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
 
 
-def _merge_findings(found: list[Finding]) -> Finding:
+def _merge_findings(findings: list[Finding]) -> Finding:
     """Return one finding for several of one cause: the first one's message, and all ranks, sites and events."""
-    first = min(found, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
-    sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
-    events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))
-    count = sum(1 + f.beyond for f in found)
+    first = min(findings, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
+    sites = tuple(dict.fromkeys(site for f in (first, *findings) for site in f.sites))
+    events = tuple(dict.fromkeys(event for f in (first, *findings) for event in f.events))
+    count = sum(1 + f.beyond for f in findings)
     return replace(
         first,
         message=f"{first.message} (and {count - 1:,} more like it)",
-        ranks=tuple(sorted({rank for f in found for rank in f.ranks})),
+        ranks=tuple(sorted({rank for f in findings for rank in f.ranks})),
         sites=sites[:MAX_MERGED],
         events=events[:MAX_MERGED],
         alike=count,

@@ -155,6 +155,7 @@ def quote_regions(quotes: Quotes) -> Marked:
     """
 
     def quote(finding: Finding, site: Site) -> dict[str, Any]:
+        """Return the region of a site and its context; {} if its file is not there."""
         excerpt = quotes.excerpt(site.file, site.line)
         if excerpt is None:
             return {}

@@ -558,17 +558,19 @@ def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
     return make_findings(trace, of) if len(trace.ranks) > 1 else []
 
 
-def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) -> Evidence:
+def _translate_evidence(evidence: Evidence, to_run: Callable[[EventId], EventId]) -> Evidence:
     """Return the evidence with the ids that its events have in the run."""
     if isinstance(evidence, Alternative):
-        took, other = (moved_to(place, to) for place in (evidence.took, evidence.alternative))
+        took, other = (moved_to(place, to_run) for place in (evidence.took, evidence.alternative))
         return changed(evidence, took=took, alternative=other)
     if isinstance(evidence, Deadlock):
-        misses = [changed(m, event=to(m.event)) if isinstance(m, OtherMessage) else m for m in evidence.near_misses]
+        misses = [changed(m, event=to_run(m.event)) if isinstance(m, OtherMessage) else m for m in evidence.near_misses]
         return changed(evidence, near_misses=tuple(misses))
     if isinstance(evidence, Overlap | WindowOverlap):
         accesses = [
-            changed(access, **{name: to(value) for name, value in vars(access).items() if isinstance(value, EventId)})
+            changed(
+                access, **{name: to_run(value) for name, value in vars(access).items() if isinstance(value, EventId)}
+            )
             for access in evidence.accesses
         ]
         return changed(evidence, accesses=accesses)
@@ -576,11 +578,11 @@ def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) ->
 
 
 def _translate_finding(
-    one: Finding, to: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
+    one: Finding, to_run: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
 ) -> Finding:
     """Return a finding of a segment with the ids that its events have in the run."""
     if one.kind == "message-race":
-        one = translate_to_run(one, to, posted, has_race_before=behind_others)
+        one = translate_to_run(one, to_run, posted, has_race_before=behind_others)
     else:
-        one = replace(one, evidence=_translate_evidence(one.evidence, to))
-    return replace(one, events=tuple(to(event) for event in one.events))
+        one = replace(one, evidence=_translate_evidence(one.evidence, to_run))
+    return replace(one, events=tuple(to_run(event) for event in one.events))

@@ -125,11 +125,11 @@ def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[F
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
-def _take_known(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+def _take_known(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
     """Take one finding with this key from the known ones; return whether there was one."""
-    if known[one] < 1:
+    if known[key] < 1:
         return False
-    known[one] -= 1
+    known[key] -= 1
     return True
 
 

@@ -203,6 +203,7 @@ def _select_by_site(rank: Rank, events: Events, event_range: slice, term: Term) 
     """Select the calls whose site, or a caller of it, fits: function, file, file:line or module."""
 
     def fits(id: int) -> bool:  # noqa: A002
+        """Return whether a call site, or a caller of it, fits one of the patterns."""
         own = rank.site(id)
         names: set[str | None] = set()
         for site in (own, *own.callers):

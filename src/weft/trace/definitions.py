@@ -283,7 +283,7 @@ def _read_blocks(c: Cursor) -> BlocksDefinition:
 
 
 def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
-    """Return a range over the frames that follow, each of at least `each` bytes. Damaged for more than may be."""
+    """Return a range over the frames that follow, each of `frame_bytes` bytes or more. Damaged for more than may be."""
     n = c.count(frame_bytes)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")

@@ -181,11 +181,13 @@ class PackedFile(RankFile):
         one = self._rows.get((int(kind), thread))
         return np.empty(0, np.uint8) if one is None else self._read_stream(one)
 
-    def _read_stream(self, one: Any) -> NDArray[np.uint8]:
+    def _read_stream(self, index_row: Any) -> NDArray[np.uint8]:
         """Return the bytes of a stream from its row in the pack's index, decompressed if need be."""
-        offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
+        offset, stored, size = int(index_row["offset"]), int(index_row["stored"]), int(index_row["size"])
         return (
-            self._pack.read_compressed(offset, stored, size) if one["packed"] else self._pack.read_stored(offset, size)
+            self._pack.read_compressed(offset, stored, size)
+            if index_row["packed"]
+            else self._pack.read_stored(offset, size)
         )
 
     def first_event(self, thread: int) -> Any | None:

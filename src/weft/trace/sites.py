@@ -86,33 +86,34 @@ def line_of_instruction(code: CodeDefinition, instruction_offset: int) -> int:
     return 0
 
 
-def _read_line_delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
-    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry
-    begins.
+def _read_line_delta(table: bytes, offset: int, kind: int) -> tuple[int | None, int]:
+    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry begins.
+
+    `offset`: where the entry begins in the table, `kind`: its kind.
     """
     if kind == 15:
-        return None, at
+        return None, offset
     if kind in (13, 14):
-        value, at = _read_varint(table, at)
+        value, offset = _read_varint(table, offset)
         for _ in range(3 if kind == 14 else 0):
-            _, at = _read_varint(table, at)
-        return (-(value >> 1) if value & 1 else value >> 1), at
+            _, offset = _read_varint(table, offset)
+        return (-(value >> 1) if value & 1 else value >> 1), offset
     if kind >= 10:
-        return kind - 10, at + 2
-    return 0, at + 1
+        return kind - 10, offset + 2
+    return 0, offset + 1
 
 
-def _read_varint(table: bytes, at: int) -> tuple[int, int]:
-    """Read a number of 6-bit groups, and return it with the place after it."""
+def _read_varint(table: bytes, offset: int) -> tuple[int, int]:
+    """Return a number of 6-bit groups and the offset after it."""
     value = shift = 0
-    while at < len(table):
-        part = table[at]
-        at += 1
+    while offset < len(table):
+        part = table[offset]
+        offset += 1
         value |= (part & 63) << shift
         shift += 6
         if not part & 64 or shift > 60:
             break
-    return value, at
+    return value, offset
 
 
 # Native

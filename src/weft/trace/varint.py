@@ -105,12 +105,12 @@ class Cursor:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
         return n
 
-    def raw(self, n: int) -> bytes:
-        """Return the next `n` bytes."""
-        if n > self.left:
-            raise Damaged(f"{n} bytes announced at byte {self.position} where {self.left} are left")
+    def raw(self, size: int) -> bytes:
+        """Return the next `size` bytes. Damaged if fewer are left."""
+        if size > self.left:
+            raise Damaged(f"{size} bytes announced at byte {self.position} where {self.left} are left")
         start = self.position
-        self.position += n
+        self.position += size
         return bytes(self.data[start : self.position])
 
     def s(self) -> str:

@@ -113,11 +113,11 @@ def _expand_group(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
 
 
 def _find_child_world(
-    made: Mapping[int, WorldDefinition], later: Sequence[World], spawn: _Spawn, taken: Mapping[int, tuple[int, ...]]
+    spawned: Mapping[int, WorldDefinition], later: Sequence[World], spawn: _Spawn, taken: Mapping[int, tuple[int, ...]]
 ) -> World | None:
     """Return the first world that is still without a parent and fits the spawn."""
     for world in later:
-        parent = made.get(world.index)
+        parent = spawned.get(world.index)
         fits = not parent or (parent.size == len(spawn.group) and not parent.name)
         if world.index not in taken and len(world.ranks) == spawn.size and fits:
             return world

@@ -114,15 +114,21 @@ def _communicator_sizes(trace: Trace) -> Ints:
     return np.array([len(set(c.members) | set(c.remote_members)) for c in trace.communicators], np.int64)
 
 
-def _select_instances(of: Instances, which: Ints) -> Instances:
+def _select_instances(instances: Instances, which: Ints) -> Instances:
     """Return the collectives (instances) with the indices `which`."""
-    if len(which) == len(of):
-        return of
-    first = of.first.astype(np.int64)
+    if len(which) == len(instances):
+        return instances
+    first = instances.first.astype(np.int64)
     lengths = (first[1:] - first[:-1])[which]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(first[:-1][which] - starts[:-1], lengths) + np.arange(starts[-1])
-    return Instances(of.comm[which], of.ordinal[which], of.parent[which], starts.astype(np.uint64), of.rows[rows])
+    return Instances(
+        instances.comm[which],
+        instances.ordinal[which],
+        instances.parent[which],
+        starts.astype(np.uint64),
+        instances.rows[rows],
+    )
 
 
 def _sort_by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
@@ -226,10 +232,10 @@ class _CollectiveTable:
                 seen.add(key)
                 yield instance
 
-    def group_rows_by_value(self, places: Sequence[int], values: Sequence[Any]) -> Groups:
+    def group_rows_by_value(self, rows: Sequence[int], values: Sequence[Any]) -> Groups:
         """Group rows by their value; return (value, rows) pairs, the rarest value first."""
         found: dict[Any, list[int]] = {}
-        for place, value in zip(places, values, strict=True):
+        for place, value in zip(rows, values, strict=True):
             found.setdefault(value, []).append(place)
         return sorted(found.items(), key=lambda item: (len(item[1]), item[1][0]))
 
@@ -429,10 +435,10 @@ def _unequal_value_finding(
     )
 
 
-def _first_per_cause(found: Iterator[Finding]) -> Iterator[Finding]:
+def _first_per_cause(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first finding of each combination of call sites."""
     seen: set[str | None] = set()
-    for one in found:
+    for one in findings:
         if one.cause not in seen:
             seen.add(one.cause)
             yield one
@@ -473,13 +479,16 @@ def _ranks_in_communicator(table: _CollectiveTable) -> Ints:
     return found
 
 
-def _received_sizes_and_kinds(table: _CollectiveTable, places: NDArray[Any], kinds: _BasicTypes) -> tuple[Ints, Ints]:
-    """Return recvcount times the size of recvtype for the rows `places`, and the number of the type; UNKNOWN for
-    others.
+def _received_sizes_and_kinds(
+    table: _CollectiveTable, rows_asked: NDArray[Any], kinds: _BasicTypes
+) -> tuple[Ints, Ints]:
+    """Return for the rows asked for recvcount times the size of recvtype in bytes, and the number of its basic type.
+
+    UNKNOWN for the others.
     """
     found, kind = (np.full(len(table.rows), UNKNOWN, np.int64) for _ in range(2))
     wanted = np.zeros(len(table.rows), np.bool_)
-    wanted[places] = True
+    wanted[rows_asked] = True
     for rank, all_ in table.rows_by_rank():
         mine = all_[wanted[all_]]
         order = np.argsort(table.event[mine], kind="stable")

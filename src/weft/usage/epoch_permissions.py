@@ -36,20 +36,21 @@ def find_forbidden_operations(rank: Rank, epochs: Epochs) -> Iterator[EpochViola
     yield from _find_operations_denied_by_fences(rank, epochs, rows[epochs.sort[epochs.epoch[rows]] == FENCE])
 
 
-def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Iterator[EpochViolation]:
-    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies. `rows`: the
-    operations.
+def _find_operations_denied_by_fences(rank: Rank, epochs_of_rank: Epochs, rows: Ints) -> Iterator[EpochViolation]:
+    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies.
+
+    `rows`: the operations, as rows of `epochs`.
     """
-    asserted = _fence_assertions(rank, of)
+    asserted = _fence_assertions(rank, epochs_of_rank)
     if not asserted:
         return
     marked = np.array(list(asserted))
-    epochs, first = np.unique(of.epoch[rows], return_index=True)
-    mine = np.isin(of.begin[epochs], marked) | np.isin(of.end[epochs], marked)
+    epochs, first = np.unique(epochs_of_rank.epoch[rows], return_index=True)
+    mine = np.isin(epochs_of_rank.begin[epochs], marked) | np.isin(epochs_of_rank.end[epochs], marked)
     epochs, first = epochs[mine], first[mine]
     for epoch, row in zip(epochs.tolist(), rows[first].tolist(), strict=True):
-        event = rank.event(int(of.event[row]))
-        begin, end = int(of.begin[epoch]), int(of.end[epoch])
+        event = rank.event(int(epochs_of_rank.event[row]))
+        begin, end = int(epochs_of_rank.begin[epoch]), int(epochs_of_rank.end[epoch])
         if asserted.get(begin, 0) & _NO_SUCCEED:
             opened = rank.event(begin)
             yield event, f"accesses a window behind {call_at(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened

@@ -179,9 +179,9 @@ def _follow_files_of_rank(
 
 
 def _follow_file(
-    view: _FileView, events: list[Event], done: RequestEnds, most: int
+    view: _FileView, events: list[Event], done: RequestEnds, most_parts: int
 ) -> tuple[_FileView, list[_FileAccess]]:
-    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most` parts."""
+    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most_parts` parts."""
     atomic = False
     found: list[_FileAccess] = []
     for event in events:
@@ -195,7 +195,7 @@ def _follow_file(
         else:
             size = (size_in_bytes(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
             touched = view.resolve_access(name, args.get("offset"), size) if not atomic else []
-            if touched is None or len(found) + len(touched) > most:
+            if touched is None or len(found) + len(touched) > most_parts:
                 view.too_much = view.too_much or event
                 continue
             end = _completing_event(event, done) if touched else 0

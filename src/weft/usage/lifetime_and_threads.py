@@ -231,11 +231,13 @@ def _pair_probes_with_receives(rank: Rank) -> Iterator[_ProbeAndReceive]:
                 yield _ProbeAndReceive(thread, probe.enter_ns, receive.enter_ns, probe, receive)
 
 
-def _may_match_same_message(one: Event, other: Event) -> bool:
+def _may_match_same_message(probe: Event, other_probe: Event) -> bool:
     """Return whether one message may match both probes."""
-    either = one.flags | other.flags
-    source = one.peer == other.peer or either & Flag.ANY_SOURCE
-    return bool(one.comm_id == other.comm_id and source and (one.tag == other.tag or either & Flag.ANY_TAG))
+    either = probe.flags | other_probe.flags
+    source = probe.peer == other_probe.peer or either & Flag.ANY_SOURCE
+    return bool(
+        probe.comm_id == other_probe.comm_id and source and (probe.tag == other_probe.tag or either & Flag.ANY_TAG)
+    )
 
 
 def _first_overlapping_calls(rank: Rank, rows: Ints) -> tuple[int, int] | None:

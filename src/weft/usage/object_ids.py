@@ -30,18 +30,18 @@ def end_of_believable_ids(rank: Rank, more_objects: int = 0) -> int:
     )
 
 
-def believable_ids(rank: Rank, made: Callable[[], Ints]) -> range:
+def believable_ids(rank: Rank, ids_made: Callable[[], Ints]) -> range:
     """Return the ids of a rank's objects that are believable, as many as the record can hold calls about.
 
-    `made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may begin
-    anywhere: they are near those that most of its calls made. Objects from before that are still used are not among
-    them.
+    `ids_made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may
+    begin anywhere: they are near those that most of its calls made. Objects from before that are still used are not
+    among them.
     """
     end = end_of_believable_ids(rank)
     room = ID_DYNAMIC + SPARE_IDS + 2 * _count_recorded_calls(rank)
     if end <= room:
         return range(end)
-    ids = made()
+    ids = ids_made()
     middle = int(np.partition(ids, len(ids) // 2)[len(ids) // 2]) if len(ids) else 0
     return range(max(0, min(middle, end) - room // 2), min(max(middle, 0) + room // 2, end))
 

@@ -239,15 +239,15 @@ class _RankOperations:
         order = np.argsort(part, kind="stable")
         return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
 
-    def _window_units_and_sizes(self, at: Ints) -> tuple[Ints, Ints]:
-        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
-        key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
+    def _window_units_and_sizes(self, rows_asked: Ints) -> tuple[Ints, Ints]:
+        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of some rows."""
+        key = self.window[rows_asked].astype(np.int64) << 32 | np.maximum(self.target[rows_asked], 0)
         unique, inverse = np.unique(key, return_inverse=True)
         table = np.array(
             [self._unit_and_size(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64
         )
         unit, size = table.reshape(-1, 2)[inverse.reshape(-1)].T
-        return np.where(self.target[at] >= 0, unit, 0), size
+        return np.where(self.target[rows_asked] >= 0, unit, 0), size
 
     def _unit_and_size(self, window: Window, target: int) -> tuple[int, int]:
         """Return displacement unit and size of a target's part of a window; (0, -1) if it is not known."""

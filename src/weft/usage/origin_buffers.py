@@ -51,22 +51,22 @@ BUFFERS: Final = {
 """What each argument of a one-sided operation is: read, or written."""
 
 
-def report_shared_origin_buffers(rank: Rank, own: BufferAccesses, messages: BufferAccesses) -> Iterator[Finding]:
+def report_shared_origin_buffers(rank: Rank, local: BufferAccesses, messages: BufferAccesses) -> Iterator[Finding]:
     """Report operations whose local buffers share bytes with other pending buffers, at least one of them being written.
 
-    `own`: the local buffers of the rank's operations, `messages`: those of its messages.
+    `local`: the local buffers of the rank's operations, `messages`: those of its messages.
     """
-    if not len(own):
+    if not len(local):
         return
     one_sided = masks_of(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
-    both = merge_accesses(own, messages)
+    both = merge_accesses(local, messages)
     for one, two in find_overlapping_rows(both, rank.events["site"][both.begin], len(rank)).pairs:
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
             pending = rank.event(int(both.begin[one]))
             note = _explain_flush(pending, int(both.begin[two])) if held_by_operation else ""
             yield overlap_finding(rank, both, one, two, note)
-    yield from _report_overlaps_in_one_call(rank, own)
+    yield from _report_overlaps_in_one_call(rank, local)
 
 
 def _explain_flush(operation: Event, until: int) -> str:
@@ -88,10 +88,10 @@ def _explain_flush(operation: Event, until: int) -> str:
     )
 
 
-def _report_overlaps_in_one_call(rank: Rank, own: BufferAccesses) -> Iterator[Finding]:
+def _report_overlaps_in_one_call(rank: Rank, local: BufferAccesses) -> Iterator[Finding]:
     """Report operations whose result buffer overlaps what they read: these must be disjoint (MPI-4.1, 12.3.4)."""
-    order = np.lexsort((own.low, own.begin))
-    begin, low, high, writes = (column[order] for column in (own.begin, own.low, own.high, own.writes))
+    order = np.lexsort((local.low, local.begin))
+    begin, low, high, writes = (column[order] for column in (local.begin, local.low, local.high, local.writes))
     found = [np.zeros(0, np.int64)]
     for step in (1, 2):  # a call has three at most
         meet = (begin[step:] == begin[:-step]) & (low[step:] < high[:-step]) & (writes[step:] | writes[:-step])

@@ -22,7 +22,7 @@ _DYNAMIC = 2
 
 
 def accesses_to_own_windows(
-    rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, gatherings: CollectiveCalls
+    rank: Rank, epochs: Epochs, local: pending_buffers.BufferAccesses, gatherings: CollectiveCalls
 ) -> list[RmaAccesses]:
     """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
 
@@ -37,8 +37,8 @@ def accesses_to_own_windows(
         begin, end = _window_lifetime(rank, id)
         inside = (local.low >= low) & (local.high <= high) & (local.begin > begin) & (local.begin < end)
         rows = np.flatnonzero(inside)
-        if len(rows) and window in of.windows:
-            found.append(_make_window_accesses(rank, of, local, rows, (*window, definition.base)))
+        if len(rows) and window in epochs.windows:
+            found.append(_make_window_accesses(rank, epochs, local, rows, (*window, definition.base)))
     return found
 
 
@@ -54,14 +54,15 @@ def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
 
 
 def _make_window_accesses(
-    rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, rows: Ints, place: tuple[int, int, int]
+    rank: Rank, epochs: Epochs, local: pending_buffers.BufferAccesses, rows: Ints, window_place: tuple[int, int, int]
 ) -> RmaAccesses:
-    """Make window accesses out of the rows of local buffers. `place`: communicator, ordinal and first byte of the
-    window.
+    """Return the rows of local buffers as accesses of a window.
+
+    `window_place`: communicator, ordinal and first byte of the window.
     """
-    comm, ordinal, base = place
+    comm, ordinal, base = window_place
     event, n = local.begin[rows], len(rows)
-    number = of.windows.index((comm, ordinal))
+    number = epochs.windows.index((comm, ordinal))
     end = np.where(local.end[rows] < len(rank), local.end[rows], -1)
 
     low, high = ((column[rows] - np.uint64(base)).astype(np.int64) for column in (local.low, local.high))
@@ -73,28 +74,28 @@ def _make_window_accesses(
     return RmaAccesses(
         each(rank.index), event, rank.events["site"][event].astype(np.int64), each(comm), each(ordinal),
         each(rank.index), low, high, sort,
-        each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fence_epoch_numbers(of, number,
-        event), event, end, each(-1), each(-1), _own_lock_types(rank, of, number, event), each(LOCAL),
+        each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fence_epoch_numbers(epochs, number,
+        event), event, end, each(-1), each(-1), _own_lock_types(rank, epochs, number, event), each(LOCAL),
         local.shape[rows], )  # fmt: skip
 
 
-def _fence_epoch_numbers(of: Epochs, window: int, event: Ints) -> Ints:
+def _fence_epoch_numbers(epochs: Epochs, window: int, event: Ints) -> Ints:
     """Return the number of the window's fence epoch that each event is in, -1 outside of any."""
-    fences = of.event[(of.call == FENCE) & (of.window == window)]
+    fences = epochs.event[(epochs.call == FENCE) & (epochs.window == window)]
     count = np.searchsorted(fences, event)
-    return np.where((count > 0) & (count < len(fences)), count + of.fenced[window], -1).astype(np.int64)
+    return np.where((count > 0) & (count < len(fences)), count + epochs.fenced[window], -1).astype(np.int64)
 
 
-def _own_lock_types(rank: Rank, of: Epochs, window: int, event: Ints) -> Ints:
+def _own_lock_types(rank: Rank, epochs: Epochs, window: int, event: Ints) -> Ints:
     """Return the type of the lock that the rank holds on its own part of the window at each event, 0 for none."""
-    comm = rank.trace.communicators[of.windows[window][0]]
-    row_window = of.window[np.searchsorted(of.event, of.begin)]
-    mine = (row_window == window) & ((of.sort == LOCK_ALL) | (of.sort == LOCK))
-    peer = rank.events["peer"][of.begin]
-    mine &= (of.sort == LOCK_ALL) | (peer == comm.rank_of(rank.index))
+    comm = rank.trace.communicators[epochs.windows[window][0]]
+    row_window = epochs.window[np.searchsorted(epochs.event, epochs.begin)]
+    mine = (row_window == window) & ((epochs.sort == LOCK_ALL) | (epochs.sort == LOCK))
+    peer = rank.events["peer"][epochs.begin]
+    mine &= (epochs.sort == LOCK_ALL) | (peer == comm.rank_of(rank.index))
     found = np.zeros(len(event), np.int64)
     for epoch in np.flatnonzero(mine).tolist():
-        end = int(of.end[epoch]) if of.end[epoch] >= 0 else len(rank)
-        held = (event > of.begin[epoch]) & (event < end)
-        found[held] = SHARED if of.sort[epoch] == LOCK_ALL else int(of.lock_type[epoch])
+        end = int(epochs.end[epoch]) if epochs.end[epoch] >= 0 else len(rank)
+        held = (event > epochs.begin[epoch]) & (event < end)
+        found[held] = SHARED if epochs.sort[epoch] == LOCK_ALL else int(epochs.lock_type[epoch])
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.deadlock.partitions import made_ready
+from weft.deadlock.partitions import partitions_made_ready
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
@@ -44,7 +44,7 @@ def _find_wrong_calls_on_request(traffic: Traffic, init: Event) -> Iterator[tupl
             active, ready = step == "start", {}
             continue
         event = traffic.rank.event(index)
-        for partition in made_ready(event):
+        for partition in partitions_made_ready(event):
             if not 0 <= partition < partitions:
                 yield event, f"that partition {partition} is ready, but {{request}} has {partitions}", []
             elif not active:

@@ -149,12 +149,14 @@ def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, note: 
     )
 
 
-def _access_evidence(rank: Rank, rows: BufferAccesses, row: int, at: tuple[int, int]) -> BufferAccess:
-    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
+def _access_evidence(rank: Rank, rows: BufferAccesses, row: int, shared_bytes: tuple[int, int]) -> BufferAccess:
+    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `shared_bytes`: first byte
+    and end.
+    """
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
     return BufferAccess(
-        as_="buffer", access="write" if rows.writes[row] else "read", from_=at[0],
-        to=at[1], call=EventId(rank.index, begin), named=EventId(rank.index, args),
+        as_="buffer", access="write" if rows.writes[row] else "read", from_=shared_bytes[0],
+        to=shared_bytes[1], call=EventId(rank.index, begin), named=EventId(rank.index, args),
         until=EventId(rank.index, end) if end < len(rank) else None,
     )  # fmt: skip
 
@@ -164,19 +166,19 @@ def collect_slot_buffers(of: Traffic) -> BufferAccesses:
     return collect_buffer_accesses(of, _READS, _WRITES)
 
 
-def collect_buffer_accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
+def collect_buffer_accesses(traffic: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
     """Return the buffers of the operations that call `reads` or `writes`: nonblocking ones until their completion, and
     blocking ones.
     """
-    found = _accesses_of_calls(of, reads, writes)
-    if not len(of.masks.where(of.rank, calls.STARTS)):
+    found = _accesses_of_calls(traffic, reads, writes)
+    if not len(traffic.masks.where(traffic.rank, calls.STARTS)):
         return found
-    event, request, init = of.starts
+    event, request, init = traffic.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
-    end = ends_of_starts(of, request, event)
-    low, high, good = buffer_spans(of.rank, init)
-    written = of.masks.table(writes)[of.events["function"][init]]
+    end = ends_of_starts(traffic, request, event)
+    low, high, good = buffer_spans(traffic.rank, init)
+    written = traffic.masks.table(writes)[traffic.events["function"][init]]
     started = BufferAccesses(
         event[good], end[good], init[good], low[good], high[good], written[good], empty_shapes(int(good.sum()))
     )
@@ -208,21 +210,21 @@ def _access_bits_by_function(
     return chosen, sort
 
 
-def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
+def _accesses_of_calls(traffic: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
     """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
-    events = np.ascontiguousarray(of.events)
-    chosen, sort = _access_bits_by_function(of.rank.trace.functions, reads, writes)
-    room = catalogue_of(of.rank).count(chosen)
-    types = sorted_distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    last = min(end_of_believable_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
+    events = np.ascontiguousarray(traffic.events)
+    chosen, sort = _access_bits_by_function(traffic.rank.trace.functions, reads, writes)
+    room = catalogue_of(traffic.rank).count(chosen)
+    types = sorted_distinct(events["datatype"][traffic.masks.where(traffic.rank, reads | writes)]).tolist()
+    last = min(end_of_believable_ids(traffic.rank, len(traffic.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
         if id < last:
-            size = gapless_size(of.rank.datatype(id))
+            size = gapless_size(traffic.rank.datatype(id))
             gaps[id] = not size and id
             solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
-    done = find_request_ends(of)
+    done = find_request_ends(traffic)
     made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
     given = requests.Buffers(
         events=events,
@@ -236,27 +238,31 @@ def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str
     )
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
-    _mark_broadcast_writes(of, begin, written)
-    return _split_into_blocks(of.rank, BufferAccesses(begin, end, begin, low, high, written, empty_shapes(count)), gaps)
+    _mark_broadcast_writes(traffic, begin, written)
+    return _split_into_blocks(
+        traffic.rank, BufferAccesses(begin, end, begin, low, high, written, empty_shapes(count)), gaps
+    )
 
 
-def _split_into_blocks(rank: Rank, of: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
+def _split_into_blocks(rank: Rank, accesses: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
     """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has
     gaps.
     """
-    datatype = rank.events["datatype"][of.args].astype(np.int64)
+    datatype = rank.events["datatype"][accesses.args].astype(np.int64)
     inside = datatype < len(gaps)
     rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])
     if not len(rows):
-        return of
-    parts = list_buffer_blocks(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
-    mine, whole = rows[parts.buffer], np.delete(np.arange(len(of)), rows)
-    low = of.low[mine] + parts.offset.astype(np.uint64)
+        return accesses
+    parts = list_buffer_blocks(rank, datatype[rows], rank.events["count"][accesses.args[rows]].astype(np.int64))
+    mine, whole = rows[parts.buffer], np.delete(np.arange(len(accesses)), rows)
+    low = accesses.low[mine] + parts.offset.astype(np.uint64)
     high = low + parts.length.astype(np.uint64)
     unknown = np.array([shape is not None and not shape.is_known for shape in parts.shape], np.bool_)
     low[unknown], high[unknown] = 0, np.iinfo(np.uint64).max
-    blocks = BufferAccesses(of.begin[mine], of.end[mine], of.args[mine], low, high, of.writes[mine], parts.shape)
-    return merge_accesses(BufferAccesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
+    blocks = BufferAccesses(
+        accesses.begin[mine], accesses.end[mine], accesses.args[mine], low, high, accesses.writes[mine], parts.shape
+    )
+    return merge_accesses(BufferAccesses(*(getattr(accesses, f.name)[whole] for f in fields(accesses))), blocks)
 
 
 def _mark_broadcast_writes(traffic: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:

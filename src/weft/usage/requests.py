@@ -346,12 +346,13 @@ class Requests:
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
 
-    def _were_active_when_freed(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
-        """Return whether the receives that the calls `made` began were active when the calls `frees` freed their
-        requests.
+    def _were_active_when_freed(self, frees: Ints, freed: Ints, makers: Ints) -> NDArray[np.bool_]:
+        """Return whether receives were active when the calls `frees` freed their requests.
+
+        `makers`: the calls that began the receives.
         """
         starts_of, started, _ = self.of.starts
-        last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][made]], made, -1)
+        last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][makers]], makers, -1)
         for row, (free, id) in enumerate(zip(frees.tolist(), freed.tolist(), strict=True)):
             mine = starts_of[(started == id) & (starts_of < free)]
             last[row] = max(int(last[row]), int(mine.max(initial=-1)))
@@ -467,24 +468,24 @@ def _find_makers_of_requests(rank: Rank, event: Event) -> list[Event]:
     return [rank.event(i) for i in (changed or found)[:MAX_OF_ONE_SITE]]
 
 
-def _may_write_pending_buffers(of: Traffic) -> bool:
+def _may_write_pending_buffers(traffic: Traffic) -> bool:
     """Return whether the rank makes calls that may write into a pending buffer."""
 
     def count(names: frozenset[str]) -> int:
-        return catalogue_of(of.rank).count(of.masks.table(names))
+        return catalogue_of(traffic.rank).count(traffic.masks.table(names))
 
     if count(calls.IRECVS | calls.RECV_INITS | calls.ISENDRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS):
         return True
     return bool(count(_SENDING | calls.FILE_IWRITES) and count(_WRITING))
 
 
-def report_shared_buffers(of: Traffic) -> Iterator[Finding]:
+def report_shared_buffers(traffic: Traffic) -> Iterator[Finding]:
     """Report buffers of operations that are pending together, at least one of which is written."""
-    rank = of.rank
-    if not _may_write_pending_buffers(of):
+    rank = traffic.rank
+    if not _may_write_pending_buffers(traffic):
         return
-    rows = collect_message_buffers(of)
-    starts = of.masks.table(calls.STARTS)[catalogue_of(rank).function]
+    rows = collect_message_buffers(traffic)
+    starts = traffic.masks.table(calls.STARTS)[catalogue_of(rank).function]
     found = find_overlapping_rows(rows, rank.events["site"][rows.begin], len(rank.events))
     yield from note_undecided_overlap(rank, rows, found)
     for one, two in found.pairs:

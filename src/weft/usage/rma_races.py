@@ -160,10 +160,10 @@ class _TargetAccesses:
                         yield other, row
                 pending = np.append(pending, row)
 
-    def _pairs_of_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+    def _pairs_of_classes(self, reported: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
         """Yield conflicting accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders.
 
-        `told`: pairs of lines that are reported already.
+        `reported`: pairs of lines that are reported already.
         """
         pending = np.zeros(0, np.int64)
         of = self.classes
@@ -181,7 +181,7 @@ class _TargetAccesses:
                 self.asked += 1
                 if self.asked > MAX_COMPARED:
                     return
-                if self._call_sites(int(a[0]), int(b[0])) not in told and self._share_bytes(int(a[0]), int(b[0])):
+                if self._call_sites(int(a[0]), int(b[0])) not in reported and self._share_bytes(int(a[0]), int(b[0])):
                     pair = self._first_unordered_pair(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
                     if pair is not None:
                         yield pair
@@ -326,8 +326,8 @@ class _TargetAccesses:
             cause="; ".join(sorted((cause_key(first), cause_key(second)))),
         )
 
-    def _access_evidence(self, row: int, at: tuple[int, int]) -> WindowAccess:
-        """Return an access as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
+    def _access_evidence(self, row: int, shared_bytes: tuple[int, int]) -> WindowAccess:
+        """Return an access as evidence, in the form that weft.usage.proof reads. `shared_bytes`: first byte and end."""
         of = self.all
         rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
 
@@ -335,8 +335,8 @@ class _TargetAccesses:
             return EventId(of_rank, int(column[row])) if column[row] >= 0 else None
 
         return WindowAccess(
-            as_=_ORIGINS[int(of.origin[row])], access=_SORTS[int(of.sort[row])], from_=at[0],
-            to=at[1], call=EventId(rank, event), named=EventId(rank, event), begins=place(rank, of.begin),
+            as_=_ORIGINS[int(of.origin[row])], access=_SORTS[int(of.sort[row])], from_=shared_bytes[0],
+            to=shared_bytes[1], call=EventId(rank, event), named=EventId(rank, event), begins=place(rank, of.begin),
             until=place(rank, of.end), opened=place(target, of.opened), closed=place(target, of.closed),
             lock=_LOCKS.get(int(of.lock[row])), fence=fence if fence >= 0 else None,
         )  # fmt: skip
@@ -363,38 +363,40 @@ _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "l
 """What the accesses of one class have in common, the last the first to sort by."""
 
 
-def _have_different_elements(of: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
+def _have_different_elements(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
     """Return which of the accesses `others` are updates whose elements do not coincide with those of the update `one`.
 
     Such updates are not atomic to each other.
     """
-    updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
-    known = (of.element[others] > 0) & (of.element[one] > 0)
-    result: NDArray[np.bool_] = updates & known & (of.element[others] != of.element[one])
+    updates = (accesses.sort[others] == UPDATE) & (accesses.sort[one] == UPDATE)
+    known = (accesses.element[others] > 0) & (accesses.element[one] > 0)
+    result: NDArray[np.bool_] = updates & known & (accesses.element[others] != accesses.element[one])
     return result
 
 
-def _find_conflicting(of: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
+def _find_conflicting(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
     """Return which of the accesses `others` conflict with `one` if they overlap (MPI-4.1, 12.7).
 
     Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
     """
-    no_op, mine = of.operation[others] < 0, of.operation[one] < 0
-    reads = ((of.sort[others] == READ) | no_op) & ((of.sort[one] == READ) | mine)
-    updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
-    same = (of.operation[others] == of.operation[one]) | no_op | mine
-    same |= (of.rank[others] == of.rank[one]) & (of.ordered[others] > 0) & (of.ordered[one] > 0)
-    result: NDArray[np.bool_] = ~reads & (~(updates & same) | _have_different_elements(of, others, one))
+    no_op, mine = accesses.operation[others] < 0, accesses.operation[one] < 0
+    reads = ((accesses.sort[others] == READ) | no_op) & ((accesses.sort[one] == READ) | mine)
+    updates = (accesses.sort[others] == UPDATE) & (accesses.sort[one] == UPDATE)
+    same = (accesses.operation[others] == accesses.operation[one]) | no_op | mine
+    same |= (accesses.rank[others] == accesses.rank[one]) & (accesses.ordered[others] > 0) & (accesses.ordered[one] > 0)
+    result: NDArray[np.bool_] = ~reads & (~(updates & same) | _have_different_elements(accesses, others, one))
     return result
 
 
-def _may_conflict(of: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
+def _may_conflict(accesses: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
     """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
     updates.
     """
-    kind = np.where(of.sort == UPDATE, UPDATE + (np.abs(of.operation) << 32 | of.element), of.sort)
+    kind = np.where(
+        accesses.sort == UPDATE, UPDATE + (np.abs(accesses.operation) << 32 | accesses.element), accesses.sort
+    )
     mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
-    writes = np.maximum.reduceat((of.sort == WRITE).astype(np.int8), firsts) > 0
-    several = np.diff(np.append(firsts, len(of))) > 1
+    writes = np.maximum.reduceat((accesses.sort == WRITE).astype(np.int8), firsts) > 0
+    several = np.diff(np.append(firsts, len(accesses))) > 1
     result: NDArray[np.bool_] = several & (mixed | writes)
     return result

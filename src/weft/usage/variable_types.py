@@ -118,8 +118,8 @@ def _basic_type_letter(name: str) -> str:
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
 
-def _does_element_fit(name: str, width: int, place: int, part: TypePart | None) -> bool:
-    """Return whether an element of a basic type may lie at byte `place` of a structure. `part`: the member there."""
+def _does_element_fit(name: str, width: int, byte_offset: int, part: TypePart | None) -> bool:
+    """Return whether an element of a basic type may lie at a byte of a structure. `part`: the member there."""
     sort = _basic_type_letter(name)
     if not sort or width == 1:
         return True  # bytes are taken of anything
@@ -129,9 +129,9 @@ def _does_element_fit(name: str, width: int, place: int, part: TypePart | None) 
         return True  # room for anything
     if part.sort == "p":
         return sort == "i" and width == part.width
-    inside = (place - part.at) % width == 0
+    inside = (byte_offset - part.at) % width == 0
     if sort == "f" and part.sort == "c":
         return inside and width * 2 == part.width
     if sort == "c" and part.sort == "f":
         return width == part.width * 2
-    return sort == part.sort and width == part.width and place == part.at
+    return sort == part.sort and width == part.width and byte_offset == part.at

@@ -157,7 +157,7 @@ def _number_elements(rank: Rank, datatype_id: int, low: Ints) -> Ints:
     return numbers.astype(np.int64)[inverse.reshape(-1)]
 
 
-def _keeps_update_order(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+def _keeps_update_order(rank: Rank, epochs: Epochs, rows: Ints) -> Ints:
     """Return 1 for each row whose window keeps the order of updates, 0 if it was made with accumulate_ordering
     (MPI-4.1, 12.7.2).
     """
@@ -170,7 +170,7 @@ def _keeps_update_order(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     if loose:
         makers = map(rank.event, masks_of(rank.trace.functions).where(rank, calls.WINDOW_MAKERS).tolist())
         windows = [event.object for event in makers if event.args.get("info") in loose]
-        found[np.isin(rank.events["object"][of.event[rows]], windows)] = 0
+        found[np.isin(rank.events["object"][epochs.event[rows]], windows)] = 0
     return found
 
 

@@ -101,38 +101,40 @@ def _accesses_of_target(accesses: RmaAccesses, window: Window, target: int) -> R
     return accesses.pick(np.flatnonzero(mine))
 
 
-def _store_rows_of_window(rank: Rank, window: Window, of: _ChangedRanges, on: RmaAccesses) -> Iterator[tuple[int, ...]]:
-    """Yield the stores to one window as rows of Accesses. `on`: the operations on it."""
-    for number, stored in enumerate(of.stored):
-        nth = stored.fences - of.before
-        begin, end = int(of.fences[nth - 1]), int(of.fences[nth])
-        for low, high in _surely_stored_ranges(stored, on):
+def _store_rows_of_window(
+    rank: Rank, window: Window, changed: _ChangedRanges, operations: RmaAccesses
+) -> Iterator[tuple[int, ...]]:
+    """Yield the stores to one window as rows of Accesses. `operations`: the operations on it."""
+    for number, stored in enumerate(changed.stored):
+        nth = stored.fences - changed.before
+        begin, end = int(changed.fences[nth - 1]), int(changed.fences[nth])
+        for low, high in _surely_stored_ranges(stored, operations):
             yield (
                 rank.index, end, int(rank.events["site"][end]), *window, rank.index, low, high, WRITE, 0, 0, 0,
                 -1 - number, stored.fences, begin, end, -1, -1, 0, STORED,
             )  # fmt: skip
 
 
-def _surely_stored_ranges(stored: StoredDefinition, on: RmaAccesses) -> Iterator[tuple[int, int]]:
-    """Yield first byte and end of what the owner surely stored."""
+def _surely_stored_ranges(stored: StoredDefinition, operations: RmaAccesses) -> Iterator[tuple[int, int]]:
+    """Yield first byte and end of what the owner surely stored. `operations`: the operations on its window."""
     size = min(max((at + n for at, n, _ in stored.ranges), default=0), _MOST)
     changed, again = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     for at, n, twice in stored.ranges:
         changed[at : at + n] = True
         again[at : at + n] = twice
-    now = _count_writers(on, stored.fences, size)
-    later = _count_writers(on, stored.fences + 1, size)
+    now = _count_writers(operations, stored.fences, size)
+    later = _count_writers(operations, stored.fences + 1, size)
     sure = changed & (later == 0) & ((now == 0) | (again & (now == 1)))
     edges = np.flatnonzero(np.diff(np.concatenate([[0], sure.view(np.int8), [0]])))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _count_writers(on: RmaAccesses, fence: int, size: int) -> NDArray[np.int32]:
+def _count_writers(operations: RmaAccesses, fence: int, size: int) -> NDArray[np.int32]:
     """Return how many operations of a fence epoch write each of the first `size` bytes."""
-    rows = np.flatnonzero((on.fence == fence) & (on.sort != READ) & (on.low < size))
+    rows = np.flatnonzero((operations.fence == fence) & (operations.sort != READ) & (operations.low < size))
     steps = np.zeros(size + 1, np.int32)
-    low: Ints = np.clip(on.low[rows], 0, size)
+    low: Ints = np.clip(operations.low[rows], 0, size)
     np.add.at(steps, low, 1)
-    np.add.at(steps, np.clip(on.high[rows], 0, size), -1)
+    np.add.at(steps, np.clip(operations.high[rows], 0, size), -1)
     result: NDArray[np.int32] = np.cumsum(steps[:-1], dtype=np.int32)
     return result

@@ -11,8 +11,9 @@ import numpy as np
 from weft import sources
 from weft.findings import Finding
 from weft.match import NONE, Match
+from weft.terms import calls
 from weft.terms.call_text import call_text, error_text, value_json, value_text
-from weft.terms.describe import task_suffix
+from weft.terms.describe import function_word, task_suffix
 from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import format_members
 from weft.view.message_details import call_bytes
@@ -63,7 +64,13 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
 def tooltip_facts(event: Event) -> dict[str, object]:
     """Return what the tooltip of a call shows: its peer, its bytes and its call site."""
     return {"text": call_text(event), "bytes": call_bytes(event), "site": event.site.text, "tag": _tag(event),
-            "peer": _peer_text(event)}  # fmt: skip
+            "peer": _peer_text(event), "method": _method_around(event)}  # fmt: skip
+
+
+def _method_around(event: Event) -> str | None:
+    """Return the method of mpi4py that made a call for its own purposes; None for what the program asked for itself."""
+    word = function_word(event)
+    return None if word == calls.message_name(event.function.called) else word
 
 
 def _peer_text(event: Event) -> str | None:
@@ -129,12 +136,12 @@ def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]
     return found[:64]
 
 
-def _partner_to_json(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
+def _partner_to_json(match: Match, relation: str, row: int, *, sends: bool) -> dict[str, object]:
     """Return one partner of a message; its event is None if the message has none."""
     if row == NONE:
-        return {"what": what, "event": None}
+        return {"what": relation, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))
-    return {"what": what, "event": list(other.id), "text": call_text(other), "site": other.site.text}
+    return {"what": relation, "event": list(other.id), "text": call_text(other), "site": other.site.text}
 
 
 def _find_completed_messages(event: Event, match: Match) -> list[dict[str, Any]]:

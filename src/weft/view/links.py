@@ -59,9 +59,11 @@ class WindowRows:
         """The number of rows."""
         return int((self.end - self.first).sum())
 
-    def intersect(self, some: Ints) -> Ints:
+    def intersect(self, sorted_rows: Ints) -> Ints:
         """Return those of some sorted rows that are in the window."""
-        parts = [some[slice(*np.searchsorted(some, [a, b]))] for a, b in zip(self.first, self.end, strict=True)]
+        parts = [
+            sorted_rows[slice(*np.searchsorted(sorted_rows, [a, b]))] for a, b in zip(self.first, self.end, strict=True)
+        ]
         found: Ints = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         return found
 

@@ -83,33 +83,33 @@ class ReplaySession:
 
     # What the page does
 
-    def make_move(self, name: str, given: Mapping[str, object]) -> None:
+    def make_move(self, name: str, page_arguments: Mapping[str, object]) -> None:
         """Make the move `name` with the page's arguments. UsageError if it is unknown, or cannot be made now."""
-        self.trusted |= given.get("agreed") is True  # by a person who was shown what is executed
+        self.trusted |= page_arguments.get("agreed") is True  # by a person who was shown what is executed
         move = MOVES.get(name)
         if move is None:
             raise UsageError(f"there is no move {name!r}, only {', '.join(MOVES)}")
         if name == "pause":  # it is for a move that is under way
-            move(self, given)
+            move(self, page_arguments)
             return
         if not self._moving.acquire(blocking=False):
             raise UsageError("another move is under way")
         try:
-            move(self, given)
+            move(self, page_arguments)
         finally:
             self._moving.release()
 
-    def move_until(self, given: Mapping[str, object]) -> None:
+    def move_until(self, page_arguments: Mapping[str, object]) -> None:
         """Run to a call, forwards or back, and no further than it needs."""
-        event = self._checked_event(given)
+        event = self._checked_event(page_arguments)
         if self.state in OVER:
             self._launch_adapter(until=_event_name(event))
         else:
             self._request_move("weft/until", where=_event_name(event))
 
-    def toggle_stop(self, given: Mapping[str, object]) -> None:
+    def toggle_stop(self, page_arguments: Mapping[str, object]) -> None:
         """Set a breakpoint before a call and go there; remove the breakpoint if it exists."""
-        event = self._checked_event(given)
+        event = self._checked_event(page_arguments)
         if event in self.stops:
             self._set_stops([one for one in self.stops if one != event])
             return
@@ -124,7 +124,7 @@ class ReplaySession:
         else:
             self._request_move("continue", threadId=1 + event[0])
 
-    def start_replay(self, given: Mapping[str, object]) -> None:
+    def start_replay(self, page_arguments: Mapping[str, object]) -> None:
         """Start a replay that stops before each rank's first call, or restart the current one."""
         if self.state not in OVER:
             self._request_move("restart")
@@ -140,16 +140,16 @@ class ReplaySession:
         self.close()
         self._update(state="none", said="", rows=[], over=False)
 
-    def _checked_rank(self, given: Mapping[str, object]) -> int:
+    def _checked_rank(self, page_arguments: Mapping[str, object]) -> int:
         """Return the rank in the page's arguments, else the one in focus. UsageError if the run has no such rank."""
-        rank = given.get("rank", self.focus)
+        rank = page_arguments.get("rank", self.focus)
         if not isinstance(rank, int) or not 0 <= rank < len(self.trace.ranks):
             raise UsageError(f"the run has no rank {rank!r}")
         return rank
 
-    def _checked_event(self, given: Mapping[str, object]) -> Id:
+    def _checked_event(self, page_arguments: Mapping[str, object]) -> Id:
         """Return (rank, event) from the page's arguments. UsageError if the run has no such call."""
-        rank, event = self._checked_rank(given), given.get("event")
+        rank, event = self._checked_rank(page_arguments), page_arguments.get("event")
         if not isinstance(event, int) or not 0 <= event < len(self.trace.ranks[rank].events):
             raise UsageError(f"rank {rank} has no event {event!r}")
         return rank, event

@@ -14,15 +14,22 @@ from numpy.typing import NDArray
 
 from weft.base.words import rank_words
 from weft.compare.values import ValueComparison, ValueDifference
-from weft.compare.values.error_map import ArrayLayer, ElementPair, Measure, array_layers, element_distances, error_cells
+from weft.compare.values.error_map import (
+    ArrayLayer,
+    ElementPair,
+    Measure,
+    compute_element_distances,
+    compute_error_cells,
+    make_array_layers,
+)
 from weft.compare.values.error_svg import RAMP
 from weft.compare.values.report import (
-    element_text,
-    iterations_text,
-    number_text,
+    describe_difference,
+    describe_iterations,
     probe_text,
+    render_element,
+    render_number,
     render_values,
-    unlike_text,
 )
 from weft.errors import UsageError
 from weft.native.headers.value_format import PlaceKind
@@ -96,7 +103,7 @@ class ValueView:
             told += 1
             yield {
                 "at": self.moment_position(key), "probe": probe_text(new[0].after), "first": told == 1,
-                "iterations": iterations_text(new[0].after).removeprefix(", "), "text": unlike_text(new[0]),
+                "iterations": describe_iterations(new[0].after).removeprefix(", "), "text": describe_difference(new[0]),
                 "ranks": rank_words(sorted({one.after.process.rank for one in new})),
             }  # fmt: skip
 
@@ -152,27 +159,27 @@ class ValueView:
 
     # One moment
 
-    def moment_facts(self, at: int) -> Body:
+    def moment_facts(self, moment: int) -> Body:
         """Return a moment: its place in both programs, its arrays, and its numbers by rank."""
         with self._lock:
-            before, after = self._values_at(at)
+            before, after = self._values_at(moment)
             kept = (after or before)[0]
             made = self._array_layers(before, after)
             return {
-                "at": at,
-                "title": f"{probe_text(kept)}{iterations_text(kept)}",
+                "at": moment,
+                "title": f"{probe_text(kept)}{describe_iterations(kept)}",
                 "reference": before[0].place.where if before and after else "",
-                "texts": [unlike_text(one) for one in self._differences_at(at)][:4]
-                or [self._moment_text(at, before, after)],
-                "layers": [self._layer_to_json(n, layer, kept, at) for n, layer in enumerate(made)],
+                "texts": [describe_difference(one) for one in self._differences_at(moment)][:4]
+                or [self._moment_text(moment, before, after)],
+                "layers": [self._layer_to_json(n, layer, kept, moment) for n, layer in enumerate(made)],
                 "numbers": _small_values(before, after),
             }
 
-    def _values_at(self, at: int) -> tuple[list[KeptValue], list[KeptValue]]:
+    def _values_at(self, moment: int) -> tuple[list[KeptValue], list[KeptValue]]:
         """Return the values of the reference and of the run at a moment. UsageError if there is no such moment."""
-        if not 0 <= at < self.moments:
-            raise UsageError(f"there is no moment {at}: the runs have {self.moments:,}")
-        key = int(self._aligned.order[at])
+        if not 0 <= moment < self.moments:
+            raise UsageError(f"there is no moment {moment}: the runs have {self.moments:,}")
+        key = int(self._aligned.order[moment])
         before, after = (
             list(self._aligned.values_at(side, key)) if self._aligned.counts[side][key] else [] for side in (0, 1)
         )
@@ -180,25 +187,28 @@ class ValueView:
 
     def _array_layers(self, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
         return [
-            one for one in array_layers(before, after) if any(end - first > 1 for first, end in one.whole) and one.exact
+            one
+            for one in make_array_layers(before, after)
+            if any(end - first > 1 for first, end in one.whole) and one.exact
         ]
 
     def _differences_at(self, at: int) -> list[ValueDifference]:
         key = int(self._aligned.order[at])
         return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
 
-    def _moment_text(self, at: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
+    def _moment_text(self, moment: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
         """Return a sentence on a moment at which no difference was found."""
         if not (before and after):
             return f"only in {'the reference' if before else 'the run'}"
-        if int(self._aligned.order[at]) in self.made.rounded_at:
+        if int(self._aligned.order[moment]) in self.made.rounded_at:
             return "alike but for rounding"
-        return "not looked at" if self._sides[1].state_at(at) == UNSEEN else "alike, or within the tolerance"
+        return "not looked at" if self._sides[1].state_at(moment) == UNSEEN else "alike, or within the tolerance"
 
-    def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, at: int) -> Body:
+    def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, moment: int) -> Body:
         """Return an array of a moment: name, extent, and its first element that differs."""
         first = next(
-            (one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None
+            (one.element for one in self._differences_at(moment) if one.sort == "value" and _is_of_layer(one, layer)),
+            None,
         )
         return {"number": number, "name": layer.name, "whole": [list(side) for side in layer.whole],
                 "base": kept.base, "first": None if first is None else list(first)}  # fmt: skip
@@ -223,20 +233,20 @@ class ValueView:
                     f"an error is given as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
                 )
             room = [min(max(1, n), MOST_CELLS) for n in most_cells]
-            cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
+            cells = compute_error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
             return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
-    def _layer_at(self, at: int, layer: int) -> ArrayLayer:
+    def _layer_at(self, moment: int, layer: int) -> ArrayLayer:
         """Return an array of a moment. UsageError if the moment has no such array."""
-        made = self._array_layers(*self._values_at(at))
+        made = self._array_layers(*self._values_at(moment))
         if not 0 <= layer < len(made):
             raise UsageError(f"this moment has no array {layer}")
         return made[layer]
 
-    def element_facts(self, at: int, layer: int, index: tuple[int, ...]) -> Body:
+    def element_facts(self, moment: int, layer: int, index: tuple[int, ...]) -> Body:
         """Return one element in both runs, and the ranks that have it."""
         with self._lock:
-            for pair in self._layer_at(at, layer).pairs:
+            for pair in self._layer_at(moment, layer).pairs:
                 arrays = pair.arrays()
                 inside = len(index) == len(pair.box) and all(
                     first <= k < end for k, (first, end) in zip(index, pair.box, strict=True)
@@ -251,7 +261,7 @@ class _RunStates:
 
     def __init__(self, of: ValueView, side: int) -> None:
         aligned, made = of._aligned, of.made
-        self.places, self.processes = aligned.value_positions(side)
+        self.places, self.processes = aligned.find_value_positions(side)
         self.count = len((made.before, made.after)[side].processes)
         states = np.full(of.moments, ALIKE, np.uint8)
         both = (aligned.counts[0] > 0) & (aligned.counts[1] > 0)
@@ -331,11 +341,11 @@ def _element_facts(
     at = index if from_zero else tuple(k - first for k, (first, _) in zip(index, pair.box, strict=True))
     one, two = (side[at] for side in arrays)
     sides = [np.asarray(side).reshape(1) for side in (one, two)]
-    distance, units = (float(element_distances(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
+    distance, units = (float(compute_element_distances(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
     floats = any(side.dtype.kind in "fc" for side in sides)
     told = f"{units:,.0f}" if units < FAR else f"{units:.1e}"
-    numbers = [number_text(one), number_text(two), f"{distance:.3g}", told if floats else ""]
-    return {"text": element_text(pair.two, index), "numbers": numbers,
+    numbers = [render_number(one), render_number(two), f"{distance:.3g}", told if floats else ""]
+    return {"text": render_element(pair.two, index), "numbers": numbers,
             "ranks": [pair.one.process.rank, pair.two.process.rank]}  # fmt: skip
 
 

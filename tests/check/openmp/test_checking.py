@@ -489,6 +489,40 @@ def test_directives_of_a_header_are_looked_at(tmp_path: Path) -> None:
     assert (Path(loop.construct.file).name, loop.construct.line, loop.iterations) == ("sums.h", 3, 9)
 
 
+VECTOR = """\
+struct vector {
+    double x, y;
+    vector &operator+=(const vector &v)
+    {
+        x += v.x;
+        return *this;
+    }
+};
+"""
+FORCES = """\
+#include "vector.hh"
+vector force[16], one = {1, 2};
+int main()
+{
+#pragma omp parallel for
+    for (int i = 0; i < 16; i++)
+        force[@] += one;
+    return force[15].x == 0;
+}
+"""
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(("index", "faulty"), [("i / 8", True), ("i", False)])
+def test_an_access_in_a_function_of_a_header_is_shown_with_its_call(index: str, faulty: bool, tmp_path: Path) -> None:
+    (tmp_path / "vector.hh").write_text(VECTOR)
+    found = run(tmp_path, FORCES.replace("@", index), "prog.cpp").findings
+    assert [{(site.call, Path(site.file).name, site.line) for site in one.sites} for one in found] == (
+        [{("read", "vector.hh", 5), ("write", "vector.hh", 5), ("call", "prog.cpp", 7)}] if faulty else []
+    )
+    assert all("writes at prog.cpp:7: nothing orders the two" in one.message for one in found)
+
+
 def test_of_several_assignments_on_a_line_the_one_that_races_is_named(tmp_path: Path) -> None:
     row = "        for (j = 0; j < 20; j++) { /* its own */ tmp = i * 0.5 + j; a[i][j] = tmp; sum += tmp; }\n"
     checked = run(

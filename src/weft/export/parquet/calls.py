@@ -41,7 +41,7 @@ def call_columns(block: Block) -> dict[str, Any]:
 
 
 def _identity_columns(block: Block) -> dict[str, Any]:
-    """Return the columns that every call has: rank, event, thread, function, times."""
+    """Return the columns that each call in a block has: rank, event, thread, function, times."""
     functions, rank = block.rank.trace.functions, block.rank
     slots = np.array([thread.slot for thread in rank.threads], np.int32)
     ids, codes = block.encode_column("function")
@@ -69,7 +69,9 @@ def _comm_column(block: Block) -> pa.DictionaryArray:
 
 
 def _argument_columns(block: Block) -> dict[str, Any]:
-    """Return the columns of arguments; results from a status replace the arguments."""
+    """Return the columns of arguments of the calls in a block; what a status says (source, tag) replaces the
+    argument.
+    """
     events, function, rank, has = block.events, block.function, block.rank, slot_tables(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
     told = has.status[function] & ~block.open
@@ -96,7 +98,7 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
     """Return the columns of results: received bytes, flags and polls."""
     flags, has = block.events["flags"], slot_tables(block.rank.trace.functions)
     return {
-        "received_bytes": _received_bytes(block),
+        "received_bytes": _find_received_bytes(block),
         "flag": masked_column((flags & Flag.TRUE) != 0, has.flag[block.function] & ~block.open),
         "polls": masked_column(block.count, block.failed_polls),
         "cancelled": pa.array((flags & Flag.CANCELLED) != 0),
@@ -104,8 +106,8 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
     }
 
 
-def _received_bytes(block: Block) -> pa.Array:
-    """Return the bytes received according to the status in the slot."""
+def _find_received_bytes(block: Block) -> pa.Array:
+    """Return for each call in a block the bytes that it received by its status; empty if there is none."""
     events, has = block.events, slot_tables(block.rank.trace.functions)
     told = has.status[block.function] & ~block.open
     told &= ~has.flag[block.function] | ((events["flags"] & Flag.TRUE) != 0)

@@ -158,6 +158,7 @@ struct span {
 
 struct thread {
     pthread_t id;
+    int system_id; /* the system's number of it */
     sem_t go;
     int slot, number; /* number: in its team */
     enum state state;
@@ -330,6 +331,9 @@ uint32_t work_place(const struct team *team, uint32_t number); /* of the constru
 void released(uintptr_t a, int order);
 void acquired(uintptr_t a, int order);
 
+/* --- cost.c */
+void cost_open(void);
+
 /* --- locks.c */
 #define ORDERED_LOCK 62
 bool locks_keep_apart(strand_t a, strand_t b); /* both run in sections of one lock */
@@ -402,7 +406,7 @@ struct copy { /* a read of an old copy, an access of what has none */
     bool write, device;
     uint32_t place, other_place, region;
 };
-void told_open(void);
+bool told_open(void); /* whether somebody reads what is told */
 void told_copy(const struct copy *c);
 void told_race(const struct access *a);
 bool told_before(uint32_t place, uint32_t other, bool write, bool other_write); /* a race of two places */
@@ -411,6 +415,7 @@ void told_valueless(uintptr_t a, size_t size, uint32_t place);
 void told_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
 void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other);
 void told_no_memory(void);
+void told_slow(uint32_t place, int times, int share); /* share: of what the runtime takes, in the construct; percent */
 void told_end(void);
 
 #endif

@@ -29,6 +29,8 @@ static int own_tls(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 static void stack_of_main(struct thread *t) {
+    t->id = pthread_self();
+    t->system_id = gettid();
     pthread_attr_t attributes;
     void *low;
     size_t size;
@@ -219,6 +221,7 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
 
 static void *work_on(void *data) {
     struct thread *mine = data;
+    mine->system_id = gettid();
     dl_iterate_phdr(own_tls, mine);
     for (;;) {
         while (sem_wait(&mine->go)) {
@@ -357,7 +360,7 @@ __attribute__((constructor(101))) static void start(void) {
     if (n > 1) weft_omp_default = n;
     static struct task task;
     me->task = &task;
-    told_open();
+    if (told_open()) cost_open();
     shadow_open();
     callers_open();
     strands_forget();

@@ -178,6 +178,14 @@ void told_plain(const char *kind, const char *why, uint32_t place, uint32_t othe
 
 void told_no_memory(void) { tell_usage("no-memory", 0, 0); }
 
+void told_slow(uint32_t place, int times, int share) {
+    struct line l = new_line();
+    put_number(&l, "slow", times);
+    put_number(&l, "pc", place ? pc_of(place) : 0);
+    put_number(&l, "share", share);
+    send_line(&l);
+}
+
 static struct placed {
     uint32_t place, line;
 } placed[4096];
@@ -250,8 +258,9 @@ static void died(int number, siginfo_t *why, void *context) {
     raise(number);
 }
 
-void told_open(void) {
-    if (!lines_open()) return;
+bool told_open(void) {
+    if (!lines_open()) return false;
     watch_ends(died, SA_RESTART);
     atexit(told_end);
+    return true;
 }

@@ -143,7 +143,7 @@ def _add_unmatched(
     before = (sends, recvs)
     wider = [_JoinedRows(joined.own, np.concatenate([joined.others, more]), joined.share)
              for joined, more in zip(before, left, strict=True)]  # fmt: skip
-    moved = [_new_places(one, more) for one, more in zip(before, wider, strict=True)]
+    moved = [_rows_in_wider(one, more) for one, more in zip(before, wider, strict=True)]
     for one, more, here, there in zip(before, wider, moved, reversed(moved), strict=True):
         partner = np.full(len(more.posts), NONE, np.uint32)
         partner[here] = _translate_rows(there, one.posts.partner)
@@ -159,12 +159,12 @@ def _unmatched_own(joined: _JoinedRows) -> Rows:
     return pack_rows(joined.own, np.flatnonzero(free))
 
 
-def _new_places(one: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
-    """Return the place that each row of joined columns has in wider ones."""
-    to = np.empty(len(one.posts), np.uint32)
-    to[one.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
-    keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (one, wider)]
-    to[one.places] = wider.places[np.searchsorted(keys[1], keys[0])]
+def _rows_in_wider(joined_rows: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
+    """Return the row that each row of joined columns has in wider ones."""
+    to = np.empty(len(joined_rows.posts), np.uint32)
+    to[joined_rows.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
+    keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (joined_rows, wider)]
+    to[joined_rows.places] = wider.places[np.searchsorted(keys[1], keys[0])]
     return to
 
 
