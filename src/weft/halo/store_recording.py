@@ -92,7 +92,7 @@ def find_chosen_elements(part: SharedPart, view: Array, key: Any) -> dict[str, A
         return None
     mask = np.zeros(view.shape, bool)
     mask[strip_watched(key)] = True
-    return {"places": part.compute_flat_indices(cells)[mask].tolist()}
+    return {"places": part.flat_indices(cells)[mask].tolist()}
 
 
 def record_unknown_store(array: TracedArray) -> None:
