@@ -150,7 +150,8 @@ def _least_cost(times: Times) -> float:
 
 
 def make_findings(trace: Trace, costs: Costs) -> list[Finding]:
-    """Return the findings of costs, the most expensive first."""
+    """Return a finding for each pair of call sites whose waits cost a noticeable share of the run, the most expensive
+    first."""
     telling = _FindingMaker(trace, costs.times)
     kinds = zip(_KINDS, costs.pairs, strict=True)
     found = [finding for (kind, _, text), pairs in kinds for finding in telling.findings_of_kind(kind, pairs, text)]
