@@ -32,7 +32,7 @@ int main(void)
 
 def test_what_goes_on_is_said_after_ten_seconds_and_then_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([0.0, 9.9, 10, 11, 19, 25, 41, 79])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr("weft.dataparallel.progress.time.monotonic", lambda: next(seconds))
     said: list[str] = []
     one = progress.Progress(said.append, "the program runs")
     for _ in range(7):
