@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from unittest import mock
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -34,8 +35,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take SIGINT and SIGHUP as from a terminal: what a shell starts behind `&`, or `nohup`, ignores them for ever.
 
-    An analysis that fails is an error: what it looks for is not in there, and a test may ask just for that.
+    An analysis that fails is an error: what it looks for is not in there, and a test may ask just for that. Hypothesis
+    has no time limit for a case: a busy machine is slow.
     """
+    hypothesis.settings.register_profile("weft", deadline=None)
+    hypothesis.settings.load_profile("weft")
     config.addinivalue_line("filterwarnings", "error::weft.report.failure.AnalysisWarning")
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:

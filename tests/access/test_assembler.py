@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from loops import program
 
 from tests_support import execute
-from weft.instrument.assembler import HookEditor, source_argument
+from weft.instrument.assembler import HookEditor, find_source_argument
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hooks are calls on other machines")
 
@@ -201,4 +201,4 @@ def test_a_persons_assembly_within_is_left_alone() -> None:
     [(["-o", "x.o", "/tmp/a.s"], 2), (["--64", "-o", "x.s", "-"], 3), (["-I", "d.s", "-o", "x.o"], None)],
 )
 def test_the_file_to_assemble_is_told_from_the_values_of_options(words: list[str], found: int | None) -> None:
-    assert source_argument(words) == found
+    assert find_source_argument(words) == found

@@ -17,7 +17,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(debuggers, "_find_wheel_gdb", lambda: str(tmp_path / "wheel"))
-    debuggers._find_lack.cache_clear()
+    debuggers._find_missing_ability.cache_clear()
     return str(tmp_path / "gdb"), str(tmp_path / "wheel")
 
 

@@ -23,7 +23,7 @@ def compared(reference: Program, run: Program, ranks: tuple[int, int] = (3, 3), 
         b = Builder(ranks=count)
         program(b)
         made.append(match_operations(b.open()))
-    return compare(made[0], made[1], order_events(made[1].trace, made[1]), polls=polls)
+    return compare(made[0], made[1], order_events(made[1].trace, made[1]), with_polls=polls)
 
 
 def text(comparison: Comparison) -> str:

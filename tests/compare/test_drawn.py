@@ -11,7 +11,7 @@ import pytest
 import weft
 from compare.test_values import written
 from weft.compare.values import compare_values
-from weft.compare.values.error_svg import RAMP, ramp_colour
+from weft.compare.values.error_svg import RAMP, compute_ramp_colour
 from weft.compare.values.notebook import DrawnComparison
 from weft.errors import TraceError, UsageError
 
@@ -72,7 +72,7 @@ def test_runs_are_compared_by_their_folders_with_the_words_of_the_command(tmp_pa
 @pytest.mark.parametrize("ground", RAMP)
 def test_colours_stand_out_the_more_the_larger_the_error_whatever_their_hue(ground: str) -> None:
     """By WCAG's luminance."""
-    light = [luminance(ramp_colour(k / 64, ground)) for k in range(65)]
+    light = [luminance(compute_ramp_colour(k / 64, ground)) for k in range(65)]
     assert light == sorted(light, reverse=ground == "light") and len(set(light)) == 65
     assert (max(light) + 0.05) / (min(light) + 0.05) > 10
 

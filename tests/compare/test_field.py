@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from compare.test_values import written
 from weft.compare.values import error_map
-from weft.compare.values.error_map import NOTHING, array_layers, element_distances, error_cells
+from weft.compare.values.error_map import NOTHING, compute_element_distances, compute_error_cells, make_array_layers
 from weft.values.process import Box
 
 
 class Part:
-    """What a probe kept of a global array: all that `error_cells` asks for."""
+    """What a probe kept of a global array: all that `compute_error_cells` asks for."""
 
     array = "A"
 
@@ -47,7 +47,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
     axes = data.draw(st.permutations(range(dims)))[: data.draw(st.integers(1, min(2, dims)))]
     most = [data.draw(st.integers(1, 6)) for _ in axes]
     with patch.object(error_map, "MAX_ELEMENTS", data.draw(st.integers(1, 30))):
-        found = error_cells(pairs, window, axes, most)
+        found = compute_error_cells(pairs, window, axes, most)
     np.testing.assert_array_equal(found, _slow(np.abs(one - two), shape[0] - 1, window, axes, most))
 
 
@@ -77,13 +77,19 @@ def _slow(error: NDArray[Any], held: int, window: Box, axes: Any, most: list[int
 def test_errors_of_numbers_that_have_no_size_or_are_wide() -> None:
     nan, inf = float("nan"), float("inf")
     one, two = np.array([nan, nan, inf, inf, 1.0]), np.array([nan, 1.0, inf, -inf, 1.0])
-    assert element_distances(one, two).tolist() == element_distances(one, two, "ulps").tolist() == [0, inf, 0, inf, 0]
+    assert (
+        compute_element_distances(one, two).tolist()
+        == compute_element_distances(one, two, "ulps").tolist()
+        == [0, inf, 0, inf, 0]
+    )
     wide = np.array([2**62, 2**62]), np.array([2**62 + 1, 2**62])
-    assert element_distances(*wide).tolist() == [1, 0]
-    assert element_distances(np.array([1.0]), np.array([np.nextafter(1.0, 2)]), "ulps").tolist() == [1]
-    assert element_distances(np.array([3 + 4j]), np.array([0j])).tolist() == [5]
-    assert element_distances(np.array([1.0 + 0j]), np.array([np.nextafter(1.0, 2) + 0j]), "ulps").tolist() == [1]
-    assert element_distances(np.array([True]), np.array([False])).tolist() == [1]
+    assert compute_element_distances(*wide).tolist() == [1, 0]
+    assert compute_element_distances(np.array([1.0]), np.array([np.nextafter(1.0, 2)]), "ulps").tolist() == [1]
+    assert compute_element_distances(np.array([3 + 4j]), np.array([0j])).tolist() == [5]
+    assert compute_element_distances(np.array([1.0 + 0j]), np.array([np.nextafter(1.0, 2) + 0j]), "ulps").tolist() == [
+        1
+    ]
+    assert compute_element_distances(np.array([True]), np.array([False])).tolist() == [1]
 
 
 @pytest.mark.cases(1)
@@ -95,8 +101,8 @@ def test_an_array_in_other_pieces_is_one_layer(form: str, tmp_path: Path) -> Non
     )
     kept = [[process.value_at(row) for process in trace.processes for row in range(len(process.rows))]
             for trace in (before, after)]  # fmt: skip
-    [layer] = array_layers(kept[0][1:2], kept[1][2:4])
+    [layer] = make_array_layers(kept[0][1:2], kept[1][2:4])
     assert (layer.name, layer.whole, layer.exact, len(layer.pairs)) == ("A", ((0, 300), (0, 40)), True, 2)
-    cells = error_cells(layer.pairs, layer.whole, (0, 1), (300, 40))
+    cells = compute_error_cells(layer.pairs, layer.whole, (0, 1), (300, 40))
     assert np.argwhere(cells > 0).tolist() == [[123, 7]]
-    assert array_layers(kept[0][1:2], []) == []
+    assert make_array_layers(kept[0][1:2], []) == []

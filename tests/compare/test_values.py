@@ -19,7 +19,7 @@ from weft.compare.values import compare_values
 from weft.compare.values.boxes import find_uncovered_box, intersect_boxes
 from weft.compare.values.judgement import judge_arrays
 from weft.compare.values.report import render_values, to_json
-from weft.compare.values.tolerance import Tolerance, ulp_distances
+from weft.compare.values.tolerance import Tolerance, compute_ulp_distances
 from weft.values import recording
 from weft.values.configuration import FORMS as KEPT_AS
 from weft.values.configuration import Configuration, Rule
@@ -147,11 +147,11 @@ def test_units_in_the_last_place_are_steps_from_number_to_number(pairs: list[tup
     two = one.copy()
     for _ in range(steps):
         two = np.nextafter(two, np.inf)
-    found = ulp_distances(one, two)
+    found = compute_ulp_distances(one, two)
     finite = np.isfinite(one) & np.isfinite(two)
     assert (found[finite] == steps).all()
-    assert (ulp_distances(two, one)[finite] == steps).all()
-    far = ulp_distances(one, np.array([b for _, b in pairs]))
+    assert (compute_ulp_distances(two, one)[finite] == steps).all()
+    far = compute_ulp_distances(one, np.array([b for _, b in pairs]))
     assert (far >= 0).all()
 
 
@@ -178,7 +178,7 @@ def _alike(x: float, y: float, settings: dict[str, Any], most: float) -> bool:
     if not (np.isfinite(x) and np.isfinite(y)):
         return False
     apart = abs(np.float64(x) - np.float64(y))
-    units = float(ulp_distances(np.array([x]), np.array([y]))[0])
+    units = float(compute_ulp_distances(np.array([x]), np.array([y]))[0])
     if "absolute" in settings or "relative" in settings:
         near = max(settings.get("absolute", 0.0), settings.get("relative", 0.0) * max(abs(x), abs(y)))
         return bool(apart <= near)

@@ -79,7 +79,7 @@ def _met(need: Need, able: set[int]) -> bool:
     return all(terms) if need.every else any(terms)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(st.integers(0, 5), _trees(6), max_size=6))
 def test_the_fixpoint_equals_its_slow_definition(needs: dict[int, Need]) -> None:
     able = set(range(6)).difference(needs)

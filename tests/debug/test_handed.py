@@ -53,7 +53,7 @@ def mi() -> Iterator[Mi]:
 def test_a_text_comes_to_gdb_as_it_is(mi: Mi, payloads: list[str]) -> None:
     for text in payloads:
         mi.ask(f"-interpreter-exec console {quoted(f'set environment GIVEN {text}')}")
-        said = mi.said(f"-interpreter-exec console {quoted('show environment GIVEN')}")
+        said = mi.console_output(f"-interpreter-exec console {quoted('show environment GIVEN')}")
         assert said.partition(" = ")[2].rstrip("\n") == text.rstrip("\n").rstrip()
         assert "\n" not in quoted(text)
 

@@ -16,7 +16,7 @@ import pytest
 import weft
 from weft.errors import UsageError
 from weft.export.call_lines import CallLineWriter, CallTable
-from weft.export.time_order import call_ids, calls_in_time_order, limit_calls
+from weft.export.time_order import iterate_call_ids, limit_calls, read_calls_in_time_order
 from weft.terms.call_text import event_json
 from weft.trace import Event, Flag, Function, Parameter, Rank, Status, Trace
 from weft.trace.builder import ANY, Builder
@@ -24,7 +24,21 @@ from weft.trace.filter import Filter
 from weft.trace.layout import ANY_TAG, IN_PLACE
 
 SEEDS = range(2)
-TAKEN = {"name", "status", "site", "open", "error", "enter", "exit", "thread", "ticket", "flags", "polls", "result"}
+TAKEN = {
+    "name",
+    "status",
+    "site",
+    "open",
+    "error",
+    "enter",
+    "exit",
+    "thread",
+    "ticket",
+    "flags",
+    "polls",
+    "calls",
+    "result",
+}
 """Words that the builder has another use for."""
 
 
@@ -62,6 +76,7 @@ def record(draw: random.Random, r: Any, function: Function) -> None:
         flags |= flag if draw.random() < odds else 0
     r.call(
         function.name, **given, status=status, flags=int(flags), open=draw.random() < 0.1,
+        calls=draw.choice((0, 2, 70_000)) if function.is_folded else 0,
         error=draw.choice((0, 0, 0, 5, 255)), ticket=draw.choice((None, 0, 10**12)),
         site=draw.choice((None, ("a.py", 3, "f"), ("long/name/ü.c", 12345, "g\x07"))),
     )  # fmt: skip
@@ -84,12 +99,12 @@ def every_function(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 def events(trace: Trace) -> list[Event]:
-    return [trace.event(*one) for rows in calls_in_time_order(trace, Filter("")) for one in call_ids(rows)]
+    return [trace.event(*one) for rows in read_calls_in_time_order(trace, Filter("")) for one in iterate_call_ids(rows)]
 
 
 def written(trace: Trace, table: CallTable | None) -> list[str]:
     writer = CallLineWriter(trace, table)
-    text = b"".join(part for rows in calls_in_time_order(trace, Filter("")) for part in writer.render_lines(rows))
+    text = b"".join(part for rows in read_calls_in_time_order(trace, Filter("")) for part in writer.render_lines(rows))
     return text.decode().split("\n")[:-1]
 
 
@@ -107,8 +122,10 @@ def test_json_is_what_python_says_of_each_call(every_function: Trace) -> None:
 
 def test_python_writes_only_what_is_rare(every_function: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[Event] = []
-    whole = CallLineWriter._render_unusual
-    monkeypatch.setattr(CallLineWriter, "_render_unusual", lambda self, event: left.append(event) or whole(self, event))
+    whole = CallLineWriter._render_call_in_python
+    monkeypatch.setattr(
+        CallLineWriter, "_render_call_in_python", lambda self, event: left.append(event) or whole(self, event)
+    )
     written(every_function, None)
     rare = {"string", "double"}
     assert left
@@ -140,13 +157,17 @@ def test_the_order_is_that_of_time_whatever_the_blocks(seed: int, monkeypatch: p
     monkeypatch.setattr("weft.export.time_order.AT_ONCE", 7)
     trace = b.open()
     wanted = merged(trace)
-    assert [one for rows in calls_in_time_order(trace, Filter("")) for one in call_ids(rows)] == wanted
+    assert [one for rows in read_calls_in_time_order(trace, Filter("")) for one in iterate_call_ids(rows)] == wanted
     for count in (0, 1, 9, 10**6):
         first = [
-            one for rows in limit_calls(calls_in_time_order(trace, Filter("")), count, None) for one in call_ids(rows)
+            one
+            for rows in limit_calls(read_calls_in_time_order(trace, Filter("")), count, None)
+            for one in iterate_call_ids(rows)
         ]
         last = [
-            one for rows in limit_calls(calls_in_time_order(trace, Filter("")), None, count) for one in call_ids(rows)
+            one
+            for rows in limit_calls(read_calls_in_time_order(trace, Filter("")), None, count)
+            for one in iterate_call_ids(rows)
         ]
         assert first == wanted[:count]
         assert last == wanted[max(0, len(wanted) - count) :]

@@ -119,14 +119,14 @@ def test_a_record_that_cannot_be_ends_the_file(more: bytes) -> None:
 
 
 def test_as_many_values_are_wanted_as_are_written() -> None:
-    from weft.halo.cell_geometry import edge_mask
+    from weft.halo.cell_geometry import make_edge_mask
 
     for shape, halo in (((6, 5), ((1, 1), (1, 1))), ((9,), ((2, 0),)), ((4, 4, 7), ((1, 1), (0, 0), (2, 3)))):
         part = log_reader.parse_part(0, {
             **PART, "shape": list(shape), "halo": [list(one) for one in halo],
             "strides": [8 * int(np.prod(shape[k + 1 :])) for k in range(len(shape))],
         })  # fmt: skip
-        assert log_reader.count_values(Kind.OWNED, part) == edge_mask(shape, halo).sum()
+        assert log_reader.count_values(Kind.OWNED, part) == make_edge_mask(shape, halo).sum()
 
 
 @pytest.fixture

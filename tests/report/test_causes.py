@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from weft.base.event_id import EventId
-from weft.evidence import NO_EVIDENCE, Ended, Evidence, Parameter, Place, Race, Receive, Sampled
+from weft.evidence import NO_EVIDENCE, Absent, Ended, Evidence, Parameter, Place, Race, Receive, Sampled
 from weft.findings import Finding, Site
 from weft.report.causes import (
     attach_consequences_of_overruns,
+    join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    remove_absences_of_deadlocks,
     remove_truncations_without_sizes,
 )
 from weft.usage.buffer_overruns import Overrun
@@ -104,3 +107,41 @@ def test_a_race_whose_other_outcome_is_an_error_stands_before_harmless_ones() ->
     found = [race(1, "same"), finding("resource-leak", severity="warning"), race(2, "unknown"), race(3, "truncation")]
     assert put_harmful_races_first(found) == [found[3], found[1], found[0], found[2]]
     assert put_harmful_races_first(found[:3]) == found[:3]
+
+
+def test_members_that_a_deadlock_misses_are_no_finding_of_their_own() -> None:
+    event = (EventId(0, 7),)
+    hang = replace(finding("deadlock"), events=event)
+    absent = replace(finding("collective-mismatch", evidence=Absent(absent=[1], communicator="world")), events=event)
+    assert remove_absences_of_deadlocks([hang, absent]) == [hang]
+
+
+@pytest.mark.parametrize("change", [{"events": (EventId(0, 8),)}, {"evidence": Parameter(parameter="root")}])
+def test_another_mismatch_than_that_of_a_deadlock_stays(change: dict[str, Any]) -> None:
+    event = (EventId(0, 7),)
+    hang = replace(finding("deadlock"), events=event)
+    absent = replace(finding("collective-mismatch", evidence=Absent(absent=[1], communicator="world")), events=event)
+    mismatch = replace(absent, **change)
+    assert remove_absences_of_deadlocks([hang, mismatch]) == [hang, mismatch]
+
+
+def test_a_possible_deadlock_leaves_the_mismatch() -> None:
+    event = (EventId(0, 7),)
+    hang = replace(finding("deadlock"), events=event, certainty="possible")
+    absent = replace(finding("collective-mismatch", evidence=Absent(absent=[1], communicator="world")), events=event)
+    assert remove_absences_of_deadlocks([hang, absent]) == [hang, absent]
+
+
+def test_overruns_of_equal_sizes_in_one_procedure_are_one_finding() -> None:
+    found = [finding("buffer-overrun", line, evidence=OVERRUN) for line in (5, 6, 9)]
+    (one,) = join_equal_overruns(found)
+    assert one.message.endswith("; calls at lines 6 and 9 do the same")
+    assert [site.line for site in one.sites] == [5, 6, 9]
+
+
+@pytest.mark.parametrize("sizes", [{"room": 28}, {"bytes": 40}, {"behind": 16}])
+def test_overruns_of_other_sizes_are_findings_of_their_own(sizes: dict[str, int]) -> None:
+    facts = {"bytes": 32, "room": 24, "behind": 8, "before": 0} | sizes
+    other = finding("buffer-overrun", 6, evidence=Overrun(parameter="buf", **facts))
+    found = [finding("buffer-overrun", evidence=OVERRUN), other]
+    assert join_equal_overruns(found) == found

@@ -31,6 +31,7 @@ from cause_programs import C_CAUSES, PY_CAUSES
 from fresh_programs import C_FRESH
 from memory_programs import C_MEMORY
 from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPLATES
+from public_programs import C_PUBLIC, PY_PUBLIC
 from race_programs import RaceProgram
 from reported_programs import C_REPORTED, PY_REPORTED
 from standard_programs import C_STANDARD, FORTRAN_STANDARD, PY_STANDARD
@@ -671,8 +672,8 @@ C_TEMPLATES = [
 
 
 LANGUAGES = {
-    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES, *PY_STANDARD, *PY_REPORTED]),
-    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD, *C_REPORTED]),
+    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES, *PY_STANDARD, *PY_REPORTED, *PY_PUBLIC]),
+    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD, *C_REPORTED, *C_PUBLIC]),
     "f": (FORTRAN, [*FORTRAN_TEMPLATES, *FORTRAN_STANDARD]),
 }
 LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}

@@ -41,7 +41,8 @@ def find_debuggers() -> list[GdbInstallation]:
     """Return the system's gdb and the wheel's, if installed, the one to use first."""
     found = [path for path in (shutil.which("gdb"), _find_wheel_gdb()) if path is not None]
     return sorted(
-        (GdbInstallation(path, _find_lack(path)) for path in dict.fromkeys(found)), key=lambda one: bool(one.lack)
+        (GdbInstallation(path, _find_missing_ability(path)) for path in dict.fromkeys(found)),
+        key=lambda one: bool(one.lack),
     )
 
 
@@ -68,8 +69,8 @@ def _find_wheel_gdb() -> str | None:
 
 
 @cache
-def _find_lack(path: str) -> str:
-    """Return what a gdb cannot do on this machine, empty for nothing."""
+def _find_missing_ability(path: str) -> str:
+    """Return what a gdb cannot do on this machine, as a sentence; empty if it can do all."""
     if not _has_amx():
         return ""
     with suppress(OSError, subprocess.TimeoutExpired):

@@ -135,7 +135,7 @@ def run_once(
         return run_process(command, environment, request.timeout)
     with reopen_standard_input() as given:
         return run_process(
-            command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, watch=plan.watch
+            command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, should_end=plan.watch
         )
 
 

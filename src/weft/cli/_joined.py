@@ -117,7 +117,8 @@ def record_in_step(
 def join_or_create_run(
     step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None], local: Path | None
 ) -> SharedRun:
-    """Join the run of the step, or create it."""
+    """Return the run of the job step: join it, or create it if this task comes first. `local`: the folder of --local,
+    None for a run that all hosts see."""
     if local is None:
         return shared_run.create_or_join(step, path, facts, describe)
     # Few runs are over hosts.

@@ -88,7 +88,7 @@ def _report_no_values(request: CheckRequest) -> int:
 
 
 def _create_directory(args: argparse.Namespace, request: CheckRequest, run_name: str) -> RunDirectory:
-    """Create the run directory for the values of one of the two runs (`run_name`: sequential or turns)."""
+    """Create the run directory for the values of a run (`run_name`: sequential or turns)."""
     from weft.launch import rundir
 
     name = f"{request.sources[0].stem}-{run_name}"

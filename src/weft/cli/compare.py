@@ -116,7 +116,7 @@ def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> 
     before, after = open_with_events(args.reference), open_with_events(args.run)
     one, two = match_operations(before), match_operations(after)
     ordered = order_events(after, two)
-    comparison = compare(one, two, ordered, polls=args.polls)
+    comparison = compare(one, two, ordered, with_polls=args.polls)
     messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
     places = find_slower_places(comparison)
     findings = (
@@ -127,7 +127,7 @@ def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> 
     calls = messages.results is None
     said = [
         *messages.lines,
-        *render_comparison(comparison, places, findings, calls=calls),
+        *render_comparison(comparison, places, findings, with_calls=calls),
         *_describe_missing_values(args, values),
     ]
     document = to_json(comparison, places, findings) | {
@@ -154,11 +154,11 @@ def _describe_missing_values(args: argparse.Namespace, values: ValueComparison |
 
 def _print_commands(args: argparse.Namespace) -> None:
     """Print how the commands of the two runs differ, if they do."""
-    from weft.compare.report import command_lines
+    from weft.compare.report import render_commands
     from weft.launch.rundir import read_facts
     from weft.report.text import printable
 
-    for line in command_lines(*(read_facts(run).get("command") for run in (args.reference, args.run))):
+    for line in render_commands(*(read_facts(run).get("command") for run in (args.reference, args.run))):
         print(printable(line))
 
 

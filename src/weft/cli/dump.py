@@ -203,9 +203,9 @@ def option_terms(args: argparse.Namespace) -> list[Any]:
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
     """Print the calls that pass the filter, in order of time; a file that is written shows its progress."""
     from weft.cli._progress import show_progress
-    from weft.export.time_order import calls_in_time_order, limit_calls
+    from weft.export.time_order import limit_calls, read_calls_in_time_order
 
-    found = limit_calls(calls_in_time_order(trace, wanted), args.first, args.last)
+    found = limit_calls(read_calls_in_time_order(trace, wanted), args.first, args.last)
     if args.output is None:
         write_calls(trace, found, args, to)
         return
@@ -265,9 +265,9 @@ def write_lines(parts: Iterable[bytes], to: IO[Any]) -> None:
 
 def iterate_events(trace: Trace, rows: CallRows) -> Iterator[Event]:
     """Return an iterator over the calls of some rows, one Event each."""
-    from weft.export.time_order import call_ids
+    from weft.export.time_order import iterate_call_ids
 
-    return (trace.event(rank, index) for rank, index in call_ids(rows))
+    return (trace.event(rank, index) for rank, index in iterate_call_ids(rows))
 
 
 # Runs of level `outcomes`

@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_probes(run: Path | None) -> None:
+    """Print a line for each probe of a run, of the newest run if none is named."""
     from weft.launch.rundir import find_newest_run
     from weft.report.text import printable
     from weft.values.listing import list_probes

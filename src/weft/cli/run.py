@@ -31,6 +31,7 @@ from weft.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from weft.compare.values.live import LiveComparison
     from weft.launch.finish import Ending
+    from weft.launch.growth import GrowthWatch
     from weft.launch.job import Job
     from weft.launch.live_findings import LiveFindings
     from weft.launch.local.hosts import Hosts
@@ -316,6 +317,7 @@ def record_plan(
                 started, directory, variables, args.hang_after,
                 report_news=witness.report_new if witness is not None else _hosts.make_host_reporter(hosts),
                 observer=make_early_end(against, witness if args.end_at_limit else None), alarm=alarm,
+                growth=make_growth_watch(directory, args),
                 hosts=hosts,
             )  # fmt: skip
     except WeftError:
@@ -325,6 +327,15 @@ def record_plan(
         raise
     remove_task_recording(args, directory)
     return values.report_comparison(conclude_run(plan, job, args, against), job, against, debug=args.debug)
+
+
+def make_growth_watch(directory: RunDirectory, args: argparse.Namespace) -> GrowthWatch | None:
+    """Return what says that a record grows fast; None if it keeps the end only, or outcomes only."""
+    if args.keep is not None or args.level == "outcomes":
+        return None
+    from weft.launch.growth import GrowthWatch
+
+    return GrowthWatch(directory.path, say)
 
 
 def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
@@ -449,21 +460,21 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
     return job.process.shell_status or (FAILED_STATUS if failed else counted)
 
 
-def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
-    """Say where a host's part of the run is and how the parts are put together; return the status."""
+def report_part(job: Job, shared_run: SharedRun, args: argparse.Namespace) -> int:
+    """Print where this host's part of the run is and how the parts are put together; return the exit status."""
     from weft.launch import finish
 
     host, place = os.uname().nodename, job.run.path
-    ranks = rank_words(sorted({*range(joint.step.size)} - {*joint.absent_ranks}))
+    ranks = rank_words(sorted({*range(shared_run.step.size)} - {*shared_run.absent_ranks}))
     why = (
-        f"host {host} has {ranks} of {joint.step.size} in {place}, which the other hosts do not see; "
+        f"host {host} has {ranks} of {shared_run.step.size} in {place}, which the other hosts do not see; "
         "nothing is looked for in a part of a run"
     )
     problem = resolve_call_sites(job, args)
     job.run.write()
     say(why)
     say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
-        f"`weft gather {place.name}-whole {host} ...` with all of them. {joint.remedy}")  # fmt: skip
+        f"`weft gather {place.name}-whole {host} ...` with all of them. {shared_run.remedy}")  # fmt: skip
     if problem is not None:
         say(problem)
     write_report(args, UnanalysedRun(job.run.facts, (why,)))

@@ -114,7 +114,8 @@ def _write_html(picture: RunView, file: Path) -> int:
 def serve_page(
     picture: RunView | None, port: int, *, browser: bool, beside: Path | None = None, values: ValueView | None = None
 ) -> int:
-    """Serve the page until Ctrl-C."""
+    """Serve the view's page to browsers until Ctrl-C, and return the exit status. `picture`: the run, `beside`:
+    another run to show with it, `values`: compared values."""
     import weft
     from weft.view.server import ViewServer
 

@@ -50,13 +50,15 @@ class AlikeRange:
     count: int
 
 
-def read_thread_calls(match: Match, rank: int, slot: int, names: dict[str, int], *, polls: bool = False) -> ThreadCalls:
+def read_thread_calls(
+    match: Match, rank: int, thread_slot: int, shared_numbers: dict[str, int], *, with_polls: bool = False
+) -> ThreadCalls:
     """Return the calls of a thread that communicate, without those whose outcome only timing decides.
 
-    These are polls that failed, and what asks which requests or messages are there: tests, MPI_Waitsome, probes that
-    return at once. What the program does with the answer is compared. One that never returned counts. `polls`: with all
-    of them. `names`: numbers of functions, predefined types and operations, shared by both runs because two MPIs number
-    them differently; new names are added.
+    Left out are polls that failed and questions which requests or messages are there: tests, MPI_Waitsome, probes that
+    return at once. What the program does with the answer is compared; a poll that never returned counts. `with_polls`:
+    these calls, too. `shared_numbers`: numbers of functions, predefined types and operations by name, shared by both
+    runs because two MPIs number them differently; new names are added.
     """
     one = match.trace.ranks[rank]
     events, functions = one.events, one.trace.functions
@@ -65,20 +67,28 @@ def read_thread_calls(match: Match, rank: int, slot: int, names: dict[str, int],
     failed &= events["flags"] & Flag.TRUE == 0
     asks = functions.mask(f.name for f in functions if asks_what_came(f))[events["function"]]
     counted = functions.mask(f.name for f in functions if communicates(f))[events["function"]]
-    if not polls:
+    if not with_polls:
         counted &= ~(closed & (failed | asks))
-    chosen = np.flatnonzero((one.event_threads == slot) & counted)
-    return ThreadCalls(one, chosen, call_keys(one, chosen, names), _taken_messages(match, rank, chosen))
+    chosen = np.flatnonzero((one.event_threads == thread_slot) & counted)
+    return ThreadCalls(
+        one, chosen, compute_call_keys(one, chosen, shared_numbers), _compute_message_keys(match, rank, chosen)
+    )
 
 
-def call_keys(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool = True) -> Keys:
-    """Return a key for each call of what the program asked for; with `placed` also of communicator and peer."""
-    events, functions = rank.events[chosen], rank.trace.functions
+def compute_call_keys(
+    rank: Rank, events_chosen: Ints, shared_numbers: dict[str, int], *, with_peers: bool = True
+) -> Keys:
+    """Return a 64-bit key for each call, equal if the program asked for the same; with `with_peers` also of the same
+    communicator and peer.
+    """
+    events, functions = rank.events[events_chosen], rank.trace.functions
     flags, tags = events["flags"], np.where(events["flags"] & Flag.ANY_TAG, ANY_TAG, events["tag"]).astype(np.int64)
 
     def named(column: NDArray[np.integer], name: Callable[[int], str]) -> Ints:
         known, row = np.unique(column, return_inverse=True)
-        return np.array([names.setdefault(name(one), len(names) + 1) for one in known.tolist()], np.int64)[row]
+        return np.array(
+            [shared_numbers.setdefault(name(one), len(shared_numbers) + 1) for one in known.tolist()], np.int64
+        )[row]
 
     def predefined(cls: str) -> Callable[[int], str]:
         return lambda one: (functions.object_name(cls, one) if one < ID_DYNAMIC else None) or f"a {cls} of its own"
@@ -88,88 +98,91 @@ def call_keys(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool =
         known = rank.comm(id)
         return f"communicator {known.name}" if known else "no communicator"
 
-    function, nowhere = named(events["function"], lambda one: functions[one].base), np.zeros(len(chosen), np.int64)
+    function, nowhere = (
+        named(events["function"], lambda one: functions[one].base),
+        np.zeros(len(events_chosen), np.int64),
+    )
     reduces = functions.mask(f.name for f in functions if (tag := f.slot.get("tag")) and tag.handle)[events["function"]]
     tags[reduces] = named(tags[reduces], predefined("OP"))
     columns = (
         function,
-        named(events["comm"], communicator) if placed else nowhere,
-        np.where(flags & Flag.ANY_SOURCE, ANY_SOURCE, events["peer"]) if placed else nowhere,
+        named(events["comm"], communicator) if with_peers else nowhere,
+        np.where(flags & Flag.ANY_SOURCE, ANY_SOURCE, events["peer"]) if with_peers else nowhere,
         tags,
         events["count"],
         named(events["datatype"], predefined("DATATYPE")),
         flags & Flag.CLOSED,
         events["error"],
     )
-    mixed = np.zeros(len(chosen), np.uint64)
+    mixed = np.zeros(len(events_chosen), np.uint64)
     for column in columns:
         mixed = _mix_keys(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
     return mixed
 
 
-def message_senders(match: Match, rank: int) -> Ints:
-    """Return the sender and tag of the message of each receive of a rank, in posting order; -1: the
-    receive took none.
+def find_message_senders(match: Match, rank: int) -> Ints:
+    """Return for each receive of a rank, in posting order, the source and tag of its message as one number; -1 if it
+    took none.
     """
     rows, part = match.recvs, match.recvs.of_rank(rank)
     sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
     return np.where(rows.partner[part] != NONE, sender, -1)
 
 
-def _taken_messages(match: Match, rank: int, chosen: Ints) -> Keys:
-    """Return a key for each call of the messages that its receives took."""
-    sender = message_senders(match, rank).view(np.uint64)
+def _compute_message_keys(match: Match, rank: int, events_chosen: Ints) -> Keys:
+    """Return a 64-bit key for each call, equal if its receives took the same messages."""
+    sender = find_message_senders(match, rank).view(np.uint64)
     by_event = np.zeros(len(match.trace.ranks[rank].events), np.uint64)
     # Of several receives of one call (Startall) the messages count, not which took which.
     np.add.at(by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix_keys(np.zeros_like(sender), sender))
-    return by_event[chosen]
+    return by_event[events_chosen]
 
 
-def _mix_keys(held: Keys, column: Keys) -> Keys:
-    """Mix one more column into keys of 64 bits (SplitMix64's finalizer, Steele, Lea and Flood 2014)."""
-    z = (held + np.uint64(0x9E3779B97F4A7C15)) ^ column
+def _mix_keys(keys: Keys, column: Keys) -> Keys:
+    """Return keys of 64 bits with one more column mixed in (SplitMix64's finalizer, Steele, Lea and Flood 2014)."""
+    z = (keys + np.uint64(0x9E3779B97F4A7C15)) ^ column
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-def align_calls(one: Keys, two: Keys) -> Iterator[AlikeRange]:
-    """Yield the ranges of calls that are alike, in order; the calls between them differ.
+def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
+    """Yield the ranges of calls that are alike in both runs, in order; the calls between them differ.
 
-    After a difference the nearest place is searched at which both runs go on alike: as few calls as possible are left
+    After a difference, the nearest place is searched at which both runs go on alike: the one with the fewest calls left
     out on both sides together.
     """
     i = j = 0
     for _ in range(MAX_RANGES):
-        count = _count_alike(one[i:], two[j:])
+        count = _count_alike(reference_keys[i:], run_keys[j:])
         yield AlikeRange(i, j, count)
         i, j = i + count, j + count
-        if i == len(one) or j == len(two):
+        if i == len(reference_keys) or j == len(run_keys):
             return
-        again = _find_realignment(one[i : i + WINDOW + REALIGNED], two[j : j + WINDOW + REALIGNED])
+        again = _find_realignment(reference_keys[i : i + WINDOW + REALIGNED], run_keys[j : j + WINDOW + REALIGNED])
         if again is None:
             return
         i, j = i + again[0], j + again[1]
 
 
-def _count_alike(one: Keys, two: Keys) -> int:
-    """Return how many calls are alike from the first on."""
-    size, at, step = min(len(one), len(two)), 0, 4096
+def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
+    """Return how many calls from the first one on are alike in both runs."""
+    size, at, step = min(len(reference_keys), len(run_keys)), 0, 4096
     while at < size:
         end = min(at + step, size)
-        differing = np.flatnonzero(one[at:end] != two[at:end])
+        differing = np.flatnonzero(reference_keys[at:end] != run_keys[at:end])
         if len(differing):
             return at + int(differing[0])
         at, step = end, step * 4
     return size
 
 
-def _find_realignment(one: Keys, two: Keys) -> tuple[int, int] | None:
-    """Return the fewest calls to leave out on both sides, after which REALIGNED calls are alike; None if there are
-    none.
+def _find_realignment(reference_keys: Keys, run_keys: Keys) -> tuple[int, int] | None:
+    """Return how many calls to leave out of (reference, run), as few as possible, so that the next REALIGNED calls are
+    alike; None if there is no such place.
     """
-    length = min(REALIGNED, len(one), len(two))
-    first, second = _sequence_keys(one, length), _sequence_keys(two, length)
+    length = min(REALIGNED, len(reference_keys), len(run_keys))
+    first, second = _compute_sequence_keys(reference_keys, length), _compute_sequence_keys(run_keys, length)
     best: tuple[int, int] | None = None
     where: dict[int, int] = {}
     for j, key in enumerate(second.tolist()):
@@ -181,8 +194,8 @@ def _find_realignment(one: Keys, two: Keys) -> tuple[int, int] | None:
     return best
 
 
-def _sequence_keys(keys: Keys, length: int) -> Keys:
-    """Return for each call a key of the `length` calls from it on."""
+def _compute_sequence_keys(keys: Keys, length: int) -> Keys:
+    """Return for each call a key of the `length` calls that begin with it."""
     count = len(keys) - length + 1
     mixed = np.zeros(count, np.uint64)
     for k in range(length):

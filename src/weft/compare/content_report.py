@@ -11,7 +11,7 @@ from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare.contents import ContentComparison, MessageContent, has_hashes
 from weft.compare.differences import Comparison
-from weft.compare.values.tolerance import ulp_distances
+from weft.compare.values.tolerance import compute_ulp_distances
 from weft.match import Match
 from weft.terms.event_findings import call_at
 from weft.terms.reduction_values import Numbers, as_numbers, combine_contributions, operation_name, read_contributions
@@ -24,7 +24,7 @@ FAR = 1 << 20
 
 
 def render_contents(contents: ContentComparison | None, comparison: Comparison) -> list[str]:
-    """Return lines on the contents of messages that differ; none if no run has hashes."""
+    """Return report lines on messages whose contents differ; none if neither run has hashes."""
     if contents is None:
         sides = [has_hashes(side) for side in (comparison.before, comparison.after)]
         if any(sides):
@@ -33,16 +33,16 @@ def render_contents(contents: ContentComparison | None, comparison: Comparison) 
         return []
     if not contents.differing:
         return [f"the messages of {plural(contents.compared, 'equal call')} have equal contents"]
-    return list(_difference_lines(contents, comparison))
+    return list(_render_differences(contents, comparison))
 
 
-def _difference_lines(contents: ContentComparison, comparison: Comparison) -> Iterator[str]:
-    """Yield lines on each first difference: call, end of the message, numbers, callers."""
+def _render_differences(contents: ContentComparison, comparison: Comparison) -> Iterator[str]:
+    """Yield report lines on each first difference: the call, the end of the message, the numbers, the callers."""
     for number, one in enumerate(contents.first):
         heading = "and independently" if number else "first message whose content differs"
-        yield f"{heading}: {_content_text(one, comparison.after)}"
-        yield f"    {_end_text(one, comparison.after)}"
-        yield from _number_lines(one, comparison)
+        yield f"{heading}: {_describe_content(one, comparison.after)}"
+        yield f"    {_describe_message_end(one, comparison.after)}"
+        yield from _render_differing_numbers(one, comparison)
         yield from caller_lines(comparison.after.trace.event(*one.after))
         if one.known is not None:
             last = numbered_call_text(comparison.after, one.known)
@@ -69,37 +69,42 @@ def numbered_call_text(match: Match, event: EventId) -> str:
     return f"event {event[1]}, {call_at(match.trace.event(*event))}"
 
 
-def _content_text(one: MessageContent, match: Match) -> str:
-    """Return a sentence about a message whose content differs."""
-    size = plural(one.bytes_after, "byte")
-    if one.bytes_after != one.bytes_before:
-        size += f" (in the reference {one.bytes_before:,})"
-    verb = "sends" if one.sent else "receives"
-    return f"{rank_words([one.rank])} {verb} {size} that differ: {numbered_call_text(match, one.after)}"
+def _describe_content(content: MessageContent, match: Match) -> str:
+    """Return a sentence that names a message whose content differs: rank, size and call."""
+    size = plural(content.bytes_after, "byte")
+    if content.bytes_after != content.bytes_before:
+        size += f" (in the reference {content.bytes_before:,})"
+    verb = "sends" if content.sent else "receives"
+    return f"{rank_words([content.rank])} {verb} {size} that differ: {numbered_call_text(match, content.after)}"
 
 
-def _end_text(one: MessageContent, match: Match) -> str:
-    """Return at which end of the message the difference is."""
-    if match.collective_of(one.after) is not None:
-        if one.sent:
+def _describe_message_end(content: MessageContent, match: Match) -> str:
+    """Return a sentence on the other end of a message whose content differs: who sent it, or who gets it."""
+    if match.collective_of(content.after) is not None:
+        if content.sent:
             return "it is what this rank brings to the collective"
         return "every member brings what it did in the reference: the result differs, as by another order of sums"
     others = [
         f"{rank_words([rank])} ({numbered_call_text(match, EventId(rank, event))})"
-        for rank, event in match.partner_events(one.after)
+        for rank, event in match.partner_events(content.after)
     ]
     other = others[0] if others else "nobody in the record"
-    if one.sent:
+    if content.sent:
         return f"the sender's end: it was computed there, and went to {other}"
     changed = "changed on its way or while the receive was pending"
     return f"the receiver's end: it was sent as in the reference by {other}, and {changed}"
 
 
-def _kept_numbers(one: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
-    """Return the numbers of a content in the reference and in the run; None if they were not kept in both."""
+def _read_both_contents(content: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
+    """Return the numbers of a message in (the reference, the run); None unless both runs have them, of one type and
+    length.
+    """
     found = []
-    for side, event, row in ((comparison.before, one.before, one.rows[0]), (comparison.after, one.after, one.rows[1])):
-        rank = side.trace.ranks[one.rank]
+    for side, event, row in (
+        (comparison.before, content.before, content.rows[0]),
+        (comparison.after, content.after, content.rows[1]),
+    ):
+        rank = side.trace.ranks[content.rank]
         found.append(as_numbers(rank.event(event[1]), rank.message_hashes.content_of(row)))
     before, after = found
     if before is None or after is None or before.dtype != after.dtype or len(before) != len(after):
@@ -107,9 +112,9 @@ def _kept_numbers(one: MessageContent, comparison: Comparison) -> tuple[Numbers,
     return before, after
 
 
-def _number_lines(one: MessageContent, comparison: Comparison) -> Iterator[str]:
-    """Yield which element differs, from what to what, and by how much."""
-    both = _kept_numbers(one, comparison)
+def _render_differing_numbers(content: MessageContent, comparison: Comparison) -> Iterator[str]:
+    """Yield report lines on the numbers of a message: which element differs, from what to what, and by how much."""
+    both = _read_both_contents(content, comparison)
     if both is None:
         return
     before, after = both
@@ -120,30 +125,30 @@ def _number_lines(one: MessageContent, comparison: Comparison) -> Iterator[str]:
     if not len(other):
         return
     at, floats = int(other[0]), before.dtype.kind == "f"
-    most = float(ulp_distances(before[other], after[other]).max()) if floats else 0.0
+    most = float(compute_ulp_distances(before[other], after[other]).max()) if floats else 0.0
     units = f", at most {plural(int(most), 'unit')} in the last place apart" if 0 < most < FAR else ""
     count = differing_text(len(other), len(before))
     yield f"    element {at} is {after[at]}, in the reference {before[at]}; {count}{units}"
-    if not one.sent and floats and comparison.after.collective_of(one.after) is not None:
-        yield f"    {_explain_by_order(one, comparison, np.abs(before - after))}"
+    if not content.sent and floats and comparison.after.collective_of(content.after) is not None:
+        yield f"    {_explain_by_order(content, comparison, np.abs(before - after))}"
 
 
-def _explain_by_order(one: MessageContent, comparison: Comparison, apart: Numbers) -> str:
-    """Return a sentence on whether another order of the same operation explains a result."""
+def _explain_by_order(content: MessageContent, comparison: Comparison, distances: Numbers) -> str:
+    """Return a sentence on whether another order of the same operation explains that results are `distances` apart."""
     match = comparison.after
-    instance = match.collective_of(one.after)
+    instance = match.collective_of(content.after)
     parts = read_contributions(match.trace, match, instance) if instance is not None else None
     if parts is not None:
         made = combine_contributions(parts, operation_name(parts[0].event))
-        if made is not None and len(made[0]) == len(apart):
-            if np.all(apart <= made[1]):
+        if made is not None and len(made[0]) == len(distances):
+            if np.all(distances <= made[1]):
                 return "another order of the same operation explains it: it is rounding, and no error"
             return "no order of what the members brought explains it"
     return "what all members brought is not kept: whether another order explains it is not known"
 
 
 def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:
-    """Return the contents that differ as JSON values; None without hashes."""
+    """Return the differing contents of messages as JSON values; None without hashes."""
     if contents is None:
         return None
     return {
@@ -154,12 +159,13 @@ def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[
     }
 
 
-def _content_to_json(one: MessageContent, match: Match) -> dict[str, Any]:
-    """Return a content that differs as JSON values."""
-    event = match.trace.event(*one.after)
+def _content_to_json(content: MessageContent, match: Match) -> dict[str, Any]:
+    """Return one differing content as JSON values: rank, end, call, peer, place and sizes."""
+    event = match.trace.event(*content.after)
     return {
-        "rank": one.rank, "end": "sent" if one.sent else "received", "event": one.after[1], "reference": one.before[1],
+        "rank": content.rank, "end": "sent" if content.sent else "received",
+        "event": content.after[1], "reference": content.before[1],
         "call": event.function.name, "peer": event.peer, "tag": event.tag, "file": event.site.file or "",
         "line": event.site.line, "callers": [caller.text for caller in event.site.callers],
-        "bytes": one.bytes_after, "reference_bytes": one.bytes_before,
+        "bytes": content.bytes_after, "reference_bytes": content.bytes_before,
     }  # fmt: skip

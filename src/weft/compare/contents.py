@@ -66,11 +66,11 @@ class _RankHashes:
         one, two = before.hashes, after.hashes
         at = np.minimum(np.searchsorted(pairs[1], two["event"]), max(len(pairs[1]) - 1, 0))
         paired = pairs[1][at] == two["event"] if len(pairs[1]) else np.zeros(len(two), bool)
-        own = _hash_keys(two, two["event"].astype(np.int64))
+        own = _compute_row_keys(two, two["event"].astype(np.int64))
         rows, two, at, own = np.flatnonzero(paired), two[paired], at[paired], own[paired]
         ordinal = own & ((1 << _OF_A_CALL + 2) - 1)
         keys = pairs[0][at] << _OF_A_CALL + 2 | ordinal if len(pairs[0]) else ordinal
-        _, i, j = np.intersect1d(_hash_keys(one, one["event"].astype(np.int64)), keys, return_indices=True)
+        _, i, j = np.intersect1d(_compute_row_keys(one, one["event"].astype(np.int64)), keys, return_indices=True)
         shown = np.argsort(j)
         self.one, self.two = one[i[shown]], two[j[shown]]
         self.rows = i[shown], rows[j[shown]]
@@ -78,7 +78,7 @@ class _RankHashes:
         self.sent = self.two["side"] == HashSide.SENT
 
     def make_difference(self, rank: int, row: int) -> MessageContent:
-        """Return a row as a difference."""
+        """Return the differing content in a row of this rank's paired hashes."""
         event = int(self.two["event"][row])
         alike = np.flatnonzero(~self.other[:row] & (self.two["event"][:row] < event))
         return MessageContent(
@@ -93,19 +93,23 @@ class _RankHashes:
         one, two = (side["event"][self.other].astype(np.int64) for side in (self.one, self.two))
         return one, two
 
-    def is_sent_alike(self, event: int, reference: int | None = None) -> bool | None:
-        """Tell whether a call sends what it sent in the reference (by its call `reference`, if that is given).
+    def is_sent_alike(self, event: int, reference_event: int | None = None) -> bool | None:
+        """Return whether a call sends what it sent in the reference (by its call `reference_event`, if that is given).
 
         None if the call has no hash in both runs.
         """
         rows = np.flatnonzero((self.two["event"] == event) & self.sent)
         if not len(rows):
             return None
-        return not self.other[rows].any() and (reference is None or int(self.one["event"][rows[0]]) == reference)
+        return not self.other[rows].any() and (
+            reference_event is None or int(self.one["event"][rows[0]]) == reference_event
+        )
 
 
-def _hash_keys(rows: NDArray[Any], events: Ints) -> Ints:
-    """Return a key of each row: its event, its side, and its number among the hashes of that side of the event."""
+def _compute_row_keys(rows: NDArray[Any], events: Ints) -> Ints:
+    """Return a key for each row of hashes, equal in both runs for the same part of the same call: event, side, number
+    on that side.
+    """
     requests = np.lexsort((rows["request"], rows["side"], events))
     event, side = events[requests], rows["side"][requests].astype(np.int64)
     starts = np.flatnonzero(np.diff(event, prepend=-1).astype(bool) | np.diff(side, prepend=-1).astype(bool))
@@ -121,15 +125,16 @@ def has_hashes(match: Match) -> bool:
 
 
 def compare_contents(comparison: Comparison, order: Order) -> ContentComparison | None:
-    """Compare what the messages of two runs held, for calls that are alike. None if a run has no hashes.
+    """Return where the contents of messages differ first, for calls that are alike in two runs; None if a run has no
+    hashes.
 
-    `order` is that of the run.
+    `order`: happens-before of the run.
     """
     if not (has_hashes(comparison.before) and has_hashes(comparison.after)):
         return None
-    kept = {rank: _RankHashes(*ranks, pairs) for rank, ranks, pairs in _paired_events(comparison)}
-    found = [one for rank, rows in kept.items() for one in _candidates(rank, rows, kept, comparison)]
-    points = {id(one): _deciding_event(one, comparison.after) for one in found}
+    kept = {rank: _RankHashes(*ranks, pairs) for rank, ranks, pairs in _pair_events(comparison)}
+    found = [one for rank, rows in kept.items() for one in _find_candidate_causes(rank, rows, kept, comparison)]
+    points = {id(one): _find_deciding_event(one, comparison.after) for one in found}
 
     def explains(a: MessageContent, b: MessageContent) -> bool:
         return a is not b and order.reaches(points[id(a)], points[id(b)], a_end=not a.sent, b_end=not b.sent)
@@ -141,8 +146,10 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
     return ContentComparison(compared, sum(differing.values()), tuple(differing), tuple(first), unlike)
 
 
-def _paired_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """Yield for each rank the events of both runs that are the same call, in the order of the run."""
+def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
+    """Yield (rank, its Rank in both runs, indices of its events that are the same call in both), in the order of the
+    run.
+    """
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
         by_rank[thread[1].rank.index].append(thread)
@@ -156,36 +163,36 @@ def _paired_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Ra
         yield rank, (threads[0][0].rank, threads[0][1].rank), (before[sorted_], after[sorted_])
 
 
-def _candidates(
-    rank: int, rows: _RankHashes, kept: dict[int, _RankHashes], comparison: Comparison
+def _find_candidate_causes(
+    rank: int, hashes: _RankHashes, hashes_by_rank: dict[int, _RankHashes], comparison: Comparison
 ) -> Iterator[MessageContent]:
-    """Yield the first content that a rank sends differently, and the first that it receives differently though it was
-    sent alike.
+    """Yield the differing contents of a rank that may be causes: the first sent one, and the first received one that
+    was sent alike.
     """
-    sent = np.flatnonzero(rows.other & rows.sent)
+    sent = np.flatnonzero(hashes.other & hashes.sent)
     if len(sent):
-        yield rows.make_difference(rank, int(sent[0]))
-    for row in np.flatnonzero(rows.other & ~rows.sent).tolist():
+        yield hashes.make_difference(rank, int(sent[0]))
+    for row in np.flatnonzero(hashes.other & ~hashes.sent).tolist():
         if len(sent) and row > sent[0]:
             return
-        content = rows.make_difference(rank, row)
-        if _is_sent_alike(content, comparison, kept):
+        content = hashes.make_difference(rank, row)
+        if _is_sent_alike(content, comparison, hashes_by_rank):
             yield content
             return
 
 
-def _is_sent_alike(content: MessageContent, comparison: Comparison, kept: dict[int, _RankHashes]) -> bool:
-    """Tell whether all messages that a content was made of were sent as in the reference."""
+def _is_sent_alike(content: MessageContent, comparison: Comparison, hashes_by_rank: dict[int, _RankHashes]) -> bool:
+    """Return whether all messages that a received content was made of were sent as in the reference."""
     match = comparison.after
     if match.collective_of(content.after) is not None:
         members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
-        said = [kept[rank].is_sent_alike(event) for rank, event in members if rank in kept]
+        said = [hashes_by_rank[rank].is_sent_alike(event) for rank, event in members if rank in hashes_by_rank]
     else:
         # A wildcard may have taken another message: that is reported with the calls.
         ends = zip(match.partner_events(content.after), comparison.before.partner_events(content.before), strict=False)
         said = [
-            kept[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False
-            for now, then in ends if now[0] in kept
+            hashes_by_rank[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False
+            for now, then in ends if now[0] in hashes_by_rank
         ]  # fmt: skip
     known = [one for one in said if one is not None]
     return bool(known) and all(known)
@@ -196,8 +203,8 @@ def _member_rows(match: Match, event: EventId) -> NDArray[Any]:
     return np.flatnonzero(match.collectives.instance == instance)
 
 
-def _deciding_event(content: MessageContent, match: Match) -> EventId:
-    """Return the event at whose start the sent content is decided, or at whose end the received content is complete."""
+def _find_deciding_event(content: MessageContent, match: Match) -> EventId:
+    """Return the event by which a content is fixed: at its start for a sent one, at its end for a received one."""
     if content.sent:
         return content.after
     for row in match.receives_of(content.after):

@@ -59,52 +59,59 @@ class Comparison:
         return sum(stretch.count for _, _, alike_ranges in self.threads for stretch in alike_ranges)
 
 
-def compare(before: Match, after: Match, order: Order, *, polls: bool = False) -> Comparison:
-    """Compare the calls of `after` with those of `before`, rank by rank and thread by thread; `order` is that of
-    `after`. `polls`: also tests, probes and MPI_Waitsome, whose outcome timing decides.
+def compare(before: Match, after: Match, order: Order, *, with_polls: bool = False) -> Comparison:
+    """Return how the calls of run `after` differ from those of `before`, rank by rank and thread by thread.
+
+    `order`: happens-before of `after`. `with_polls`: also tests, probes and MPI_Waitsome, whose outcome timing decides.
     """
     made = Comparison(before, after)
     found: dict[int, Difference] = {}
-    for one, two in _paired_threads(before, after, polls=polls):
+    for one, two in _pair_threads(before, after, with_polls=with_polls):
         alike_ranges = list(align_calls(one.shape, two.shape))
         made.threads.append((one, two, alike_ranges))
         rank = two.rank.index
         same = sum(stretch.count for stretch in alike_ranges)
         made.missing[rank] = made.missing.get(rank, 0) + len(one) - same
         made.added[rank] = made.added.get(rank, 0) + len(two) - same
-        difference = _first_difference(one, two, alike_ranges[0].count)
+        difference = _find_first_difference(one, two, alike_ranges[0].count)
         if difference is not None and (
-            rank not in found or _start_time(two, difference) < _start_time(two, found[rank])
+            rank not in found or _find_start_time(two, difference) < _find_start_time(two, found[rank])
         ):
             found[rank] = difference
     made.first, made.following = _split_by_cause(list(found.values()), made, order)
     return made
 
 
-def _paired_threads(before: Match, after: Match, *, polls: bool) -> Iterator[tuple[ThreadCalls, ThreadCalls]]:
-    """Yield the calls of each thread that both runs have."""
+def _pair_threads(before: Match, after: Match, *, with_polls: bool) -> Iterator[tuple[ThreadCalls, ThreadCalls]]:
+    """Yield for each thread that both runs have its calls in (the reference, the run)."""
     names: dict[str, int] = {}
     for rank, ranks in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
         for slot in range(min(len(one.threads) for one in ranks)):
-            one, two = (read_thread_calls(side, rank, slot, names, polls=polls) for side in (before, after))
+            one, two = (read_thread_calls(side, rank, slot, names, with_polls=with_polls) for side in (before, after))
             yield one, two
 
 
-def _first_difference(one: ThreadCalls, two: ThreadCalls, alike: int) -> Difference | None:
-    """Return the first difference of a thread, after `alike` calls; None if there is none."""
-    rank = two.rank.index
-    taken = np.flatnonzero(one.taken[:alike] != two.taken[:alike])
+def _find_first_difference(reference_calls: ThreadCalls, run_calls: ThreadCalls, alike_count: int) -> Difference | None:
+    """Return the first difference of a thread, of whose calls the first `alike_count` are alike; None if there
+    is none.
+    """
+    rank = run_calls.rank.index
+    taken = np.flatnonzero(reference_calls.taken[:alike_count] != run_calls.taken[:alike_count])
     if len(taken):
         k = int(taken[0])
-        return Difference("message", rank, k, EventId(rank, int(one.events[k])), EventId(rank, int(two.events[k])))
-    if alike == len(one) == len(two):
+        return Difference(
+            "message", rank, k, EventId(rank, int(reference_calls.events[k])), EventId(rank, int(run_calls.events[k]))
+        )
+    if alike_count == len(reference_calls) == len(run_calls):
         return None
-    before = EventId(rank, int(one.events[alike])) if alike < len(one) else None
-    after = EventId(rank, int(two.events[alike])) if alike < len(two) else None
-    return Difference("ends" if after is None else "goes on" if before is None else "call", rank, alike, before, after)
+    before = EventId(rank, int(reference_calls.events[alike_count])) if alike_count < len(reference_calls) else None
+    after = EventId(rank, int(run_calls.events[alike_count])) if alike_count < len(run_calls) else None
+    return Difference(
+        "ends" if after is None else "goes on" if before is None else "call", rank, alike_count, before, after
+    )
 
 
-def _start_time(calls: ThreadCalls, difference: Difference) -> int:
+def _find_start_time(calls: ThreadCalls, difference: Difference) -> int:
     """Return the time in ns at which a difference appears in the run; the largest time if the run has no
     further call.
     """
@@ -114,29 +121,29 @@ def _start_time(calls: ThreadCalls, difference: Difference) -> int:
 
 
 def _split_by_cause(
-    found: list[Difference], comparison: Comparison, order: Order
+    differences: list[Difference], comparison: Comparison, order: Order
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return the differences that no other happens before, and the others, each in the order of the run.
+    """Return (the differences that no other one happens before, the others), each in the order of the run.
 
     That a message did not come, or that a rank has no further call, is what others did not do: such differences are
     consequences if any rank does something else.
     """
 
-    points = {id(one): _showing_event(one, comparison.after) for one in found}
+    points = {id(one): _find_showing_event(one, comparison.after) for one in differences}
 
     def before(a: Difference, b: Difference) -> bool:
         one, two = points[id(a)], points[id(b)]
         return a.after is not None and one is not None and two is not None and order.reaches(one, two)
 
-    done = [d for d in found if not _is_absence(d, comparison)] or found
+    done = [d for d in differences if not _is_absence(d, comparison)] or differences
     first = [d for d in done if not any(before(o, d) and not before(d, o) for o in done if o is not d)]
-    rest = [d for d in found if d not in first]
+    rest = [d for d in differences if d not in first]
     return first, sorted(rest, key=lambda d: sum(before(o, d) for o in rest))
 
 
-def _showing_event(difference: Difference, match: Match) -> EventId | None:
-    """Return the event of the run at which a difference shows: the completing call of a message, the last call for an
-    end.
+def _find_showing_event(difference: Difference, match: Match) -> EventId | None:
+    """Return the event of the run at which a difference shows: the call that completes a message, or a rank's last call
+    if it ends early.
     """
     if difference.after is None:
         last = len(match.trace.ranks[difference.rank].events) - 1
@@ -148,7 +155,7 @@ def _showing_event(difference: Difference, match: Match) -> EventId | None:
 
 
 def _is_absence(difference: Difference, comparison: Comparison) -> bool:
-    """Tell whether a difference is only that something did not happen: no message, no return, or no further call."""
+    """Return whether a difference is only that something did not happen: no message, no return, or no further call."""
     if difference.after is None or difference.before is None:
         return difference.after is None
     match = comparison.after

@@ -22,17 +22,20 @@ _SILENT: Final = frozenset(["status", "statuses", "array_of_statuses", "comm", "
 
 
 def render_comparison(
-    comparison: Comparison, places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]], *,
-    calls: bool = True,
+    comparison: Comparison, slower_places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]], *,
+    with_calls: bool = True,
 ) -> list[str]:  # fmt: skip
-    """Return lines on what differs, the most important first. `calls`: with the calls of each rank, and where it is
-    slower.
+    """Return report lines on what differs between two runs, the most important first. `with_calls`: also the calls of
+    each rank, and where it is slower.
     """
-    found = list(command_lines(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
-    if calls:
-        found += [*_rank_count_lines(comparison), *_call_lines(comparison)]
-    found += [*_end_lines(comparison), *changed_finding_lines(*findings, ranks=_has_same_rank_count(comparison))]
-    return found + list(_time_lines(comparison, places if calls else ()))
+    found = list(render_commands(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
+    if with_calls:
+        found += [*_render_rank_counts(comparison), *_render_calls(comparison)]
+    found += [
+        *_end_lines(comparison),
+        *render_changed_findings(*findings, distinguish_ranks=_has_same_rank_count(comparison)),
+    ]
+    return found + list(_render_times(comparison, slower_places if with_calls else ()))
 
 
 def errors_and_warnings(findings: Iterable[Finding]) -> list[Finding]:
@@ -44,7 +47,7 @@ def _has_same_rank_count(comparison: Comparison) -> bool:
     return len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
 
 
-def _rank_count_lines(comparison: Comparison) -> Iterator[str]:
+def _render_rank_counts(comparison: Comparison) -> Iterator[str]:
     """Yield a line if the runs have different numbers of ranks."""
     before, after = comparison.before.trace, comparison.after.trace
     if not _has_same_rank_count(comparison):
@@ -55,21 +58,21 @@ def _rank_count_lines(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def command_lines(before: object, after: object) -> Iterator[str]:
+def render_commands(before: object, after: object) -> Iterator[str]:
     """Yield a line if two runs were started with different commands; each is a list of words, as in run.json."""
     one, two = (" ".join(map(str, words)) if isinstance(words, list) else "?" for words in (before, after))
     if one != two:
         yield f"the command of the reference is `{one}`, that of the run `{two}`"
 
 
-def _call_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield lines on the calls: the first differences, the consequences, and the totals."""
+def _render_calls(comparison: Comparison) -> Iterator[str]:
+    """Yield report lines on the calls: the first differences, their consequences, and the totals."""
     if comparison.alike:
         yield f"all {comparison.compared:,} calls are alike, and every receive takes the same message"
         return
     if not comparison.compared:
         yield "no call is alike: these are runs of different programs"
-    yield from difference_lines(comparison)
+    yield from render_first_differences(comparison)
     if comparison.following:
         some = [f"{rank_words([d.rank])} (after {plural(d.alike, 'call')})" for d in comparison.following[:NAMED]]
         rest = len(comparison.following) - NAMED
@@ -84,18 +87,19 @@ def _call_lines(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def difference_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the first differences: where each is, the call of each run, and what differs in calls that read alike.
+def render_first_differences(comparison: Comparison) -> Iterator[str]:
+    """Yield report lines on the first differences: where each is, the call of each run, and what differs in calls that
+    read alike.
 
     Ranks that differ in the same way are reported together.
     """
     groups: dict[tuple[str, str], list[Difference]] = {}
     for one in comparison.first:
-        reference, run = _call_text(comparison.before, one.before), _call_text(comparison.after, one.after)
+        reference, run = _describe_call(comparison.before, one.before), _describe_call(comparison.after, one.after)
         if one.before and one.after and reference == run:
             texts = [
-                *_changed_arguments(comparison, one.before, one.after),
-                *_changed_envelope(comparison, one.before, one.after),
+                *_describe_changed_arguments(comparison, one.before, one.after),
+                *_describe_changed_envelope(comparison, one.before, one.after),
             ]
             run += f": {listed(texts)}" if texts else ""
         groups.setdefault((reference, run), []).append(one)
@@ -113,17 +117,17 @@ def _event_text(some: Sequence[Difference], side: Literal["before", "after"]) ->
     return f"event {event[1]}, " if len(some) == 1 and event is not None else ""
 
 
-def _call_text(match: Match, event: EventId | None) -> str:
-    """Return a call, with the message that it takes and whether it returns; for None, how the run ended."""
+def _describe_call(match: Match, event: EventId | None) -> str:
+    """Return a call as text, with the message that it takes and whether it returns; for None, how the run ended."""
     if event is None:
         ended = match.trace.run.get("ended")
         return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
     one = match.trace.event(*event)
-    return call_at(one) + _message_text(match, event) + (", which does not return" if one.open else "")
+    return call_at(one) + _describe_taken_message(match, event) + (", which does not return" if one.open else "")
 
 
-def _message_text(match: Match, event: EventId) -> str:
-    """Return whose message a receive took."""
+def _describe_taken_message(match: Match, event: EventId) -> str:
+    """Return the words `, which takes the message of rank …` for a receive; "" if it took none."""
     rows = match.receives_of(event)
     if not rows or match.recvs.partner[rows[0]] == NONE:
         return ""
@@ -131,8 +135,8 @@ def _message_text(match: Match, event: EventId) -> str:
     return f", which takes the message of rank {send[0]}: {call_at(match.trace.event(*send))}"
 
 
-def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
-    """Yield the arguments that differ: `count 100, in the reference 99`."""
+def _describe_changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
+    """Yield the arguments of a call that differ in two runs, as `count 100, in the reference 99`."""
     one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
     given, now = one.args, two.args
     for name, parameter in two.function.parameters_by_name.items():
@@ -145,14 +149,14 @@ def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) 
         yield f"error class {two.error}, in the reference {one.error}"
 
 
-def _changed_envelope(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
-    """Yield what differs beside the arguments of two calls that read alike: communicator, messages, source, tag."""
+def _describe_changed_envelope(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
+    """Yield what differs, besides the arguments, in two calls that read alike: communicator, messages, source, tag."""
     sides = (comparison.before, before), (comparison.after, after)
     one, two = (match.trace.event(*event) for match, event in sides)
     comms = [event.comm.name if event.comm else "none" for event in (one, two)]
     if comms[0] != comms[1]:
         yield f"communicator {comms[1]}, in the reference {comms[0]}"
-    taken = [sorted(_taken_messages(match, event)) for match, event in sides]
+    taken = [sorted(_describe_taken_messages(match, event)) for match, event in sides]
     if taken[0] != taken[1]:
         yield f"it takes {listed(taken[1]) or 'no message'}, in the reference {listed(taken[0]) or 'none'}"
     for name, values in (("peer", (one.peer, two.peer)), ("tag", (one.tag, two.tag))):
@@ -160,7 +164,8 @@ def _changed_envelope(comparison: Comparison, before: EventId, after: EventId) -
             yield f"{name} {values[1]}, in the reference {values[0]}"
 
 
-def _taken_messages(match: Match, event: EventId) -> Iterator[str]:
+def _describe_taken_messages(match: Match, event: EventId) -> Iterator[str]:
+    """Yield the sender and tag of each message that a call received, as text."""
     for row in match.receives_of(event):
         if (partner := int(match.recvs.partner[row])) != NONE:
             rank = match.sends.id(partner)[0]
@@ -191,22 +196,31 @@ def _end_text(trace: Trace) -> str:
     return text + (f" with status {status}" if status is not None else "")
 
 
-def changed_finding_lines(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool = True) -> list[str]:
-    """Return a line for each finding that only one of two runs has. `ranks`: whether findings of other ranks are
-    others.
+def render_changed_findings(
+    reference_findings: Sequence[Finding], run_findings: Sequence[Finding], *, distinguish_ranks: bool = True
+) -> list[str]:
+    """Return a line for each finding that only one of two runs has. `distinguish_ranks`: findings of other ranks count
+    as others.
     """
     found = []
-    for verb, some in zip(("appears", "vanishes"), _changed_findings(known, new, ranks=ranks), strict=True):
+    for verb, some in zip(
+        ("appears", "vanishes"),
+        _find_changed_findings(reference_findings, run_findings, distinguish_ranks=distinguish_ranks),
+        strict=True,
+    ):
         found += [f"{verb}: {finding.message} [{finding.kind}]" for finding in some[:NAMED]]
         found += [f"{verb}: {plural(len(some) - NAMED, 'more finding')}"] if len(some) > NAMED else []
     return found
 
 
-def _changed_findings(
-    known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool
+def _find_changed_findings(
+    reference_findings: Sequence[Finding], run_findings: Sequence[Finding], *, distinguish_ranks: bool
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings that only the new run has, and those that only the known one has."""
-    before, after = ({_finding_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
+    """Return (the findings that only the run has, those that only the reference has)."""
+    before, after = (
+        {_finding_key(finding, ranks=distinguish_ranks): finding for finding in some}
+        for some in (reference_findings, run_findings)
+    )
     return [after[key] for key in after if key not in before], [before[key] for key in before if key not in after]
 
 
@@ -216,12 +230,15 @@ def _finding_key(finding: Finding, *, ranks: bool) -> tuple[object, ...]:
     return finding.kind, frozenset(finding.ranks if ranks else ()), places
 
 
-def _time_lines(comparison: Comparison, places: Sequence[SlowerPlace]) -> Iterator[str]:
-    """Yield how long both runs took, and the places that were slower."""
+def _render_times(comparison: Comparison, slower_places: Sequence[SlowerPlace]) -> Iterator[str]:
+    """Yield report lines on how long both runs took, and on the places that were slower."""
     before, after = elapsed_ns(comparison.before.trace), elapsed_ns(comparison.after.trace)
     more = f" ({(after - before) / before:+.0%})" if before else ""
     yield f"time: {after / 1e9:.3g} s, the reference {before / 1e9:.3g} s{more}"
-    for place in [*[p for p in places if not p.of_mpi][:MAX_PLACES], *[p for p in places if p.of_mpi][:MAX_PLACES]]:
+    for place in [
+        *[p for p in slower_places if not p.of_mpi][:MAX_PLACES],
+        *[p for p in slower_places if p.of_mpi][:MAX_PLACES],
+    ]:
         yield (
             f"    {place.more / 1e9:.3g} s longer on rank {place.rank}: {place.place} "
             f"({plural(place.times, 'time')}, {place.before / 1e9:.3g} s in the reference)"
@@ -229,10 +246,10 @@ def _time_lines(comparison: Comparison, places: Sequence[SlowerPlace]) -> Iterat
 
 
 def to_json(
-    comparison: Comparison, places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]]
+    comparison: Comparison, slower_places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]]
 ) -> dict[str, Any]:
     """Return the comparison as JSON values."""
-    appear, vanish = _changed_findings(*findings, ranks=_has_same_rank_count(comparison))
+    appear, vanish = _find_changed_findings(*findings, distinguish_ranks=_has_same_rank_count(comparison))
     return {
         "schema": SCHEMA,
         "reference": _run_to_json(comparison.before.trace),
@@ -248,7 +265,7 @@ def to_json(
         "slower": [
             {"rank": one.rank, "place": one.place, "mpi": one.of_mpi, "ns": one.more, "reference_ns": one.before,
              "times": one.times}
-            for one in places
+            for one in slower_places
         ],
     }  # fmt: skip
 
@@ -261,11 +278,12 @@ def _run_to_json(trace: Trace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _difference_to_json(comparison: Comparison, one: Difference) -> dict[str, Any]:
+def _difference_to_json(comparison: Comparison, difference: Difference) -> dict[str, Any]:
     """Return a difference as JSON values, with the call of each run."""
     return {
-        "kind": one.kind, "rank": one.rank, "alike": one.alike,
-        "reference": _call_to_json(comparison.before, one.before), "run": _call_to_json(comparison.after, one.after),
+        "kind": difference.kind, "rank": difference.rank, "alike": difference.alike,
+        "reference": _call_to_json(comparison.before, difference.before),
+        "run": _call_to_json(comparison.after, difference.after),
     }  # fmt: skip
 
 
@@ -274,4 +292,4 @@ def _call_to_json(match: Match, event: EventId | None) -> dict[str, Any] | None:
     if event is None:
         return None
     site = match.trace.event(*event).site
-    return {"event": event[1], "text": _call_text(match, event), "file": site.file or "", "line": site.line}
+    return {"event": event[1], "text": _describe_call(match, event), "file": site.file or "", "line": site.line}

@@ -14,7 +14,7 @@ from weft.compare.differences import Comparison
 from weft.compare.results import ResultComparison, ResultDifference, compare_results, differ_in_rank_count
 from weft.compare.values.error_growth import GROWN, tolerance_option
 from weft.compare.values.judgement import Judgement
-from weft.compare.values.report import rounding_text
+from weft.compare.values.report import describe_rounding
 from weft.compare.values.tolerance import Tolerance
 from weft.order import Order
 
@@ -29,21 +29,25 @@ class ContentReport:
 
     @property
     def alike(self) -> bool | None:
-        """Return whether nothing differs; None if nothing was compared."""
+        """Return whether no content differs; None if nothing was compared."""
         if self.results is not None:
             return self.results.alike
         return None if self.contents is None else not self.contents.differing
 
     @property
     def first(self) -> tuple[int, int] | None:
-        """Return the call of the run at which the first difference is."""
+        """Return (rank, event index) of the run's call at which contents differ first; None if they do not differ."""
         if self.results is not None:
             return self.results.first.after if self.results.first else None
         return self.contents.first[0].after if self.contents and self.contents.first else None
 
 
 def compare_message_contents(comparison: Comparison, order: Order, tolerance: Tolerance) -> ContentReport:
-    """Compare what messages held; `order` is that of the run, `tolerance` that of results."""
+    """Return the comparison of what messages held: by message in runs with as many ranks, else by the results that all
+    ranks share.
+
+    `order`: happens-before of the run; `tolerance`: of results.
+    """
     if differ_in_rank_count(comparison.before, comparison.after):
         results = compare_results(comparison.before, comparison.after, tolerance)
         return ContentReport(None, results, render_results(results, comparison))
@@ -52,7 +56,7 @@ def compare_message_contents(comparison: Comparison, order: Order, tolerance: To
 
 
 def render_results(results: ResultComparison, comparison: Comparison) -> list[str]:
-    """Return lines on the results: the first that differs, how many in all, and what is rounding."""
+    """Return report lines on results: the first that differs, how many differ in all, and what is rounding."""
     sizes = [len(side.trace.ranks) for side in (comparison.before, comparison.after)]
     found = [
         f"the reference has {plural(sizes[0], 'rank')} and the run {sizes[1]}: what is compared are the results of "
@@ -61,21 +65,21 @@ def render_results(results: ResultComparison, comparison: Comparison) -> list[st
     if not results.compared:
         return [*found, "nothing was compared: the runs have no such result in common"]
     if results.first is not None:
-        found += _first_result_lines(results, results.first, comparison)
+        found += _render_first_result(results, results.first, comparison)
         found.append(f"in all, {results.differing:,} of {plural(results.compared, 'result')} differ")
     else:
         which = "all " if results.alike else "those that both have: "
         found.append(f"{which}{plural(results.compared, 'result')} are alike")
     if results.rounded:
-        found.append(rounding_text(plural(results.rounded, "result"), results.ulps))
+        found.append(describe_rounding(plural(results.rounded, "result"), results.ulps))
     for side, count in zip(("reference", "run"), results.alone, strict=True):
         if count:
             found.append(f"only the {side} has {plural(count, 'more result')}")
     return found
 
 
-def _first_result_lines(results: ResultComparison, first: ResultDifference, comparison: Comparison) -> Iterator[str]:
-    """Yield lines on the first result that differs."""
+def _render_first_result(results: ResultComparison, first: ResultDifference, comparison: Comparison) -> Iterator[str]:
+    """Yield report lines on the first result that differs."""
     match = comparison.after
     event = match.trace.event(*first.after)
     yield f"first result that differs: rank {first.after[0]}, {numbered_call_text(match, first.after)}"
@@ -105,7 +109,7 @@ def _rounding_option(results: ResultComparison, judged: Judgement) -> str:
 
 
 def to_json(results: ResultComparison | None, comparison: Comparison) -> dict[str, Any] | None:
-    """Return the results as JSON values; None if none were compared."""
+    """Return the comparison of results as JSON values; None if none was made."""
     if results is None:
         return None
     return {

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.compare.calls import Ints, align_calls, call_keys
+from weft.compare.calls import Ints, align_calls, compute_call_keys
 from weft.compare.contents import has_hashes
 from weft.compare.values.judgement import Judgement, judge_arrays
 from weft.compare.values.tolerance import Tolerance
@@ -91,26 +91,28 @@ class _SharedResults:
             given = kinds[BROADCAST][collectives.function[part][rows]]
             self._add_hashes(rank, events, place[collectives.instance[part][rows]], given)
 
-    def _add_hashes(self, rank: Rank, events: Ints, places: Ints, given: Any) -> None:
-        """Store the hashes of a rank's results. `given`: calls whose root sends the result."""
+    def _add_hashes(self, rank: Rank, events: Ints, call_indices: Ints, sends_result: Any) -> None:
+        """Store the hashes of a rank's results. `sends_result`: mask of the calls whose root is this rank, which sends
+        the result.
+        """
         hashes = rank.hashes
         if not len(events) or not len(hashes):
             return
         first, end = (np.searchsorted(hashes["event"], events, side) for side in ("left", "right"))
         last = np.maximum(end - 1, 0)
         # What a broadcast's root sends is its result; started many at once, which is which is not said.
-        there = (end > first) & (end - first <= 2) & (given | (hashes["side"][last] == HashSide.RECEIVED))
-        self.holder[places[there]], self.row[places[there]] = rank.index, last[there]
-        self.event[places[there]] = events[there]
-        self.hash[places[there]] = hashes["hash"][last[there]]
-        self.bytes[places[there]] = hashes["bytes"][last[there]]
+        there = (end > first) & (end - first <= 2) & (sends_result | (hashes["side"][last] == HashSide.RECEIVED))
+        self.holder[call_indices[there]], self.row[call_indices[there]] = rank.index, last[there]
+        self.event[call_indices[there]] = events[there]
+        self.hash[call_indices[there]] = hashes["hash"][last[there]]
+        self.bytes[call_indices[there]] = hashes["bytes"][last[there]]
 
-    def result_numbers(self, at: int) -> Numbers | None:
-        """Return the elements of a result; None if not all were kept, or if their type is unknown."""
-        rank = self.match.trace.ranks[int(self.holder[at])]
-        kept = rank.message_hashes.content_of(int(self.row[at]))
-        whole = kept is not None and len(kept) == self.bytes[at]
-        return as_numbers(rank.event(int(self.event[at])), kept) if whole else None
+    def read_result_numbers(self, call_index: int) -> Numbers | None:
+        """Return the elements of a call's result; None if not all were kept, or if their type is unknown."""
+        rank = self.match.trace.ranks[int(self.holder[call_index])]
+        kept = rank.message_hashes.content_of(int(self.row[call_index]))
+        whole = kept is not None and len(kept) == self.bytes[call_index]
+        return as_numbers(rank.event(int(self.event[call_index])), kept) if whole else None
 
     def result_call(self, at: int) -> EventId:
         """Return the call of the rank that has a result."""
@@ -123,10 +125,12 @@ def differ_in_rank_count(before: Match, after: Match) -> bool:
 
 
 def compare_results(before: Match, after: Match, tolerance: Tolerance) -> ResultComparison:
-    """Compare the results that all ranks share, in the order of rank 0's calls."""
+    """Return how the results that all ranks share differ between two runs, in the order of rank 0's calls."""
     names: dict[str, int] = {}
     one, two = _SharedResults(before), _SharedResults(after)
-    alike_ranges = list(align_calls(*(call_keys(side.rank, side.events, names, placed=False) for side in (one, two))))
+    alike_ranges = list(
+        align_calls(*(compute_call_keys(side.rank, side.events, names, with_peers=False) for side in (one, two)))
+    )
     found = ResultComparison()
     i, j = (
         np.concatenate([np.arange(begin, begin + count) for begin, count in side])
@@ -146,21 +150,30 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
 
 
 def _count_difference(
-    found: ResultComparison, one: tuple[_SharedResults, int], two: tuple[_SharedResults, int], tolerance: Tolerance
+    comparison: ResultComparison,
+    reference_result: tuple[_SharedResults, int],
+    run_result: tuple[_SharedResults, int],
+    tolerance: Tolerance,
 ) -> bool:
-    """Count a result with another hash; return whether rounding at most separates both."""
-    judged = _judge_numbers(one[0].result_numbers(one[1]), two[0].result_numbers(two[1]), tolerance)
+    """Count a result whose hashes differ; return whether at most rounding separates its numbers. A result is (shared
+    results, call index).
+    """
+    judged = _judge_numbers(
+        reference_result[0].read_result_numbers(reference_result[1]),
+        run_result[0].read_result_numbers(run_result[1]),
+        tolerance,
+    )
     if judged is None or judged.differing:
         ids, sizes = (
-            [side.result_call(at) for side, at in (one, two)],
-            [int(side.bytes[at]) for side, at in (one, two)],
+            [side.result_call(at) for side, at in (reference_result, run_result)],
+            [int(side.bytes[at]) for side, at in (reference_result, run_result)],
         )
-        found.differing += 1
-        found.first = found.first or ResultDifference(ids[0], ids[1], sizes[0], sizes[1], judged)
+        comparison.differing += 1
+        comparison.first = comparison.first or ResultDifference(ids[0], ids[1], sizes[0], sizes[1], judged)
         return False
     if judged.rounded:
-        found.rounded += 1
-        found.ulps = max(found.ulps, judged.ulps)
+        comparison.rounded += 1
+        comparison.ulps = max(comparison.ulps, judged.ulps)
     return True
 
 

@@ -43,8 +43,8 @@ def elapsed_ns(trace: Trace) -> int:
 
 
 def find_slower_places(comparison: Comparison) -> list[SlowerPlace]:
-    """Return the places where the calls that both runs make took longer in the run: computing, then calls, the worst
-    first.
+    """Return the places where the calls that both runs make, or the computing between them, took longer in the run:
+    computing first, the worst first.
 
     A place is a line with a call, or two lines with the computing between them. Only calls that both runs make and
     return from are compared.
@@ -54,27 +54,29 @@ def find_slower_places(comparison: Comparison) -> list[SlowerPlace]:
         place
         for one, two, alike_ranges in comparison.threads
         if alike_ranges
-        for place in _slower_in_thread(one, two, alike_ranges)
+        for place in _find_slower_in_thread(one, two, alike_ranges)
     ]
     return sorted((place for place in found if place.more >= least), key=lambda place: (place.of_mpi, -place.more))
 
 
-def _slower_in_thread(one: ThreadCalls, two: ThreadCalls, alike_ranges: list[AlikeRange]) -> Iterator[SlowerPlace]:
-    """Yield the slower places of a thread, in and between its calls."""
+def _find_slower_in_thread(
+    reference_calls: ThreadCalls, run_calls: ThreadCalls, alike_ranges: list[AlikeRange]
+) -> Iterator[SlowerPlace]:
+    """Yield the slower places of a thread, in its calls of MPI and between them."""
     pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in alike_ranges]
     before, after = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     if not len(before):
         return
-    (begun, ended), (begun_after, ended_after) = _call_spans(one), _call_spans(two)
+    (begun, ended), (begun_after, ended_after) = _call_spans(reference_calls), _call_spans(run_calls)
     whole = (ended[before] >= 0) & (ended_after[after] >= 0)
     inside = np.where(whole, ended[before] - begun[before], 0)
     inside_after = np.where(whole, ended_after[after] - begun_after[after], 0)
-    sites = two.rank.events["site"][two.events[after]].astype(np.int64)
-    yield from _group_by_place(two, after, sites, inside, inside_after, of_mpi=True)
+    sites = run_calls.rank.events["site"][run_calls.events[after]].astype(np.int64)
+    yield from _group_by_place(run_calls, after, sites, inside, inside_after, is_in_mpi=True)
     next_to = (np.diff(before) == 1) & (np.diff(after) == 1) & whole[:-1]
     gap = np.where(next_to, begun[before][1:] - ended[before][:-1], 0)
     gap_after = np.where(next_to, begun_after[after][1:] - ended_after[after][:-1], 0)
-    yield from _group_by_place(two, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, of_mpi=False)
+    yield from _group_by_place(run_calls, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, is_in_mpi=False)
 
 
 def _call_spans(calls: ThreadCalls) -> tuple[Ints, Ints]:
@@ -82,28 +84,30 @@ def _call_spans(calls: ThreadCalls) -> tuple[Ints, Ints]:
 
 
 def _group_by_place(
-    calls: ThreadCalls, at: Ints, keys: Ints, before: Ints, after: Ints, *, of_mpi: bool
+    calls: ThreadCalls, call_indices: Ints, place_keys: Ints, reference_ns: Ints, run_ns: Ints, *, is_in_mpi: bool
 ) -> Iterator[SlowerPlace]:
-    """Yield the places at which the sum of times is larger in the run."""
-    known, where, row = np.unique(keys, return_index=True, return_inverse=True)
+    """Yield the places at which the sum of times in ns is larger in the run than in the reference; calls with equal
+    keys are at one place.
+    """
+    known, where, row = np.unique(place_keys, return_index=True, return_inverse=True)
     times = np.bincount(row, minlength=len(known))
-    sums = [np.bincount(row, weights=column, minlength=len(known)) for column in (before, after)]
+    sums = [np.bincount(row, weights=column, minlength=len(known)) for column in (reference_ns, run_ns)]
     by_place: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0])
     for k in np.flatnonzero(sums[1] > sums[0]).tolist():
-        held = by_place[_place_text(calls, int(at[where[k]]), of_mpi=of_mpi)]
+        held = by_place[_describe_place(calls, int(call_indices[where[k]]), is_in_mpi=is_in_mpi)]
         for i, value in enumerate((sums[0][k], sums[1][k] - sums[0][k], times[k])):
             held[i] += value
     for place, (was, more, count) in by_place.items():
-        yield SlowerPlace(calls.rank.index, place, of_mpi, int(was), int(more), int(count))
+        yield SlowerPlace(calls.rank.index, place, is_in_mpi, int(was), int(more), int(count))
 
 
-def _place_text(calls: ThreadCalls, at: int, *, of_mpi: bool) -> str:
-    """Return the text of a place: `in recv at a.py:3`, or `computing between calls at a.py:4`."""
+def _describe_place(calls: ThreadCalls, call_index: int, *, is_in_mpi: bool) -> str:
+    """Return a place as text: `in recv at a.py:3`, or `computing between calls at a.py:4`."""
     rank: Rank = calls.rank
-    here = Event(rank, int(calls.events[at]))
-    if of_mpi:
+    here = Event(rank, int(calls.events[call_index]))
+    if is_in_mpi:
         return f"in {describe.call_words(here, peers=False)}{describe.at_place(here)}"
-    last = Event(rank, int(calls.events[at - 1]))
+    last = Event(rank, int(calls.events[call_index - 1]))
     if (place := describe.at_place(here)) == describe.at_place(last) and place:
         return f"computing between calls{place}"
     ends = [f"{describe.call_words(event, peers=False)}{describe.at_place(event)}" for event in (last, here)]

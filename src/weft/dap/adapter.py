@@ -155,7 +155,9 @@ class Adapter:
                 later()
 
     def _check_order(self, name: str, arguments: Body) -> None:
-        """Raise UsageError for a request that comes too early: `initialize` is first, then `launch` with the secret."""
+        """Raise UsageError for a request that comes too early. `initialize` has to be first, then `launch` with the
+        secret.
+        """
         if name in ENDING:
             return
         if (name == "initialize") == self._greeted:
@@ -214,7 +216,7 @@ class Adapter:
     # From start to end
 
     def _initialize(self, arguments: Body) -> Body:
-        """Return what the adapter can do. UsageError for an editor that counts lines from 0."""
+        """Return the adapter's capabilities. UsageError for an editor that counts lines from 0."""
         self._greeted = True
         self._progress = bool(arguments.get("supportsProgressReporting"))
         if arguments.get("linesStartAt1") is False:
@@ -225,7 +227,9 @@ class Adapter:
         raise UsageError("`weft dap` replays recorded runs: use the request `launch` with `run` or `program`")
 
     def _launch(self, arguments: Body) -> tuple[None, Later]:
-        """Find or record the run that `arguments` name, and start its replay; then send the event `initialized`."""
+        """Find or record the run that `arguments` name, start its replay, and send the event `initialized`
+        afterwards.
+        """
         if self._session is not None:
             raise UsageError("a run is debugged already: `restart` begins it anew")
         launch.check_arguments(arguments)
@@ -263,7 +267,7 @@ class Adapter:
         return None, self._go_to_first_stop
 
     def _go_to_first_stop(self) -> None:
-        """Run the replay to the places that `launch` named, to the first breakpoint, or stay at the entry."""
+        """Run the replay to the locations that `launch` named, or to the first breakpoint; or stay at the entry."""
         session = self.session
         where = launch.start_locations(self._arguments)
         stops = self._arguments.get("stopOnEntry", not session.debugger.stops.breakpoints.all)
@@ -276,7 +280,7 @@ class Adapter:
             session.continue_(None)
 
     def _restart(self, arguments: Body) -> tuple[None, Later]:
-        """Start the replay anew, with the arguments of `launch` that the editor changed."""
+        """Start the replay anew with the arguments of `launch`, of which the editor may have changed some."""
         session = self.session
         if given := arguments.get("arguments"):
             launch.check_arguments(given)
@@ -307,7 +311,9 @@ class Adapter:
     # Breakpoints
 
     def _set_breakpoints(self, arguments: Body) -> Body:
-        """Replace the breakpoints of a source file; returns each as verified, or with the reason why not."""
+        """Replace the breakpoints of a source file, and return each as verified, or with the reason why it could not be
+        set.
+        """
         path = str(arguments["source"].get("path") or "")
         if not path:
             raise UsageError("breakpoints are set in files: this source has no path")
@@ -317,6 +323,9 @@ class Adapter:
         return {"breakpoints": [{**one, "source": {"path": path}} for one in told]}
 
     def _set_function_breakpoints(self, arguments: Body) -> Body:
+        """Replace the breakpoints at functions, and return each as verified, or with the reason why it could not be
+        set.
+        """
         given = arguments.get("breakpoints") or []
         return {
             "breakpoints": self.session.breakpoints.replace_group(
@@ -328,7 +337,9 @@ class Adapter:
         return {"breakpoints": self.session.breakpoints.replace_watchpoints(arguments.get("breakpoints") or [])}
 
     def _set_instruction_breakpoints(self, arguments: Body) -> Body:
-        """Replace the breakpoints on instructions."""
+        """Replace the breakpoints at instructions, and return each as verified, or with the reason why it could not be
+        set.
+        """
         named = self.session.stacks.instructions.breakpoint_location
         given = arguments.get("breakpoints") or []
         places = [(named(str(one["instructionReference"]), int(one.get("offset") or 0)), one) for one in given]
@@ -337,19 +348,19 @@ class Adapter:
     # Values
 
     def _set_variable(self, arguments: Body) -> tuple[Body, Later]:
-        """Give a variable another value, and warn afterwards that the replay may leave its record."""
+        """Assign a value to a variable and return it; warn afterwards that the replay may leave its record."""
         stacks = self.session.stacks
         body = stacks.set_variable(arguments["variablesReference"], str(arguments["name"]), str(arguments["value"]))
         return body, self.session.warn_value_changed
 
     def _set_expression(self, arguments: Body) -> tuple[Body, Later]:
-        """Give an expression another value, and warn afterwards that the replay may leave its record."""
+        """Assign a value to an expression and return it; warn afterwards that the replay may leave its record."""
         stacks = self.session.stacks
         body = stacks.assign_expression(str(arguments["expression"]), str(arguments["value"]), arguments.get("frameId"))
         return body, self.session.warn_value_changed
 
     def _evaluate(self, arguments: Body) -> Body:
-        """Evaluate an expression; in the console, run the line as a command of the prompt if it is one."""
+        """Return the value of an expression; in the console, execute the text if it is a command of the prompt."""
         text, frame = str(arguments["expression"]).strip(), arguments.get("frameId")
         if arguments.get("context") != "repl":
             return self.session.stacks.evaluate(text, frame)
@@ -360,7 +371,7 @@ class Adapter:
         return {"result": self.session.run_prompt_command(text), "variablesReference": 0}
 
     def _is_prompt_command(self, text: str, frame: Any) -> bool:
-        """Tell whether a line of the console is a command of the prompt.
+        """Return whether a text of the console is a command of the prompt.
 
         A short form such as `n` is an expression instead if the frame has a variable of that name.
         """
@@ -394,24 +405,26 @@ class Adapter:
         return of_task[0] if of_task is not None else self.session.stacks.rank_of_thread(arguments["threadId"])[0]
 
     def _continue(self, arguments: Body) -> tuple[Body, Later]:
-        """Let all ranks run to the next breakpoint; with `singleThread` only the rank or task of the thread."""
+        """Let all ranks run to the next breakpoint, after the response; with `singleThread` only the rank or task of
+        the thread.
+        """
         session, alone = self.session, bool(arguments.get("singleThread"))
         if alone and (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:
             return {"allThreadsContinued": False}, lambda: session.step_task("continue", *of_task)
         rank = self._requested_rank(arguments) if alone else None
         return {"allThreadsContinued": not alone}, lambda: session.continue_(rank)
 
-    def _step(self, how: Movement, arguments: Body) -> tuple[None, Later]:
-        """Step the rank or the task of a thread; `how` is next, step or finish."""
+    def _step(self, movement: Movement, arguments: Body) -> tuple[None, Later]:
+        """Step the rank or the task of a thread by `movement` (`next`, `step` or `finish`), after the response."""
         session = self.session
         if (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:
-            return None, lambda: session.step_task(how, *of_task)
+            return None, lambda: session.step_task(movement, *of_task)
         rank = self._requested_rank(arguments)
         everyone = bool(self._arguments.get("stepAll")) and not arguments.get("singleThread")
-        return None, lambda: session.step(how, rank, everyone=everyone)
+        return None, lambda: session.step(movement, rank, all_ranks=everyone)
 
     def _step_back(self, arguments: Body) -> tuple[None, Later]:
-        """Step a rank back by a line. UsageError for a task."""
+        """Step a rank back by a line, after the response. UsageError for a task."""
         session = self.session
         if session.stacks.task_of_thread(arguments["threadId"]) is not None:
             raise UsageError("a step back is one of a rank, as tasks may have run in between: choose the rank's thread")
@@ -426,7 +439,7 @@ class Adapter:
         return {"targets": [{"id": 1, "label": f"the first call at {where}, ahead or behind", "line": line}]}
 
     def _goto(self, arguments: Body) -> tuple[None, Later]:
-        """Run the replay, forwards or back, to the line that `gotoTargets` named."""
+        """Run the replay, forwards or back, to the line that `gotoTargets` named, after the response."""
         session, rank = self.session, self._requested_rank(arguments)
         if arguments.get("targetId") != 1 or not self._goto_location:
             raise UsageError("this target is not known: ask for `gotoTargets` first")

@@ -36,19 +36,19 @@ class EditorBreakpoints:
         """The debugger's watches, by the data's id."""
 
     def stop_reason(self, number: int) -> str:
-        """Return the protocol's reason for a stop at breakpoint `number`."""
+        """Return the protocol's reason for a stop at the breakpoint with a number, such as `function breakpoint`."""
         of = next((name for name, group in self.groups.items() if any(one.number == number for one in group)), "")
         return {"functions": "function breakpoint", "instructions": "instruction breakpoint"}.get(of, "breakpoint")
 
-    def replace_group(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
-        """Make `places` the breakpoints of a group, and return each as verified or with the reason why it was refused.
+    def replace_group(self, group_name: str, breakpoints: Sequence[tuple[str, Given]]) -> list[Given]:
+        """Make `breakpoints` those of a group, and return each as verified or with the reason why it was refused.
 
-        `places` are pairs of a location and what the editor says of the breakpoint. Breakpoints that are unchanged
-        stay.
+        `breakpoints`: pairs of a location and the editor's dictionary for it. Unchanged ones stay. `group_name`: a
+        file, `functions` or `instructions`.
         """
-        old = {one.key: one for one in self.groups.pop(group, [])}
+        old = {one.key: one for one in self.groups.pop(group_name, [])}
         alive = {b.id for b in self.debugger.stops.breakpoints.all}
-        wanted = {self._breakpoint_key(where, given) for where, given in places}
+        wanted = {self._breakpoint_key(where, given) for where, given in breakpoints}
         for key, one in list(old.items()):
             if key not in wanted or one.number not in alive:
                 del old[key]
@@ -56,8 +56,8 @@ class EditorBreakpoints:
                     self.debugger.stops.delete(str(one.number))
         kept: list[EditorBreakpoint] = []
         told: list[Given] = []
-        self.groups[group] = kept
-        for where, given in places:
+        self.groups[group_name] = kept
+        for where, given in breakpoints:
             key = self._breakpoint_key(where, given)
             line: Given = {"line": given["line"]} if "line" in given else {}
             try:
@@ -73,18 +73,24 @@ class EditorBreakpoints:
     def _breakpoint_key(where: str, given: Given) -> str:
         return json.dumps([where, *(given.get(name) for name in ("condition", "hitCondition", "logMessage"))])
 
-    def _create_breakpoint(self, where: str, given: Given) -> int:
+    def _create_breakpoint(self, location: str, editor_fields: Given) -> int:
         """Create a breakpoint in the debugger, and return its number. WeftError if that is not possible."""
-        passed = parse_hit_condition(str(given.get("hitCondition") or ""))
-        condition = str(given.get("condition") or "").strip()
-        log = str(given.get("logMessage") or "")
-        made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where, log=log)["breakpoint"]
+        passed = parse_hit_condition(str(editor_fields.get("hitCondition") or ""))
+        condition = str(editor_fields.get("condition") or "").strip()
+        log = str(editor_fields.get("logMessage") or "")
+        made = self.debugger.stops.break_at(f"{location} if {condition}" if condition else location, log=log)[
+            "breakpoint"
+        ]
         if passed:
             made = self.debugger.stops.ignore(f"{made['id']} {passed}")["breakpoint"]
         return int(made["id"])
 
     def replace_watchpoints(self, wanted: Sequence[Given]) -> list[Given]:
-        """Make `wanted` the watchpoints of the session; each names its data by an id from `data_id`."""
+        """Make `wanted` the watchpoints of the session, and return each as verified or with the reason why it was
+        refused.
+
+        Each names its data by an id from `data_id`.
+        """
         ids = [str(given["dataId"]) for given in wanted]
         for gone in [one for one in self._data if one not in ids]:
             for number in self._data.pop(gone):
@@ -102,9 +108,9 @@ class EditorBreakpoints:
                 told.append({"verified": False, "message": str(error)})
         return told
 
-    def _create_watchpoint(self, name: str) -> list[int]:
-        """Create the watchpoints for a data id, and return their numbers in the debugger."""
-        rank, level, expression = json.loads(name)
+    def _create_watchpoint(self, data_id_text: str) -> list[int]:
+        """Create the watchpoints for the data with an id, and return their numbers in the debugger."""
+        rank, level, expression = json.loads(data_id_text)
         self.debugger.frames.choose(int(rank), int(level))
         try:
             return list(self.debugger.stops.watch(expression, [int(rank)])["ids"])
@@ -117,18 +123,22 @@ def data_id(rank: int, level: int, expression: str) -> str:
     return json.dumps([rank, level, expression])
 
 
-def parse_hit_condition(text: str) -> int:
-    """Return how many hits a hit condition (`5`, `>= 5`, `> 5`) passes over. UsageError for any other text."""
-    if not text.strip():
+def parse_hit_condition(condition: str) -> int:
+    """Return how many hits come before the first stop, for a hit condition such as `5`, `>= 5` or `> 5`. UsageError for
+    any other text.
+    """
+    if not condition.strip():
         return 0
-    found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", text)
+    found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", condition)
     if found is None or (found[1] != ">" and int(found[2]) < 1):
-        raise UsageError(f"{text!r} is not a count of hits: give 5 or >= 5 (from the fifth on), or > 5")
+        raise UsageError(f"{condition!r} is not a count of hits: give 5 or >= 5 (from the fifth on), or > 5")
     return int(found[2]) - (found[1] != ">")
 
 
 def source_location(path: str, line: int, files: Sequence[str]) -> str:
-    """Return FILE:LINE, with the file named as in the record, even if the editor names it through a link."""
+    """Return `FILE:LINE` for a breakpoint, with the file named as in the record (`files`), even if the editor names it
+    through a link.
+    """
     if path not in files:
         real = Path(path).resolve()
         path = next((file for file in files if Path(file).resolve() == real), path)

@@ -32,8 +32,8 @@ class InstructionReferences:
         self._ranks.clear()
 
     def make_reference(self, rank: int, address: int) -> str:
-        """Return the name of the instruction at `address` of a rank for the editor, and remember its module
-        and offset.
+        """Return the name by which the editor may refer to the instruction at `address` of a rank, and remember its
+        module and offset.
         """
         maps = self._hand(rank).maps
         module = maps.module(address)
@@ -42,15 +42,15 @@ class InstructionReferences:
         return f"{address:#x}"
 
     def breakpoint_location(self, reference: str, offset: int) -> str:
-        """Return the location (`*MODULE+OFFSET`) of a breakpoint. UsageError for a reference that was
-        never given out.
+        """Return the location (`*MODULE+OFFSET`) of a breakpoint, `offset` bytes after a reference. UsageError for an
+        unknown reference.
         """
         module, at = self._lookup(reference)
         return f"*{module}+{at + offset:#x}"
 
     def disassemble(self, reference: str, offset: int, first: int, count: int) -> list[dict[str, Any]]:
-        """Return `count` instructions around a reference; `first` is the index of the first, relative to `reference` +
-        `offset`.
+        """Return `count` instructions around a reference. `first`: the index of the first one, counted from `reference`
+        + `offset`.
 
         Instructions that cannot be read are marked invalid, because the protocol requires exactly `count` of them.
         """
@@ -69,6 +69,7 @@ class InstructionReferences:
         return found
 
     def _hand(self, rank: int) -> NativeHand:
+        """Return the debugger of a native rank. DebuggerError for a rank in Python."""
         hand = self._debugger.hand(rank)
         if not isinstance(hand, NativeHand):
             raise DebuggerError(f"rank {rank} is Python: it has no instructions of its own")

@@ -46,8 +46,8 @@ def check_arguments(arguments: Arguments) -> None:
 
 
 def program_command(arguments: Arguments) -> list[str]:
-    """Return the command line of the program in `arguments`, with an interpreter before a Python script; [] if none is
-    named.
+    """Return the command line of the program that `launch` names, with an interpreter before a Python script; empty if
+    it names none.
     """
     given = arguments.get("program")
     if not given:
@@ -67,7 +67,7 @@ def replay_options(arguments: Arguments) -> list[str]:
 
 
 def trust_options(run: Path, arguments: Arguments) -> list[str]:
-    """Return the option that lets a replay execute what the run names.
+    """Return the option by which a replay may execute the command that the run names.
 
     Raises UsageError for another user's run that neither `trust` nor `agreed` in `arguments` allows.
     """
@@ -92,7 +92,7 @@ def start_locations(arguments: Arguments) -> list[str]:
 def find_or_record_run(
     arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> tuple[Path, list[str]]:
-    """Return the run to debug, and the command line of another build of its program, if one is given.
+    """Return the path of the run to debug, and the command line of another build of its program, if one is given.
 
     A program without a run is recorded first. `show_output` takes what the program writes. `poll` is called while the
     program runs; a KeyboardInterrupt from it ends the program.
@@ -109,16 +109,16 @@ def find_or_record_run(
 
 
 def record_program(
-    words: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
+    command_line: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> Path:
-    """Record a program with `weft run`, and return the new run. WeftError if nothing was recorded.
+    """Record a program with `weft run`, and return the path of the new run. WeftError if nothing was recorded.
 
     `show_output` takes what the program writes. `poll` is called while the program runs.
     """
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
-    command = own_python("-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *words)
-    show_output(f"recording: {shlex.join(words)}\n")
+    command = own_python("-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *command_line)
+    show_output(f"recording: {shlex.join(command_line)}\n")
     with open(stdin or os.devnull, "rb") as source:  # noqa: PTH123
         process = subprocess.Popen(
             command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -132,7 +132,9 @@ def record_program(
         raise
     made = set(BASE.glob("*")) - before
     if not made:
-        raise WeftError(f"{shlex.join(words)}: nothing was recorded (`weft run` ended with {process.returncode})")
+        raise WeftError(
+            f"{shlex.join(command_line)}: nothing was recorded (`weft run` ended with {process.returncode})"
+        )
     return find_newest_run()
 
 

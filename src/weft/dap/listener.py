@@ -23,14 +23,14 @@ Serve = Callable[[Wire], None]
 
 
 @contextmanager
-def listen_on_port(number: int) -> Iterator[socket.socket]:
+def listen_on_port(port: int) -> Iterator[socket.socket]:
     """Listen on a port of the loopback interface, and yield the socket. WeftError if that is not possible."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            server.bind(("127.0.0.1", number))
+            server.bind(("127.0.0.1", port))
         except OSError as error:
-            raise WeftError(f"port {number} cannot be listened on: {error.strerror}; give another --port") from error
+            raise WeftError(f"port {port} cannot be listened on: {error.strerror}; give another --port") from error
         server.listen(16)
         yield server
 
@@ -59,7 +59,7 @@ def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def serve_connections(server: socket.socket, serve: Serve) -> None:
-    """Accept editors one after the other for ever, and serve each with `serve`.
+    """Accept editors one after the other for ever, and call `serve` with the connection of each.
 
     The working folder and the environment are restored after each session.
     """
@@ -79,7 +79,7 @@ def serve_connections(server: socket.socket, serve: Serve) -> None:
 
 
 def _serve_editor(editor: socket.socket, serve: Serve) -> None:
-    """Serve one editor, and close its streams.
+    """Call `serve` with the connection of one editor, and close its streams.
 
     Errors of a lost connection never replace the exception that ended `serve`: the SystemExit of SIGTERM would be lost.
     """

@@ -64,7 +64,7 @@ class Session:
     # While ranks run
 
     def _poll(self) -> None:
-        """Forward output and progress, and look at new requests; called while ranks run."""
+        """Forward output and progress to the editor, and look at its new requests; called while ranks run."""
         now = time.monotonic()
         if now - self._last_update > 0.1:
             self._last_update = now
@@ -73,7 +73,7 @@ class Session:
         self._look()
 
     def _report_progress(self, now: float) -> None:
-        """Tell the editor how many calls the ranks have made, if the move takes longer than `SLOW` seconds."""
+        """Report to the editor how many calls the ranks have made, if the move takes longer than `SLOW` seconds."""
         if not self.progress or now - self._move_started < SLOW:
             return
         record, replica = self.debugger.record, self.debugger.replica
@@ -88,7 +88,7 @@ class Session:
         )
 
     def forward_output(self, *, whole: bool = True) -> None:
-        """Send what the ranks have written to the editor. `whole`: full lines only."""
+        """Send the editor what the ranks have written since the last call. `whole`: full lines only."""
         for rank, stream, text in self.output.read_new(self.debugger.replica.folder, whole=whole):
             lines = "".join(f"[rank {rank}] {line}" for line in text.splitlines(keepends=True))
             self.wire.send_event("output", category=stream, output=lines, data={"rank": rank})
@@ -105,29 +105,29 @@ class Session:
 
     # Moves
 
-    def run_move(self, why: str, go: Move) -> None:
-        """Let ranks run by calling `go`, and report where they stop with the reason `why`."""
+    def run_move(self, reason: str, move: Move) -> None:
+        """Let ranks run by calling `move`, and report where they stop, with the protocol's reason for such a stop."""
         self.stacks.invalidate()
         self._move_started, before = time.monotonic(), self._rank_positions()
         try:
-            answer = go()
+            answer = move()
         except KeyboardInterrupt:
             if self.is_interrupted:
                 return
-            why, answer = "pause", self._settle_after_pause()
+            reason, answer = "pause", self._settle_after_pause()
         except WeftError as error:
             self.show_text(f"weft: {error}", "important")
-            why, answer = "pause", self.debugger.stopped()
+            reason, answer = "pause", self.debugger.stopped()
         finally:
             if self._is_progress_shown:
                 self._is_progress_shown = False
                 self.wire.send_event("progressEnd", progressId="move")
-        self.report_stop(why, answer, before)
+        self.report_stop(reason, answer, before)
 
     def _rank_positions(self) -> RankPositions:
-        """Return by rank its state, the number of calls it has passed, and its stop at a line.
+        """Return, by rank, its state, the number of calls it has passed, and its stop at a line.
 
-        Two results tell which ranks have moved in between: each stop at a line is an object of its own.
+        Two results show which ranks have moved in between: each stop at a line is an object of its own.
         """
         hands = self.debugger.hands
         rows = [row for row in self.debugger.ranks()["ranks"] if row["thread"] == 0]
@@ -148,7 +148,9 @@ class Session:
         return found
 
     def _settle_after_pause(self) -> Answer:
-        """Wait until ranks have stopped at their next calls; those that still compute are stopped at a line."""
+        """Wait until ranks have stopped at their next calls, stop those that still compute at a line, and return where
+        all are.
+        """
         since = time.monotonic()
 
         def enough() -> None:
@@ -170,7 +172,7 @@ class Session:
         return self.debugger.stopped()
 
     def report_stop(self, why: str, answer: Answer, before: RankPositions) -> None:
-        """Tell the editor where the ranks have stopped, and why.
+        """Report to the editor where the ranks have stopped, and why.
 
         `answer`: the stop as the debugger describes it; `before`: the positions of the ranks before the move.
         """
@@ -190,7 +192,7 @@ class Session:
         self.wire.send_event("stopped", **body)
 
     def _choose_hits(self, why: str, hits: list[tuple[int, int]], before: RankPositions) -> list[tuple[int, int]]:
-        """Return the hits that are the reason of a stop, and put a rank of theirs into focus.
+        """Return the breakpoint hits that are the reason of a stop, and put a rank of theirs into focus.
 
         A step that has come to its line is the reason itself, whatever breakpoints other ranks have met meanwhile.
         """
@@ -230,7 +232,9 @@ class Session:
         return why, ""
 
     def continue_(self, rank: int | None) -> None:
-        """Run all ranks to the next breakpoint; with a `rank` only that one, and the others as far as it needs them."""
+        """Run all ranks to the next breakpoint. With a `rank`, run only that one, and the others as far as it needs
+        them.
+        """
         move: Move = self.debugger.go_on
         if rank is not None:
             last = self.debugger.record.entry(rank, self.debugger.record.entries(rank) - 1)
@@ -243,27 +247,27 @@ class Session:
                 return
             self._take()
 
-    def step(self, how: str, rank: int, *, everyone: bool) -> None:
-        """Step a rank (with `everyone` all that run) to its next line, or to its next call if no lines are known."""
+    def step(self, movement: str, rank: int, *, all_ranks: bool) -> None:
+        """Step a rank to its next line, or to its next call if no lines are known. `all_ranks`: all ranks that run."""
         d = self.debugger
-        ranks = [r for r in range(d.record.size) if d.replica.controls[r].pid and d.runs(r)] if everyone else [rank]
+        ranks = [r for r in range(d.record.size) if d.replica.controls[r].pid and d.runs(r)] if all_ranks else [rank]
 
         def go() -> Answer:
             try:
-                return d.step(how, ranks or [rank])
+                return d.step(movement, ranks or [rank])
             except NoLines:
                 return d.next_event(1, rank)
 
         d.focus = rank
         self.run_move("step", go)
 
-    def step_task(self, how: Movement, rank: int, task: int) -> None:
+    def step_task(self, movement: Movement, rank: int, task: int) -> None:
         """Step a task to its next line, even if it is suspended in between; other tasks run as they like."""
         tasks, d = self.tasks, self.debugger
         assert tasks is not None
 
         def go() -> Answer:
-            answer = tasks.step_task(how, rank, task)
+            answer = tasks.step_task(movement, rank, task)
             if answer["why"] not in ("line", "breakpoint"):
                 self.show_text("\n".join(told_of_task(answer)))
             return d.stopped()
@@ -271,9 +275,9 @@ class Session:
         d.focus = rank
         self.run_move("step", go)
 
-    def run_until(self, where: str, *, through: bool = False) -> None:
-        """Run to a call, forwards or back, and no further than it needs. `through`: past breakpoints, too."""
-        self.run_move("goto", lambda: self.debugger.until(where, through=through))
+    def run_until(self, location: str, *, through: bool = False) -> None:
+        """Run to a call, forwards or back, and no further than the call needs. `through`: past breakpoints, too."""
+        self.run_move("goto", lambda: self.debugger.until(location, through=through))
 
     def step_back(self, rank: int) -> None:
         """Step a rank back to the line before, or to its last call if no earlier line is known."""
@@ -299,10 +303,10 @@ class Session:
 
     # The prompt's own commands
 
-    def run_prompt_command(self, line: str) -> str:
-        """Run a line of the prompt, and return its answer as text. WeftError if the command fails."""
+    def run_prompt_command(self, command_line: str) -> str:
+        """Execute a command of the prompt, and return its answer as text. WeftError if the command fails."""
         before = self._rank_positions()
-        answer = self.prompt.answer(line)
+        answer = self.prompt.answer(command_line)
         if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
             self.stacks.invalidate()
             self.report_stop("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)

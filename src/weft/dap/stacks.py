@@ -79,47 +79,51 @@ class Stacks:
         """Return the editor's number of a thread; `slot` is its place in the rank, 0 for the first."""
         return 1 + rank + slot * self.debugger.record.size
 
-    def rank_of_thread(self, thread: object) -> tuple[int, int]:
-        """Return the rank and the slot of a thread number. UsageError if there is no such thread."""
-        if not isinstance(thread, int) or thread < 1:
-            raise UsageError(f"there is no thread {thread!r}")
-        slot, rank = divmod(thread - 1, self.debugger.record.size)
+    def rank_of_thread(self, thread_number: object) -> tuple[int, int]:
+        """Return the rank and the slot (place in the rank) of the thread with the editor's number. UsageError if there
+        is no such thread.
+        """
+        if not isinstance(thread_number, int) or thread_number < 1:
+            raise UsageError(f"there is no thread {thread_number!r}")
+        slot, rank = divmod(thread_number - 1, self.debugger.record.size)
         if (rank, slot) not in self.debugger.record.threads:
-            raise UsageError(f"there is no thread {thread}")
+            raise UsageError(f"there is no thread {thread_number}")
         return rank, slot
 
     def list_threads(self, rows: Sequence[Body]) -> list[Body]:
-        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the
-        command `ranks`.
+        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the command
+        `ranks`.
         """
         found = [{"id": self.thread_number(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
         return found + (self.tasks.list_threads() if self.tasks is not None else [])
 
     def focused_thread(self) -> int:
-        """Return the thread number of the rank in focus, or of the task that it runs."""
+        """Return the editor's number of the thread of the rank in focus, or of the task that it runs."""
         rank = self.debugger.focus
         task = self.tasks.running_task(rank) if self.tasks is not None else None
         return self.thread_number(rank) if self.tasks is None or task is None else self.tasks.thread_number(rank, task)
 
-    def task_of_thread(self, thread: object) -> tuple[int, int] | None:
+    def task_of_thread(self, thread_number: object) -> tuple[int, int] | None:
         """Return the rank and the task of a thread number; None if the number is that of a rank."""
-        return self.tasks.task_of_thread(thread) if self.tasks is not None else None
+        return self.tasks.task_of_thread(thread_number) if self.tasks is not None else None
 
     # Frames
 
-    def list_frames(self, thread: object, start: int, count: int) -> Body:
-        """Return `count` frames of a thread from `start` on, innermost first; all if `count` is 0."""
-        of_task = self.task_of_thread(thread)
+    def list_frames(self, thread_number: object, start: int, count: int) -> Body:
+        """Return `count` frames of a thread from the index `start` on, innermost first; all if `count` is 0."""
+        of_task = self.task_of_thread(thread_number)
         if of_task is not None:
             found = self._task_frames(*of_task)
         else:
-            rank, slot = self.rank_of_thread(thread)
+            rank, slot = self.rank_of_thread(thread_number)
             found = (self._rank_frames(rank) if slot == 0 else []) or self._frame_from_record(rank, slot)
         chosen = found[start : start + count if count else None]
         return {"stackFrames": [self._frame_to_json(*one) for one in chosen], "totalFrames": len(found)}
 
     def _rank_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
-        """Return the frames of a rank, native ones first; [] if no debugger can look at the rank."""
+        """Return the frames of a rank with references to them, native ones first; empty if no debugger can look at the
+        rank.
+        """
         try:
             frames = self.debugger.hand(rank).stack()
         except DebuggerError:
@@ -140,8 +144,8 @@ class Stacks:
         return own + [(FrameReference(rank, None, task=task), frame) for frame in made]
 
     def _native_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
-        """Return the native frames that the innermost line of a Python rank has called, as far as their lines are
-        known.
+        """Return the native frames that the innermost line of a Python rank has called, as far as their source lines
+        are known.
         """
         if isinstance(self.debugger.hand(rank), NativeHand) or not self._needs_native_frames(rank):
             return []
@@ -157,7 +161,7 @@ class Stacks:
         return found
 
     def _needs_native_frames(self, rank: int) -> bool:
-        """Tell whether gdb has to look into a Python rank, because the rank has loaded native code of the program."""
+        """Return whether gdb has to look into a Python rank, because the rank has loaded native code of the program."""
         if self._native is not None:
             return self._native
         with suppress(OSError):
@@ -175,7 +179,7 @@ class Stacks:
         return [(FrameReference(rank, None), Frame(call["file"] or "", call["line"] or 0, call["call"]))]
 
     def _frame_to_json(self, spot: FrameReference, frame: Frame) -> Body:
-        """Give a frame a number, and return it as the protocol describes it."""
+        """Give a frame a number, and return it in the form of the protocol."""
         self._spots.append(spot)
         body: Body = {"id": len(self._spots), "name": frame.function, "line": frame.line or 0, "column": 1}
         if frame.file:
@@ -188,17 +192,20 @@ class Stacks:
             else body | {"presentationHint": "subtle"}
         )
 
-    def lookup_frame(self, number: object) -> FrameReference:
-        """Return the frame of a number; for None the innermost frame of the rank in focus. UsageError for a void
-        number.
+    def lookup_frame(self, frame_number: object) -> FrameReference:
+        """Return the frame with a number; for None the innermost frame of the rank in focus. UsageError if the number
+        is not valid any more.
         """
-        if number is None:
+        if frame_number is None:
             return FrameReference(self.debugger.focus, 0)
-        if not isinstance(number, int) or not 1 <= number <= len(self._spots):
+        if not isinstance(frame_number, int) or not 1 <= frame_number <= len(self._spots):
             raise UsageError("ranks have run since: this frame no longer exists")
-        return self._spots[number - 1]
+        return self._spots[frame_number - 1]
 
     def _hand(self, spot: FrameReference) -> tuple[Hand | TaskView, int]:
+        """Return the debugger that reads a frame, and the frame's level there. DebuggerError for a frame of the
+        record.
+        """
         if spot.level is None:
             what = "it is where the task was made" if spot.task is not None else (
                 "the rank, or this thread of it, is only known from the record"
@@ -210,9 +217,9 @@ class Stacks:
 
     # Values
 
-    def list_scopes(self, frame: object) -> list[Body]:
+    def list_scopes(self, frame_number: object) -> list[Body]:
         """Return the scopes of a frame: its local variables, and the call of MPI that its rank is at."""
-        spot = self.lookup_frame(frame)
+        spot = self.lookup_frame(frame_number)
         found = []
         if spot.level is not None:
             found.append({"name": "Locals", "presentationHint": "locals", "expensive": False,
@@ -224,15 +231,15 @@ class Stacks:
         self._values.append(value)
         return len(self._values)
 
-    def lookup_value(self, number: object) -> ValueReference:
-        """Return the value of a number. UsageError for a void number."""
-        if not isinstance(number, int) or not 1 <= number <= len(self._values):
+    def lookup_value(self, value_number: object) -> ValueReference:
+        """Return the value with a number. UsageError if the number is not valid any more."""
+        if not isinstance(value_number, int) or not 1 <= value_number <= len(self._values):
             raise UsageError("ranks have run since: this value no longer exists")
-        return self._values[number - 1]
+        return self._values[value_number - 1]
 
-    def list_variables(self, number: object, start: int, count: int) -> list[Body]:
-        """Return `count` children of a value from `start` on."""
-        value = self.lookup_value(number)
+    def list_variables(self, value_number: object, start: int, count: int) -> list[Body]:
+        """Return `count` children of a value from the index `start` on, in the form of the protocol."""
+        value = self.lookup_value(value_number)
         if value.call:
             return call_variables(self.debugger.stands(value.spot.rank))
         hand, level = self._hand(value.spot)
@@ -248,22 +255,24 @@ class Stacks:
             body["indexedVariables" if part.indexed else "namedVariables"] = part.parts
         return body
 
-    def evaluate(self, text: str, frame: object) -> Body:
-        """Return the value of an expression in a frame."""
-        spot = self.lookup_frame(frame)
+    def evaluate(self, expression: str, frame_number: object) -> Body:
+        """Return the value of an expression in a frame, in the form of the protocol."""
+        spot = self.lookup_frame(frame_number)
         hand, level = self._hand(spot)
-        body = self._variable_to_json(spot, hand.about(text, level))
+        body = self._variable_to_json(spot, hand.about(expression, level))
         del body["name"]
         return {"result": body.pop("value"), **body}
 
-    def assign_expression(self, target: str, text: str, frame: object) -> Body:
-        """Assign the value of `text` to the expression `target` of a frame, and return the new value."""
-        return self._assign(self.lookup_frame(frame), target, text)
+    def assign_expression(self, target: str, value_text: str, frame_number: object) -> Body:
+        """Assign the value of an expression (`value_text`) to another one, `target`, in a frame, and return the new
+        value.
+        """
+        return self._assign(self.lookup_frame(frame_number), target, value_text)
 
-    def set_variable(self, number: object, name: str, text: str) -> Body:
-        """Assign the value of `text` to the child `name` of a value, and return the new value."""
-        value = self.lookup_value(number)
-        return self._assign(value.spot, self._child_expression(value, name), text)
+    def set_variable(self, value_number: object, name: str, value_text: str) -> Body:
+        """Assign the value of an expression (`value_text`) to the child `name` of a value, and return the new value."""
+        value = self.lookup_value(value_number)
+        return self._assign(value.spot, self._child_expression(value, name), value_text)
 
     def _assign(self, spot: FrameReference, target: str, text: str) -> Body:
         hand, level = self._hand(spot)
@@ -271,7 +280,7 @@ class Stacks:
         return self._variable_to_json(spot, hand.about(target, level))
 
     def _child_expression(self, value: ValueReference, name: str) -> str:
-        """Return the expression of a value's child in its frame. UsageError if there is none."""
+        """Return the expression of a value's child in its frame. UsageError if none is known."""
         if value.call:
             raise UsageError("calls of the record cannot be changed: `weft explore` and `weft replay --force` do that")
         if not value.expression:
@@ -282,10 +291,10 @@ class Stacks:
                 return part.expression
         raise UsageError(f"{name} cannot be written as an expression there")
 
-    def describe_data_breakpoint(self, name: str, number: object, frame: object) -> Body:
+    def describe_data_breakpoint(self, name: str, value_number: object, frame_number: object) -> Body:
         """Return the id for a watchpoint on a variable, or the reason why it cannot be watched."""
-        value = None if not number else self.lookup_value(number)
-        spot = self.lookup_frame(frame) if value is None else value.spot
+        value = None if not value_number else self.lookup_value(value_number)
+        spot = self.lookup_frame(frame_number) if value is None else value.spot
         try:
             expression = name if value is None else self._child_expression(value, name)
             if spot.native or spot.level is None or spot.task is not None:
@@ -304,7 +313,7 @@ def source_to_json(file: str) -> Body:
 
 
 def thread_name(row: Body) -> str:
-    """Return the name of a thread for the editor: its rank, and the call or line that it is at."""
+    """Return the name under which the editor shows a thread: its rank, and the call or line that it is at."""
     name = f"rank {row['rank']}" + (f" thread {row['thread']}" if row["thread"] else "")
     if row["state"] == "line":
         at = row["at"]
@@ -322,7 +331,7 @@ def thread_name(row: Body) -> str:
 
 
 def call_variables(row: Body) -> list[Body]:
-    """Return the call that a rank is at as a list of variables."""
+    """Return the MPI call that a rank is at as a list of variables for the editor. `row`: the rank's row of `ranks`."""
     states = {"before": "about to be made", "in": "made, and waits", "polls": "polls in vain", "line": "the next one",
               "outside": "the next one"}  # fmt: skip
     call = row.get("call") or row.get("next") or row.get("last")

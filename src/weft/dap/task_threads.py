@@ -28,8 +28,8 @@ class TaskThreads:
         self._told: set[int] = set()
 
     def refresh(self) -> list[str]:
-        """Read the tasks of all ranks. Returns one sentence for each rank that has more tasks than are shown, once a
-        session.
+        """Read the tasks of all ranks, and return a sentence for each rank that has more tasks than are shown; once in
+        a session.
         """
         debugger, self._rows = self._prompt.debugger, {}
         for rank in range(debugger.record.size):
@@ -52,25 +52,25 @@ class TaskThreads:
         return self._numbers.setdefault((rank, task), FIRST_TASK_NUMBER + len(self._numbers))
 
     def list_threads(self) -> list[Body]:
-        """Return the tasks as threads, each with where it is and what it waits for."""
+        """Return the tasks as threads for the editor, each with where it is and what it waits for."""
         return [
             {"id": self.thread_number(rank, task.id), "name": f"rank {rank} · {task_label(task)}"}
             for rank, rows in self._rows.items() for task in rows[:MAX_TASKS]
         ]  # fmt: skip
 
-    def task_of_thread(self, thread: object) -> tuple[int, int] | None:
-        """Return the rank and the task of a thread number; None if it is that of a rank. UsageError for a finished
-        task.
+    def task_of_thread(self, thread_number: object) -> tuple[int, int] | None:
+        """Return the rank and the task of the thread with the editor's number; None for a thread of a rank. UsageError
+        for a finished task.
         """
-        if not isinstance(thread, int) or thread < FIRST_TASK_NUMBER:
+        if not isinstance(thread_number, int) or thread_number < FIRST_TASK_NUMBER:
             return None
-        found = next((pair for pair, number in self._numbers.items() if number == thread), None)
+        found = next((pair for pair, number in self._numbers.items() if number == thread_number), None)
         if found is None or all(task.id != found[1] for task in self._rows.get(found[0], [])):
-            raise UsageError(f"there is no task with the number {thread} any more: it is done")
+            raise UsageError(f"there is no task with the number {thread_number} any more: it is done")
         return found
 
     def running_task(self, rank: int) -> int | None:
-        """Return the task that a rank runs, None if it runs none."""
+        """Return the number of the task that a rank runs; None if it runs none."""
         debugger = self._prompt.debugger
         hand: Any = debugger.hands.get(rank)
         if hand is None or hand.stopped is None:
@@ -81,7 +81,7 @@ class TaskThreads:
         return task
 
     def is_rank_stack(self, rank: int, task: int) -> bool:
-        """Tell whether the stack of a task is that of its rank, because the rank runs the task."""
+        """Return whether the stack of a task is that of its rank, because the rank runs the task now."""
         hand = self._prompt.debugger.hands.get(rank)
         return isinstance(hand, AsyncioHand) and not hand.follows and self.running_task(rank) == task
 
@@ -92,13 +92,13 @@ class TaskThreads:
             raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
         return open_task_view(hand, task)
 
-    def step_task(self, how: Movement, rank: int, task: int) -> Answer:
-        """Step one task to its next line, wherever it runs; the others run as they like. `how`: next,
-        step or finish.
+    def step_task(self, movement: Movement, rank: int, task: int) -> Answer:
+        """Step one task by `movement` (`next`, `step` or `finish`), wherever it runs, and return its stop; the others
+        run freely.
         """
         commands = self._prompt.debugger_of_rank(rank)
         commands.focus = task
-        return commands.advance(how)
+        return commands.advance(movement)
 
 
 def task_label(task: TaskRow) -> str:

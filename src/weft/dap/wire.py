@@ -41,9 +41,7 @@ class Wire:
         self.closed = False
 
     def read_messages(self) -> Iterator[Message]:
-        """Yield all messages until the editor closes the connection. WeftError of the kind WireError for
-        invalid data.
-        """
+        """Yield all messages of the editor until it closes the connection. WireError for data that is no message."""
         while (length := self._read_header()) is not None:
             body = self._source.read(length)
             if len(body) < length:
@@ -57,7 +55,7 @@ class Wire:
             yield message
 
     def _read_header(self) -> int | None:
-        """Read a header, and return the length of the message; None at the end of the stream."""
+        """Return the length of the message after the next header, in bytes; None at the end of the stream."""
         found: dict[str, str] = {}
         while line := self._source.readline(1000):
             name, _, value = line.decode("ascii", "replace").strip().partition(":")
@@ -69,7 +67,7 @@ class Wire:
         return None
 
     def _parse_length(self, headers: dict[str, str]) -> int:
-        """Return the value of Content-Length. WireError if the field is missing or no valid length."""
+        """Return the value of Content-Length in bytes. WireError if the field is missing or no valid length."""
         length = headers.get("content-length")
         if length is None:
             raise WireError("a header without Content-Length")
@@ -78,7 +76,7 @@ class Wire:
         return int(length)
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a response or an event. Does nothing if the editor has disconnected."""
+        """Send a response or an event to the editor; nothing happens if it has disconnected."""
         with self._sending:
             self._sent += 1
             body = json.dumps({"seq": self._sent, "type": kind, **fields}).encode()

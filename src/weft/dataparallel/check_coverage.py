@@ -28,7 +28,7 @@ class ConstructRun:
     iterations: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the construct and its counts as JSON values."""
+        """Return the construct's kind, place and text, and how often it and its iterations ran, as JSON values."""
         one = self.construct
         return {
             "kind": one.kind,
@@ -56,7 +56,9 @@ class CheckCoverage:
         return not any(one.construct.kind in WORK for one in self.ran)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts and the unchecked parts as JSON values."""
+        """Return how many directives, loops, iterations and places of accesses were checked, and what was not, as JSON
+        values.
+        """
         loops = [one for one in self.ran if one.construct.kind in LOOPS]
         written = [one for one in self.ran if one.construct.kind not in NO_DIRECTIVES]
         return {
@@ -69,31 +71,38 @@ class CheckCoverage:
         }
 
 
-def summarize_coverage(told: RuntimeOutput, texts: SourceMap, left: Iterable[str] = ()) -> CheckCoverage:
-    """Return what a run covered, from the runtime's output; `left` are more phrases for what was not checked."""
+def summarize_coverage(
+    output: RuntimeOutput, source_map: SourceMap, other_unchecked: Iterable[str] = ()
+) -> CheckCoverage:
+    """Return what a run of a checked program covered, from the runtime's output. `other_unchecked`: further phrases for
+    what was not checked.
+    """
     ran = tuple(
-        ConstructRun(texts.constructs[id], *counts)
-        for id, counts in told.construct_runs.items()
-        if id in texts.constructs
+        ConstructRun(source_map.constructs[id], *counts)
+        for id, counts in output.construct_runs.items()
+        if id in source_map.constructs
     )
     return CheckCoverage(
-        ran, told.places, (*texts.unchecked, *_describe_never_run(texts, told.construct_runs), *left), told.stack
+        ran,
+        output.places,
+        (*source_map.unchecked, *_describe_never_run(source_map, output.construct_runs), *other_unchecked),
+        output.stack,
     )
 
 
-def _describe_never_run(texts: SourceMap, ran: Iterable[int]) -> Iterator[str]:
-    """Yield a phrase for the parallel loops that never ran.
+def _describe_never_run(source_map: SourceMap, construct_ids: Iterable[int]) -> Iterator[str]:
+    """Yield a phrase for the parallel loops that never ran; `construct_ids` are those of the constructs that did.
 
     Each compilation of a Numba function adds its loops again: if one of them ran, all count as run.
     """
-    done = {(one.file, one.line) for id in ran if (one := texts.constructs.get(id)) is not None}
-    never = {(one.file, one.line) for one in texts.constructs.values() if one.kind in LOOPS} - done
+    done = {(one.file, one.line) for id in construct_ids if (one := source_map.constructs.get(id)) is not None}
+    never = {(one.file, one.line) for one in source_map.constructs.values() if one.kind in LOOPS} - done
     if never:
         yield f"{plural(len(never), 'parallel loop')} that never ran ({format_places(sorted(never))})"
 
 
 def format_places(places: Sequence[tuple[str, int]]) -> str:
-    """Return places as text: `a.c:4, 12; b.c:7 and 3 more`."""
+    """Return (file, line) pairs as text: `a.c:4, 12; b.c:7 and 3 more`."""
     lines: dict[str, list[str]] = defaultdict(list)
     for file, line in places[:MOST_PLACES]:
         lines[file].append(str(line))
@@ -101,11 +110,11 @@ def format_places(places: Sequence[tuple[str, int]]) -> str:
     return "; ".join(f"{file}:{', '.join(held)}" for file, held in lines.items()) + more
 
 
-def render_coverage(looked: CheckCoverage) -> str:
+def render_coverage(coverage: CheckCoverage) -> str:
     """Return the sentence `Looked at: 12 directives, 3 parallel loops (40 runs, 64,000 iterations), accesses at 57
     places`.
     """
-    held = looked.to_json()
+    held = coverage.to_json()
     counts = f"{plural(held['instances'], 'run')}, {plural(held['iterations'], 'iteration')}"
     loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"
     directives, places = plural(held["directives"], "directive"), plural(held["places"], "place")

@@ -83,7 +83,9 @@ class CompileOptions:
     """What a build gives some of the sources beside these."""
 
     def for_source(self, source: Path) -> CompileOptions:
-        """Return the options of one source, its own added; if both define a macro, the general definition wins."""
+        """Return the options for one source: the general ones and its own. If both define a macro, the general
+        definition wins.
+        """
         own = self.per_source.get(source, PLAIN)
         return CompileOptions(
             (*self.include, *own.include), (*own.define, *self.define), (*own.flags, *self.flags), self.link
@@ -122,7 +124,7 @@ class CompileJob:
         """Return whether the compiler is one of GCC's."""
         return self.language == "fortran" or not is_clang(find_compiler(self.language))
 
-    def compiler_flags(self) -> list[str]:
+    def build_compiler_flags(self) -> list[str]:
         """Return the compiler's options, without those for its input and output."""
         fortran = self.language == "fortran"
         options = self.options.for_source(self.marked.original)
@@ -139,18 +141,20 @@ class CompileJob:
         ]
 
     def write_source(self) -> None:
-        """Write the marked copy into the folder."""
+        """Write the marked copy of the source into the job's folder, with a `#line` for the original."""
         text = self.marked.text
         if self.language != "fortran" and not text.startswith("#line"):
             text = f'#line 1 "{self.marked.original}"\n{text}'
         self.source.write_text(text, encoding="utf-8", errors="surrogateescape")
 
     def compile(self) -> None:
-        """Compile to assembly, insert the runtime's instructions, and assemble the object."""
+        """Compile the source to assembly, insert the checks around its memory accesses, and assemble the
+        object file.
+        """
         assembly = self.source.with_suffix(".s")
         tool = find_compiler(self.language).split()
         run_compiler(
-            [*tool, *self.compiler_flags(), "-S", str(self.source), "-o", str(assembly)],
+            [*tool, *self.build_compiler_flags(), "-S", str(self.source), "-o", str(assembly)],
             self.marked.original,
             self.folder,
         )
@@ -169,10 +173,12 @@ class CompiledObjects:
 
 
 def compile_all(
-    marked: Sequence[MarkedSource], folder: Path, options: CompileOptions, say: Say = ignore
+    sources: Sequence[MarkedSource], folder: Path, options: CompileOptions, say: Say = ignore
 ) -> CompiledObjects:
-    """Compile all sources, C and C++ in parallel, and return the objects in the order of the sources."""
-    jobs = [CompileJob(one, number, folder, options) for number, one in enumerate(marked)]
+    """Compile all sources, C and C++ in parallel, Fortran in their order, and return the objects in the order of the
+    sources.
+    """
+    jobs = [CompileJob(one, number, folder, options) for number, one in enumerate(sources)]
     for job in jobs:
         job.write_source()
     made = CompiledObjects([job.target for job in jobs])
@@ -181,7 +187,7 @@ def compile_all(
         made.cached_count = sum(wait_for_compilations([pool.submit(_compile_c, job) for job in others], say))
     # Modules: a later file needs what an earlier one made, so all are compiled, or none.
     fortran = [job for job in jobs if job.language == "fortran"]
-    key = _object_key(fortran, b"".join(job.source.read_bytes() for job in fortran)) if fortran else ""
+    key = _compute_object_key(fortran, b"".join(job.source.read_bytes() for job in fortran)) if fortran else ""
     names = [f"{key}-{number}" for number in range(len(fortran))]
     if all(cached_object_path(name).exists() for name in names):
         made.cached_count += sum(_copy_from_cache(name, job) for name, job in zip(names, fortran, strict=True))
@@ -194,12 +200,12 @@ def compile_all(
 
 def _compile_c(job: CompileJob) -> bool:
     """Compile a C or C++ source, or copy its object from the cache; return whether it was cached."""
-    line = [*find_compiler(job.language).split(), *job.compiler_flags(), "-E", str(job.source)]
+    line = [*find_compiler(job.language).split(), *job.build_compiler_flags(), "-E", str(job.source)]
     try:
         done = subprocess.run(line, capture_output=True, timeout=COMPILE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         done = None
-    name = _object_key([job], done.stdout) if done is not None and done.returncode == 0 else ""
+    name = _compute_object_key([job], done.stdout) if done is not None and done.returncode == 0 else ""
     if name and _copy_from_cache(name, job):
         return True
     job.compile()
@@ -223,7 +229,9 @@ def describe_unknown_compilers(marked: Sequence[MarkedSource]) -> list[str]:
 
 @cache
 def _unrecognised_assembly(command: str, gcc: bool) -> list[str]:
-    """Return what a compiler's assembly has that Weft does not recognise; the answer is cached beside the runtime."""
+    """Return phrases for what a compiler's assembly has that Weft's shortcuts do not recognise. The answer is cached on
+    disk.
+    """
     words = [*command.split(), *C_FLAGS, *(HOOKS if gcc else CLANG_HOOKS), *(GCC_ONLY if gcc else ())]
 
     def make(folder: Path, _: list[str]) -> None:
@@ -246,7 +254,7 @@ def include_options(source: Path, *, fortran: bool) -> list[str]:
 
 @contextmanager
 def limit_compiler(seconds: float | None) -> Iterator[None]:
-    """Have each call of the compiler end within some seconds, if a number is given."""
+    """Limit the time of each compiler call in this context to some seconds, if a number is given."""
     _limits.append(COMPILE_SECONDS if seconds is None else min(seconds, COMPILE_SECONDS))
     try:
         yield
@@ -255,7 +263,7 @@ def limit_compiler(seconds: float | None) -> Iterator[None]:
 
 
 def run_compiler(command: list[str], original: Path, folder: Path) -> None:
-    """Run a compiler or linker. UsageError with its first error if it fails; WeftError if it cannot be run."""
+    """Run a compiler or linker. Raises UsageError with its first error if it fails, WeftError if it cannot be run."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -325,14 +333,16 @@ def _tool_sources() -> bytes:
 
 @cache
 def _compiler_identity(command: str) -> str:
-    """Return a text that changes when the compiler does: its path, size and time."""
+    """Return a text that changes when a compiler is replaced: its command, path, size and time of change."""
     path = Path(shutil.which(command.split(maxsplit=1)[0]) or command).resolve()
     held = path.stat()
     return f"{command} {path} {held.st_size} {held.st_mtime_ns}"
 
 
-def _object_key(jobs: Sequence[CompileJob], text: bytes) -> str:
-    """Return the cache key of the objects of these sources; `text` is their (preprocessed) text."""
+def _compute_object_key(jobs: Sequence[CompileJob], source_text: bytes) -> str:
+    """Return the cache key of the objects of some sources: a hash of their (preprocessed) text, compiler, flags and of
+    Weft itself.
+    """
     job = jobs[0]
     folder = os.fsencode(job.folder)
     facts = [
@@ -340,10 +350,10 @@ def _object_key(jobs: Sequence[CompileJob], text: bytes) -> str:
         str(Path.cwd()),
         *map(str, (one.marked.original for one in jobs)),
     ]
-    facts += [flag.replace(str(job.folder), "") for one in jobs for flag in one.compiler_flags()]
+    facts += [flag.replace(str(job.folder), "") for one in jobs for flag in one.build_compiler_flags()]
     whole = hashlib.sha256(_tool_sources())
     whole.update("\0".join(facts).encode(errors="surrogateescape"))
-    whole.update(text.replace(folder, b""))
+    whole.update(source_text.replace(folder, b""))
     return whole.hexdigest()[:32]
 
 
@@ -352,31 +362,31 @@ def cached_object_path(name: str) -> Path:
     return cache_folder() / "check" / "objects" / f"{name}.o"
 
 
-def _copy_from_cache(name: str, job: CompileJob) -> bool:
+def _copy_from_cache(object_key: str, job: CompileJob) -> bool:
     """Copy an object from the cache to the job's target; return whether it was there."""
     try:
-        if not is_safely_cached(cached_object_path(name)):
+        if not is_safely_cached(cached_object_path(object_key)):
             return False
-        shutil.copyfile(cached_object_path(name), job.target)
-        os.utime(cached_object_path(name))
+        shutil.copyfile(cached_object_path(object_key), job.target)
+        os.utime(cached_object_path(object_key))
     except OSError:
         return False
     return True
 
 
-def _store_in_cache(name: str, job: CompileJob) -> None:
+def _store_in_cache(object_key: str, job: CompileJob) -> None:
     """Copy an object into the cache atomically and delete the oldest ones; errors are ignored."""
-    target = cached_object_path(name)
+    target = cached_object_path(object_key)
     with suppress(OSError):
         make_private(target.parent)
         partial = target.with_suffix(f".{os.getpid()}-{job.number}")
         shutil.copyfile(job.target, partial)
         partial.replace(target)
-        for old in _oldest_objects(target.parent):
+        for old in _find_excess_objects(target.parent):
             old.unlink(missing_ok=True)
 
 
-def _oldest_objects(folder: Path) -> Iterator[Path]:
+def _find_excess_objects(folder: Path) -> Iterator[Path]:
     """Yield the oldest objects of the cache beyond the number that it may hold."""
     held = list(folder.glob("*.o"))
     if len(held) > MOST_KEPT:

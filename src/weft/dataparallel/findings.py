@@ -23,80 +23,92 @@ FACTS: Final = {one.name for one in fields(RawFinding)} - {"construct", "place",
 """What a record takes from the runtime's line as it is."""
 
 
-def read_findings(path: Path, texts: SourceMap) -> list[Finding]:
-    """Read a runtime's file and return the findings, worst first. UsageError if the program's directives cannot be
+def read_findings(path: Path, source_map: SourceMap) -> list[Finding]:
+    """Return the findings in a file that the runtime wrote, worst first. Raises UsageError if the program's directives
+    cannot be checked.
+    """
+    return make_findings(runtime_output.read_runtime_output(path), source_map)
+
+
+def make_findings(output: RuntimeOutput, source_map: SourceMap) -> list[Finding]:
+    """Return the findings in a runtime's output, worst first. Raises UsageError if the program's directives cannot be
     checked.
     """
-    return make_findings(runtime_output.read_runtime_output(path), texts)
-
-
-def make_findings(told: RuntimeOutput, texts: SourceMap) -> list[Finding]:
-    """Return the findings of a run, worst first. UsageError if the program's directives cannot be checked."""
-    if told.usage is not None:
-        raise _make_usage_error(told.usage, texts)
+    if output.usage is not None:
+        raise _make_usage_error(output.usage, source_map)
     return worst_first(
-        _make_finding(record, texts) for record in _merge_same_line(_drop_consequences(parse_findings(told, texts)))
+        _make_finding(record, source_map)
+        for record in _merge_same_line(_drop_consequences(parse_findings(output, source_map)))
     )
 
 
-def parse_findings(told: RuntimeOutput, texts: SourceMap) -> list[RawFinding]:
-    """Return the raw findings of a run, with the names and places of the program that they are about."""
-    held = told.raw_findings.values()
-    places = _resolve_places(
-        told, [one["pc"] for found in held for one in (found, *found.get("places", ())) if "pc" in one], texts
+def parse_findings(output: RuntimeOutput, source_map: SourceMap) -> list[RawFinding]:
+    """Return the raw findings of a run, with ids and program counters resolved to constructs, variables and lines."""
+    held = output.raw_findings.values()
+    places = _resolve_program_counters(
+        output, [one["pc"] for found in held for one in (found, *found.get("places", ())) if "pc" in one], source_map
     )
-    return [_parse_finding(one, places, texts) for one in held]
+    return [_parse_finding(one, places, source_map) for one in held]
 
 
-def _parse_finding(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: SourceMap) -> RawFinding:
-    facts = {name: value for name, value in held.items() if name in FACTS}
+def _parse_finding(
+    fields: Mapping[str, Any], places_by_counter: Mapping[int, AccessPlace], source_map: SourceMap
+) -> RawFinding:
+    """Return the raw finding of one JSON object of the runtime's output, with its construct, variable, place and other
+    accesses.
+    """
+    facts = {name: value for name, value in fields.items() if name in FACTS}
     record = RawFinding(
-        **facts, construct_id=held["construct"], construct=texts.constructs.get(held["construct"], NOBODY)
+        **facts, construct_id=fields["construct"], construct=source_map.constructs.get(fields["construct"], NOBODY)
     )
-    if "file" in held:
-        record.place = AccessPlace(held["file"], held["line"], held["column"])
-    elif (place := _access_place(held, places, texts)) is not None and place.line:
+    if "file" in fields:
+        record.place = AccessPlace(fields["file"], fields["line"], fields["column"])
+    elif (place := _access_place(fields, places_by_counter, source_map)) is not None and place.line:
         record.place = place
     else:
         record.place = AccessPlace(record.construct.file, record.construct.line, record.construct.column)
-    _choose_array_name(record, texts)
-    record.variable = texts.variables.get(record.data)
+    _choose_array_name(record, source_map)
+    record.variable = source_map.variables.get(record.data)
     record.others = [
         (place, one["write"])
-        for one in held.get("places", ())
-        if (place := _access_place(one, places, texts)) is not None and place.line
+        for one in fields.get("places", ())
+        if (place := _access_place(one, places_by_counter, source_map)) is not None and place.line
     ]
     return record
 
 
-def _make_usage_error(held: Mapping[str, Any], texts: SourceMap) -> WeftError:
-    """Make the error for a program that the runtime could not check."""
-    if held["usage"] == "no-memory":
+def _make_usage_error(fields: Mapping[str, Any], source_map: SourceMap) -> WeftError:
+    """Return the error for a program that the runtime could not check: UsageError for its directives, WeftError without
+    memory.
+    """
+    if fields["usage"] == "no-memory":
         return WeftError(messages.NO_ROOM)
-    construct = texts.constructs.get(held["construct"], NOBODY)
-    variable = texts.variables.get(held["data"])
+    construct = source_map.constructs.get(fields["construct"], NOBODY)
+    variable = source_map.variables.get(fields["data"])
     name = variable.name if variable else "an array"
     where = f"{construct.file}:{construct.line}" + (f":{construct.column}" if construct.column else "")
-    return UsageError(f"{where}: {messages.USAGE[held['usage']].format(name=name)}")
+    return UsageError(f"{where}: {messages.USAGE[fields['usage']].format(name=name)}")
 
 
-def _resolve_places(told: RuntimeOutput, counters: Iterable[int], texts: SourceMap) -> dict[int, AccessPlace]:
-    """Return the source place of every program counter."""
-    spelled = {str(Path(name).absolute()): name for name in texts.files}
+def _resolve_program_counters(
+    output: RuntimeOutput, counters: Iterable[int], source_map: SourceMap
+) -> dict[int, AccessPlace]:
+    """Return program counter -> its place in the source, files named as the user did."""
+    spelled = {str(Path(name).absolute()): name for name in source_map.files}
     found = {}
-    for pc, frames in told.resolve_frames(counters).items():
+    for pc, frames in output.resolve_frames(counters).items():
         file, line, function = frames[0]
-        found[pc] = AccessPlace(spelled.get(file or "", file or ""), line, 0, _unmangle(function or "", texts))
+        found[pc] = AccessPlace(spelled.get(file or "", file or ""), line, 0, _unmangle(function or "", source_map))
     return found
 
 
-def _unmangle(function: str, texts: SourceMap) -> str:
+def _unmangle(symbol: str, source_map: SourceMap) -> str:
     """Return a procedure's name in the source: without the module prefix and the suffix that gfortran adds."""
-    if texts.language != "fortran":
-        return function
-    if function == "MAIN__":
-        return texts.main or function
-    return re.sub(r"^__\w+?_MOD_|_$|\.\w+$", "", function)
+    if source_map.language != "fortran":
+        return symbol
+    if symbol == "MAIN__":
+        return source_map.main or symbol
+    return re.sub(r"^__\w+?_MOD_|_$|\.\w+$", "", symbol)
 
 
 def _access_place(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: SourceMap) -> AccessPlace | None:
@@ -104,18 +116,23 @@ def _access_place(held: Mapping[str, Any], places: Mapping[int, AccessPlace], te
     return places.get(held["pc"]) if "pc" in held else texts.places.get(held.get("site", 0))
 
 
-def _choose_array_name(record: RawFinding, texts: SourceMap) -> None:
-    """Choose the name of an array that procedures got under other names: its newest one, or its first if the line says
-    so.
+def _choose_array_name(record: RawFinding, source_map: SourceMap) -> None:
+    """Choose the name for an array that has another one in a called procedure: the first one if the source line
+    contains only that.
     """
-    newest, first = (texts.variables.get(number) for number in (record.data, record.name))
+    newest, first = (source_map.variables.get(number) for number in (record.data, record.name))
     place = record.place
-    if newest and first and not messages.name_column(place, newest.name) and messages.name_column(place, first.name):
+    if (
+        newest
+        and first
+        and not messages.find_name_column(place, newest.name)
+        and messages.find_name_column(place, first.name)
+    ):
         record.data = record.name
 
 
 def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
-    """Yield the raw findings that do not follow from another one of the same construct and variable."""
+    """Yield the raw findings, without those that only follow from another one of the same construct and variable."""
     by: dict[tuple[int, int], set[str]] = defaultdict(set)
     at: dict[tuple[int, int, AccessPlace], set[str]] = defaultdict(set)
     for one in records:
@@ -148,7 +165,9 @@ def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
 
 
 def _merge_same_line(records: Iterable[RawFinding]) -> list[RawFinding]:
-    """Merge raw findings of what one line does to one variable in one construct, and add up their counts."""
+    """Return the raw findings, those of one kind about one variable, construct and place merged, with their counts
+    added up.
+    """
     kept: dict[tuple[Any, ...], RawFinding] = {}
     for one in records:
         # A variable that gets no value of its own: the first iteration finds none, the others find another one's.
@@ -162,8 +181,8 @@ def _merge_same_line(records: Iterable[RawFinding]) -> list[RawFinding]:
     return list(kept.values())
 
 
-def _make_finding(record: RawFinding, texts: SourceMap) -> Finding:
-    """Make a finding of a raw finding: its message, its sites and its evidence."""
+def _make_finding(record: RawFinding, source_map: SourceMap) -> Finding:
+    """Return the finding of a raw finding: its message, sites and evidence."""
     place = record.place
     what = "write" if record.write else "read"
     call = what if record.bytes is not None else record.construct.kind or "directive"
@@ -178,14 +197,14 @@ def _make_finding(record: RawFinding, texts: SourceMap) -> Finding:
         kind=record.kind,
         severity=KINDS[record.kind].severity,
         certainty="certain",
-        message=messages.render_message(record, texts) + format_times(record.count),
+        message=messages.render_message(record, source_map) + format_times(record.count),
         sites=tuple(sites),
-        evidence=_evidence(record),
+        evidence=_make_evidence(record),
     )
 
 
-def _evidence(record: RawFinding) -> CheckCase:
-    """Return the facts that the report's JSON holds."""
+def _make_evidence(record: RawFinding) -> CheckCase:
+    """Return the facts of a raw finding for the report's JSON: loop, variable, index, iterations, declaration."""
     place, construct, variable = record.place, record.construct, record.variable
     loop = Loop(
         kind=construct.kind, file=construct.file, line=construct.line, text=construct.text, indices=construct.indices
@@ -193,8 +212,8 @@ def _evidence(record: RawFinding) -> CheckCase:
     return CheckCase(
         case=record.why or record.kind,
         count=record.count,
-        variable=variable.name if variable else messages.array_name_at(place) if record.type else "",
-        column=place.column or messages.name_column(place, variable.name if variable else ""),
+        variable=variable.name if variable else messages.find_array_name_at(place) if record.type else "",
+        column=place.column or messages.find_name_column(place, variable.name if variable else ""),
         index=record.index,
         iteration=record.iteration,
         other=record.other,

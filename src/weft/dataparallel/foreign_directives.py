@@ -16,7 +16,9 @@ LANGUAGES: Final = {"omp": "OpenMP", "acc": "OpenACC"}
 
 
 def describe_foreign_directives(sources: Iterable[Path], fortran: bool) -> Iterator[str]:
-    """Yield a phrase for each language: `3 directives of OpenMP (a.c:4, 7, 9)`."""
+    """Yield a phrase for each language whose directives some sources contain: `3 directives of OpenMP (a.c:4,
+    7, 9)`.
+    """
     found: dict[str, list[tuple[str, int]]] = {}
     pattern = FORTRAN if fortran else C
     for source in sources:

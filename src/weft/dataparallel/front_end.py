@@ -113,7 +113,7 @@ class FrontEnd(Protocol):
         """Run a program in `folder`; the runtime writes to `found`. UsageError if the program cannot be checked."""
 
     def verify(self, request: CheckRequest) -> None:
-        """Raise UsageError if the request has an option that means nothing to this front end."""
+        """Raise UsageError if a request has an option that this front end does not support."""
         for name, option in SPELLED.items():
             if getattr(request, name) and name not in self.options:
                 own = f"; an option of the program's own stands behind --: -- {option}" if self.script else ""
@@ -136,14 +136,14 @@ class MarkingFrontEnd(FrontEnd):
     def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
         """Return copies of the sources with the runtime's calls, and the source map of the numbers in them."""
 
-    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
-        """Mark, compile and run the program."""
+    def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
+        """Mark, compile and run a program once. The runtime writes what it finds to `findings_path`."""
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")
         program = build_program(marked, folder, request.options, request.say)
         preparing = time.perf_counter() - began
-        ended = run_program(program, request.arguments, found, request.grid, request.timeout, say=request.say)
+        ended = run_program(program, request.arguments, findings_path, request.grid, request.timeout, say=request.say)
         return CheckOutcome(
             dataclasses.replace(ended, preparing=preparing), texts, notes=tuple(describe_unknown_compilers(marked))
         )

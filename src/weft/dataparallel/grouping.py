@@ -17,7 +17,9 @@ BY_PLACE: Final = frozenset(("out-of-bounds", "directive-order", "wrong-reductio
 
 
 def group_by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return one finding for each cause, in the order of the first of each."""
+    """Return one merged finding for each cause (the same fault in one loop, seen at several places), in order of first
+    occurrence.
+    """
     causes: defaultdict[object, list[Finding]] = defaultdict(list)
     for one in findings:
         causes[finding_cause(one)].append(one)
@@ -25,8 +27,8 @@ def group_by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def finding_cause(finding: Finding) -> object:
-    """Return a key that all findings share which one change mends: kind, case, variable and loop; else the finding's
-    own.
+    """Return a key that is equal for findings which one change mends: kind, case, variable, its declaration and the
+    loop. A finding without these has a key of its own.
     """
     held = finding.evidence
     if finding.kind in BY_PLACE or not isinstance(held, CheckCase) or not held.variable:
@@ -36,7 +38,7 @@ def finding_cause(finding: Finding) -> object:
 
 
 def merge_findings(findings: Sequence[Finding]) -> Finding:
-    """Return the first of some findings, with the places and counts of all."""
+    """Return one finding for several of one cause: the first, with the places and counts of all."""
     first = findings[0]
     if len(findings) == 1:
         return first

@@ -199,7 +199,7 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
 ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they differ then"
 
 
-def render_message(record: RawFinding, texts: SourceMap) -> str:
+def render_message(record: RawFinding, source_map: SourceMap) -> str:
     """Return the sentence for a raw finding, chosen by its kind and case."""
     if record.kind == "directive-order":
         return f"`{record.construct.text or record.construct.kind}` {DIRECTIVES[record.why]}"
@@ -215,7 +215,7 @@ def render_message(record: RawFinding, texts: SourceMap) -> str:
         other_does="uses" if record.write else "writes",
         distance=_describe_distance(record),
         bounds="",
-        array=_array_name(record, texts),
+        array=_array_name(record, source_map),
         operation=OPERATIONS[record.operation],
         expected=record.expected,
         got=record.got,
@@ -231,21 +231,21 @@ def _array_name(record: RawFinding, texts: SourceMap) -> str:
     return f"`{variable.name}`" if variable else "an array"
 
 
-def _describe_iteration(record: RawFinding, index: Sequence[int] | None, absent: str = "") -> str:
-    """Name an iteration (`iteration i=3, j=4 of the loop at line 8`), a task, or the sequential part.
+def _describe_iteration(record: RawFinding, index: Sequence[int] | None, text_without_index: str = "") -> str:
+    """Return the name of an iteration (`iteration i=3, j=4 of the loop at line 8`), a task, or the sequential part.
 
-    `absent`: the text if there is no index; if given, the iteration is named without its loop.
+    `text_without_index`: the text if there is no index; if given, the iteration is named without its loop.
     """
     if index:
         names = record.construct.indices
         parts = [f"{names[k]}={i}" if k < len(names) else str(i) for k, i in enumerate(index)]
         return (
             f"iteration {', '.join(parts)} of the loop at line {record.construct.line}"
-            if not absent
+            if not text_without_index
             else (f"iteration {', '.join(parts)}")
         )
-    if absent:
-        return absent
+    if text_without_index:
+        return text_without_index
     return "the sequential part" if record.task is None else f"task {record.task}"
 
 
@@ -256,9 +256,9 @@ def _describe_distance(record: RawFinding) -> str:
 
 
 def _render_bounds_message(record: RawFinding) -> str:
-    """Return the message for an index outside its array."""
+    """Return the message for an access outside its array: the index, and the array's bounds."""
     if record.type:
-        known = array_name_at(record.place)
+        known = find_array_name_at(record.place)
         name = f"`{known}`" if known else "an array"
         extent = re.search(r"\[(\d+)\]", record.type)
         over = f"0..{int(extent[1]) - 1}" if extent else record.type
@@ -269,7 +269,7 @@ def _render_bounds_message(record: RawFinding) -> str:
 
 
 def _render_parameter_message(record: RawFinding) -> str:
-    """Return the message for a number in a directive that does not fit what was declared."""
+    """Return the message for a number in a directive that does not fit a declaration, such as an index or a width."""
     start = f"`{record.construct.text or record.construct.kind}`" if record.why != "on" else _sentence_start(record)
     return PARAMETERS[record.why].format(
         start=start,
@@ -290,15 +290,15 @@ def _sentence_start(record: RawFinding) -> str:
     return text[0].upper() + text[1:]
 
 
-def array_name_at(place: AccessPlace) -> str:
-    """Return the array whose subscript begins at the column of a place; "" if there is none."""
+def find_array_name_at(place: AccessPlace) -> str:
+    """Return the name of the array whose subscript begins at a place's column; "" if there is none."""
     line = current_files.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
 
-def name_column(place: AccessPlace, name: str) -> int:
-    """Return the column, from 1, of the first occurrence of a name in the line of a place; 0 if it does not occur."""
+def find_name_column(place: AccessPlace, name: str) -> int:
+    """Return the column (from 1) of a name's first occurrence in the line of a place; 0 if it does not occur."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0
     found = re.search(rf"\b{re.escape(name)}\b", current_files.line(place.file, place.line), re.IGNORECASE)

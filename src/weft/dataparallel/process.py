@@ -45,12 +45,13 @@ def run_process(
     *,
     stdin: IO[bytes] | None = None,
     stdout: int | None = None,
-    watch: Callable[[], bool] | None = None,
+    should_end: Callable[[], bool] | None = None,
     launched: bool = False,
 ) -> ProcessEnd:
-    """Run a command with this process's standard streams, except those given; `timeout` in seconds.
+    """Run a command to its end and return how it ended; `timeout` in seconds, standard streams are this process's
+    unless given.
 
-    `watch` is called every 0.2 seconds; once it returns true, the command is ended. `launched`: the command is a
+    `should_end` is called every 0.2 seconds; once it returns true, the command is ended. `launched`: the command is a
     launcher; if this process is killed, it gets SIGTERM, upon which it ends its ranks.
     """
     began = time.perf_counter()
@@ -63,15 +64,15 @@ def run_process(
             preexec_fn=bound_to_parent(signal.SIGTERM if launched else signal.SIGKILL),  # noqa: PLW1509 - one thread
         )
     with process:
-        ended = _wait_for_end(process, timeout, watch)
+        ended = _wait_for_end(process, timeout, should_end)
     return dataclasses.replace(ended, seconds=time.perf_counter() - began)
 
 
 @contextmanager
-def _limited_stack(stack: int) -> Iterator[None]:
-    """Set the stack limit of programs started in this context to at least `stack` bytes, never unlimited."""
+def _limited_stack(stack_bytes: int) -> Iterator[None]:
+    """Set the stack limit of programs started in this context to at least `stack_bytes`, never unlimited."""
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    wanted = stack if soft == resource.RLIM_INFINITY else max(soft, stack)
+    wanted = stack_bytes if soft == resource.RLIM_INFINITY else max(soft, stack_bytes)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
     try:
         yield
@@ -80,17 +81,19 @@ def _limited_stack(stack: int) -> Iterator[None]:
 
 
 def _wait_for_end(
-    process: subprocess.Popen[bytes], timeout: float | None, watch: Callable[[], bool] | None
+    process: subprocess.Popen[bytes], timeout: float | None, should_end: Callable[[], bool] | None
 ) -> ProcessEnd:
-    """Wait for a process; end it when the time is over, `watch` says so, or the user interrupts."""
+    """Wait for a process and return how it ended; it is ended when its time is over, `should_end` says so, or the user
+    interrupts.
+    """
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         left = None if until is None else max(0.0, until - time.monotonic())
-        pause = left if watch is None else LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
+        pause = left if should_end is None else LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
         try:
             return ProcessEnd(process.wait(pause))
         except subprocess.TimeoutExpired:
-            if (until is not None and time.monotonic() >= until) or (watch is not None and watch()):
+            if (until is not None and time.monotonic() >= until) or (should_end is not None and should_end()):
                 return ProcessEnd(_terminate(process, signal.SIGTERM), cut_off=True)
         except KeyboardInterrupt:
             return ProcessEnd(_terminate(process, signal.SIGINT))
@@ -99,9 +102,9 @@ def _wait_for_end(
             raise
 
 
-def _terminate(process: subprocess.Popen[bytes], number: int) -> int:
+def _terminate(process: subprocess.Popen[bytes], signal_number: int) -> int:
     """Send a signal to a process, kill it if it does not end within GRACE_SECONDS, and return its exit status."""
-    process.send_signal(number)
+    process.send_signal(signal_number)
     try:
         return process.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -23,18 +23,20 @@ def build_program(
     return link_program(marked, compile_all(marked, folder, options, say), folder, options)
 
 
-def link_program(marked: Sequence[MarkedSource], made: CompiledObjects, folder: Path, options: CompileOptions) -> Path:
-    """Link objects that were compiled in `folder` with the runtime; return the program."""
-    languages = {LANGUAGE[one.suffix] for one in marked}
+def link_program(
+    sources: Sequence[MarkedSource], objects: CompiledObjects, folder: Path, options: CompileOptions
+) -> Path:
+    """Link compiled objects with the runtime, and return the path of the program in `folder`."""
+    languages = {LANGUAGE[one.suffix] for one in sources}
     fortran = "fortran" in languages
     linker = find_compiler("fortran" if fortran else "c++" if "c++" in languages else "c").split()
-    program = folder / marked[-1].original.stem
+    program = folder / sources[-1].original.stem
     command = [
         *linker,
         "-g",
         "-o",
         str(program),
-        *map(str, made.paths),
+        *map(str, objects.paths),
         str(build_runtime_object(fortran)),
         *(f"-Wl,--wrap={name}" for name in WRAPPED),
         *options.link,
@@ -43,14 +45,14 @@ def link_program(marked: Sequence[MarkedSource], made: CompiledObjects, folder: 
         "-lpthread",
         "-ldl",
     ]
-    run_compiler(command, marked[-1].original, folder)
+    run_compiler(command, sources[-1].original, folder)
     return program
 
 
 def run_program(
     program: Path,
     arguments: Sequence[str],
-    findings: Path,
+    findings_path: Path,
     grid: str = "",
     timeout: float | None = None,
     *,
@@ -58,19 +60,19 @@ def run_program(
     say: Say = ignore,
     look: Callable[[], object] = lambda: None,
 ) -> ProcessEnd:
-    """Run the program with this process's standard streams; the runtime writes its output to `findings`.
+    """Run a checked program to its end; the runtime writes its output to `findings_path`.
 
     `grid`: the simulated processors, such as `2x2`; `timeout` in seconds; `launcher`: words before the program's name;
     `say` prints how long it has run, and `look` is called meanwhile.
     """
-    environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
+    environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings_path)}
     if grid:
         environment["WEFT_INTERNAL_CHECK_GRID"] = grid
     if launcher:
         # Open MPI's helpers want to share memory at an address where here the shadow lies; its own way without.
         environment.setdefault("PMIX_MCA_gds", "hash")
     else:
-        findings.touch()
+        findings_path.touch()
     progress = Progress(say, "the program runs")
 
     def watch() -> bool:
@@ -79,4 +81,4 @@ def run_program(
         return False
 
     command = [*launcher, str(program), *arguments]
-    return process.run_process(command, environment, timeout, watch=watch, launched=bool(launcher))
+    return process.run_process(command, environment, timeout, should_end=watch, launched=bool(launcher))

@@ -60,20 +60,22 @@ class RawFinding:
 
     @property
     def element(self) -> str:
-        """Return the element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
+        """Return the accessed element as the program writes it, `a[3][4]`, `a(3, 4)` or `s`; a guess from the line if
+        no name is known.
+        """
         if self.variable is None:
             return self.symbol or guess_operand(self.place, self.write)
         return format_element(self.variable.name, self.index, self.order)
 
 
-def format_element(name: str, index: Sequence[int] | None, order: str) -> str:
+def format_element(name: str, index: Sequence[int] | None, notation: str) -> str:
     """Return an element in its language's notation: `a[3][4]` in C, `a(3, 4)` in Fortran, `a[3, 4]` in Python."""
     if not index:
         return f"`{name}`"
-    if order == "c":
+    if notation == "c":
         return f"`{name}{''.join(f'[{i}]' for i in index)}`"
     listed = ", ".join(map(str, index))
-    return f"`{name}({listed})`" if order == "fortran" else f"`{name}[{listed}]`"
+    return f"`{name}({listed})`" if notation == "fortran" else f"`{name}[{listed}]`"
 
 
 def guess_operand(place: AccessPlace, write: bool) -> str:

@@ -63,7 +63,7 @@ def shared_headers() -> list[Path]:
 
 
 def find_compiler(language: str = "c") -> str:
-    """Return the command of the compiler of a language (`c`, `c++`, `fortran`). UsageError if there is none."""
+    """Return the command of the compiler of a language (`c`, `c++`, `fortran`). Raises UsageError if there is none."""
     choices = {
         "c": (os.environ.get("CC"), "gcc", "cc", "clang"),
         "c++": (os.environ.get("CXX"), "g++", "c++", "clang++"),
@@ -89,7 +89,7 @@ def find_compiler(language: str = "c") -> str:
 
 @cache
 def is_clang(command: str) -> bool:
-    """Return whether a C compiler is clang, under whatever name."""
+    """Return whether a C compiler's command runs clang, under whatever name."""
     line = [*command.split(), "-dM", "-E", "-x", "c", os.devnull]
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
@@ -98,22 +98,26 @@ def is_clang(command: str) -> bool:
     return "__clang__" in done.stdout
 
 
-def build_shared_library(more: Iterable[Traversable]) -> Path:
-    """Build the runtime as a shared library; `more` are sources and headers beside its own."""
+def build_shared_library(other_sources: Iterable[Traversable]) -> Path:
+    """Return the runtime as a shared library, built if it is not cached; `other_sources` are compiled into it, too."""
 
     def make(folder: Path, names: list[str]) -> None:
+        """Build the library in a folder."""
         kept = [name for name in names if name not in (*FOR_PROGRAMS, *FOR_FORTRAN)]
         run_build_tool(
             [*find_compiler().split(), *FLAGS, "-fPIC", "-shared", "-o", "made", *kept, "-lm", "-lpthread"], folder
         )
 
-    return _build_runtime_once("libweft-check.so", make, more)
+    return _build_runtime_once("libweft-check.so", make, other_sources)
 
 
 def build_unit_objects() -> Path:
-    """Build the part of the runtime that programs of every language need, as one object with all its symbols global."""
+    """Return the part of the runtime for every language as one object file with all symbols global, built if it is not
+    cached.
+    """
 
     def make(folder: Path, names: list[str]) -> None:
+        """Compile the sources and join their objects in a folder."""
         kept = [name for name in names if name not in FOR_FORTRAN]
         for name in kept:
             run_build_tool([*find_compiler().split(), *FLAGS, "-fPIE", "-c", name], folder)
@@ -123,11 +127,12 @@ def build_unit_objects() -> Path:
 
 
 def build_runtime_object(fortran: bool = False) -> Path:
-    """Build the runtime as the one object file that programs are linked with; `fortran` adds the entry points for
-    Fortran.
+    """Return the runtime as one object file to link programs with, built if it is not cached; `fortran` adds Fortran's
+    entry points.
     """
 
     def make(folder: Path, _: list[str]) -> None:
+        """Join the object of all languages with that of Fortran in a folder."""
         own = FOR_FORTRAN if fortran else ()
         for name in own:
             run_build_tool([*find_compiler("fortran").split(), *FLAGS, "-fPIE", "-c", name], folder)
@@ -144,15 +149,18 @@ def _build_runtime_once(name: str, make: Callable[[Path, list[str]], None], more
     return build_once(name, held, (find_compiler(), FLAGS, WRAPPED, KNOWN), make)
 
 
-def build_once(name: str, held: Iterable[Traversable], facts: object, make: Callable[[Path, list[str]], None]) -> Path:
-    """Return a file that is built from sources, and built again only if they or `facts` (compiler, flags) change.
+def build_once(
+    file_name: str, sources: Iterable[Traversable], facts: object, make: Callable[[Path, list[str]], None]
+) -> Path:
+    """Return a file of the cache that is built from sources, and built again only if they or `facts` (compiler, flags)
+    change.
 
     `make(folder, names)` leaves the result as `made` in `folder`, which holds the sources; `names` are the C files.
     Raises WeftError if the cache cannot be written.
     """
-    texts = {one.name: one.read_bytes() for one in held}
+    texts = {one.name: one.read_bytes() for one in sources}
     key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + repr(facts).encode()).hexdigest()[:16]
-    target = cache_folder() / "check" / key / name
+    target = cache_folder() / "check" / key / file_name
     if is_safely_cached(target):
         return target
     try:
@@ -168,24 +176,36 @@ def build_once(name: str, held: Iterable[Traversable], facts: object, make: Call
 
 
 def link_one_object(
-    folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str], code: str = ".text"
+    folder: Path,
+    object_files: Sequence[str],
+    wrapped_functions: Iterable[str],
+    global_patterns: Iterable[str],
+    code: str = ".text",
 ) -> None:
-    """Link object files to one, `made`: only the symbols that match `known` stay global.
+    """Link object files to one, `made`, in a folder: only symbols that match `global_patterns` stay global.
 
-    Functions in `wrapped` are called by their real names in the object, so that the runtime's own calls are not
-    wrapped. `code`: the section of its code; the linker bounds one with a name of C's by `__start_` and `__stop_`.
+    `wrapped_functions` are called by their real names in the object, so that the runtime's own calls are not wrapped.
+    `code`: the section of its code; the linker bounds one with a name of C's by `__start_` and `__stop_`.
     """
-    run_build_tool(["ld", "-r", "-o", "whole", *parts], folder)
-    own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped]
+    run_build_tool(["ld", "-r", "-o", "whole", *object_files], folder)
+    own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped_functions]
     if code != ".text":
         own += [f"--rename-section={name}={code}" for name in (".text", ".text.unlikely")]
     run_build_tool(
-        ["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder
+        [
+            "objcopy",
+            "--wildcard",
+            *own,
+            *(f"--keep-global-symbol={names}" for names in global_patterns),
+            "whole",
+            "made",
+        ],
+        folder,
     )
 
 
 def run_build_tool(command: list[str], folder: Path) -> None:
-    """Run a compiler or linker to build the runtime. WeftError if it fails."""
+    """Run a compiler or linker in a folder to build the runtime. Raises WeftError if it fails."""
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False, errors="replace"

@@ -40,11 +40,11 @@ class RuntimeOutput:
         """Return the address at which the program was loaded."""
         return int(self.modules[0]["base"]) if self.modules else 0
 
-    def resolve_frames(self, counters: Iterable[int]) -> dict[int, Sequence[Found]]:
-        """Return for each program counter its (file, line, function), with inlined functions first, innermost to
+    def resolve_frames(self, program_counters: Iterable[int]) -> dict[int, Sequence[Found]]:
+        """Return program counter -> its (file, line, function) triples: inlined functions first, innermost to
         outermost.
         """
-        wanted = set(counters)
+        wanted = set(program_counters)
         found: dict[int, Sequence[Found]] = {}
         for module in self.modules:
             base, size = module["base"], module["size"]
@@ -55,7 +55,7 @@ class RuntimeOutput:
 
 
 def read_runtime_output(path: Path) -> RuntimeOutput:
-    """Read a runtime's file; the result is empty if the file does not exist."""
+    """Return what a runtime wrote to its file; empty if the file does not exist."""
     told = RuntimeOutput()
     for held in _read_json_lines(path) if path.exists() else ():
         if "kind" in held:
@@ -82,7 +82,7 @@ def read_runtime_output(path: Path) -> RuntimeOutput:
 
 
 def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the object of each line; a line that a killed program left incomplete is skipped."""
+    """Yield the JSON object of each line; a line that a killed program left incomplete is skipped."""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             yield json.loads(line)

@@ -37,11 +37,13 @@ _COPY: Final = re.compile(r"^\.Lweftr(\d+):\n\t\.long\t3, 0\n\t\.quad\t0\n\t\.lo
 HOOKED, LOOPS, STRAIGHT = "the calls of its access hooks", "loops", "long code without loops"
 
 
-def find_unrecognised(text: str, *, gcc: bool) -> list[str]:
-    """Return what Weft does not recognise in the assembly of PROGRAM: hooks, loops, long code without loops."""
+def find_unrecognised(assembly: str, *, gcc: bool) -> list[str]:
+    """Return phrases for what Weft's shortcuts do not recognise in the assembly of PROGRAM: hooks, loops, code without
+    loops.
+    """
     if not POSSIBLE:
         return []
-    made = rewrite(text, gcc=gcc)
+    made = rewrite(assembly, gcc=gcc)
     if len(SHORTENED.findall(made)) < FEWEST:
         return [HOOKED]
     if not gcc:
@@ -51,7 +53,7 @@ def find_unrecognised(text: str, *, gcc: bool) -> list[str]:
 
 
 def check_compiler(command: list[str], folder: Path, *, gcc: bool) -> list[str]:
-    """Compile PROGRAM with `command` and return what Weft does not recognise in its assembly."""
+    """Compile PROGRAM with a compiler and return phrases for what Weft's shortcuts do not recognise in its assembly."""
     (folder / "shortcuts.c").write_text(PROGRAM)
     run_build_tool([*command, "-x", "c", "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
     return find_unrecognised((folder / "shortcuts.s").read_text(errors="surrogateescape"), gcc=gcc)

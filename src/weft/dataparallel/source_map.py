@@ -66,7 +66,7 @@ class SourceMap:
     def add_construct(  # noqa: PLR0917 - the directive's place, in its usual order
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
     ) -> int:
-        """Add a construct and return its number."""
+        """Add a directive or loop with its place and index names, and return its id (from 1)."""
         self.constructs[id := len(self.constructs) + 1] = SourceConstruct(
             kind, file, line, column, text, tuple(indices)
         )
@@ -77,10 +77,10 @@ class SourceMap:
         name: str,
         file: str,
         line: int,
-        what: Literal["variable", "array", "template", "tasks"] = "variable",
+        kind: Literal["variable", "array", "template", "tasks"] = "variable",
     ) -> int:
-        """Add a variable and return its number."""
-        self.variables[id := len(self.variables) + 1] = DeclaredVariable(name, file, line, what)
+        """Add a variable with the place of its declaration, and return its id (from 1)."""
+        self.variables[id := len(self.variables) + 1] = DeclaredVariable(name, file, line, kind)
         return id
 
     def set_number_type(self, number: int, numbers: str) -> None:
@@ -105,7 +105,7 @@ class SourceMap:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a source map from a JSON file. ValueError if it has another schema."""
+        """Return the source map in a JSON file. Raises ValueError if it has another schema."""
         held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if held.get("schema") != SCHEMA:
             raise ValueError(f"{path} is not a side file of {SCHEMA}")
@@ -137,7 +137,9 @@ class MarkedSource:
 
 
 def format_loop_line(construct: SourceConstruct) -> str:
-    """Return the line that describes a loop to the tracing runtime: line, file and variables, separated by tabs."""
+    """Return the line that describes a loop to the tracing runtime: line, file and index variables, separated
+    by tabs.
+    """
     where = f"{Path(construct.file).name}:{construct.line}"
     indices = [f"{name} ({where})" for name in construct.indices]
     return "\t".join([str(construct.line), construct.file, f"loop {where}", *indices])

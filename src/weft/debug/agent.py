@@ -58,8 +58,8 @@ class Breakpoint:
         self.log: str = place.get("log") or ""
 
     def holds(self, frame: FrameType, trouble: dict[str, str]) -> bool:
-        """Tell whether the condition is true; a condition that cannot be computed stops, with its error
-        in `trouble`.
+        """Return whether the condition is true in a frame. A condition that cannot be computed counts as true; its
+        error is put into `trouble`.
         """
         if not self.condition:
             return True
@@ -70,7 +70,7 @@ class Breakpoint:
             return True
 
     def within(self, code: Any) -> bool:
-        """Tell whether a code object can hit the breakpoint."""
+        """Return whether the breakpoint is in a code object."""
         if self.function:
             return self.function in (code.co_name, code.co_qualname)
         return same_file(code.co_filename, self.file) and any(line == self.line for _, _, line in code.co_lines())
@@ -87,7 +87,7 @@ class Watched:
         self.value = self.now()
 
     def now(self) -> str:
-        """Return the value of the expression as text; empty if it has none yet."""
+        """Return the value of the expression now, as text; empty if it cannot be computed yet."""
         try:
             return short(eval(self.text, {**self.frame.f_globals, **self.frame.f_locals}))
         except Exception:
@@ -147,7 +147,7 @@ class Agent:
     # The debugger's thread
 
     def serve(self) -> None:
-        """Answer one debugger after the other; runs in the agent's thread."""
+        """Answer the requests of one debugger after the other, for ever; runs in the agent's own thread."""
         self.aside()
         self.spared.add(_thread.get_ident())
         while True:
@@ -170,7 +170,7 @@ class Agent:
                     self.client = None
 
     def frames(self) -> list[Any]:
-        """Return the program's frames, innermost first."""
+        """Return the frames of the program in the thread that is looked at, innermost first."""
         frames = sys._current_frames()
         if self.focus not in frames:  # it has ended
             self.focus = self.thread
@@ -194,7 +194,9 @@ class Agent:
         return frames[min(level, len(frames) - 1)]
 
     def do_print(self, text: str, level: int = 0, form: str = "") -> dict[str, Any]:
-        """Return the value of an expression in a frame."""
+        """Return the value of an expression in a frame as text (in one of gdb's formats, if one is given), and its
+        type.
+        """
         value = self.value(text, self.frame(level))
         return {"value": formed(value, form) if form else short(value), "type": type(value).__name__}
 
@@ -210,7 +212,7 @@ class Agent:
         return names
 
     def do_about(self, text: str, level: int = 0) -> dict[str, Any]:
-        """Return the value of an expression, and how many parts it has."""
+        """Return the value of an expression in a frame, with its type and the number of its parts."""
         return self.look(self.frame(level), "about", {"text": text})
 
     def do_parts(self, text: str, level: int = 0, start: int = 0, count: int = 0) -> dict[str, Any]:
@@ -218,7 +220,9 @@ class Agent:
         return self.look(self.frame(level), "parts", {"text": text, "start": start, "count": count})
 
     def look(self, frame: FrameType, what: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Answer `about`, `parts` or `assign` in any frame, also that of a task."""
+        """Answer a request `about`, `parts` or `assign` (`what`, with the arguments `given`) in any frame, also that of
+        a task.
+        """
         text: str = given["text"]
         if what == "assign":
             return {"value": self.assigned(frame, given["target"], text)}
@@ -250,7 +254,7 @@ class Agent:
         return short(value)
 
     def do_watch(self, text: str, level: int = 0) -> dict[str, object]:
-        """Stop when the value of an expression changes, as seen from a frame."""
+        """Stop from now on when the value of an expression changes, as seen from a frame; return the watch's number."""
         compile(text, "<watch>", "eval")
         self.numbers += 1
         self.watched[self.numbers] = Watched(text, self.frame(level), self.focus)
@@ -278,7 +282,9 @@ class Agent:
                           "function": frame.f_code.co_name}}  # fmt: skip
 
     def do_count(self, marks: dict[str, Any], stop_at: int, visit_at: int) -> dict[str, Any]:
-        """Count ticks from here on (count_python.py), instead of stopping at breakpoints."""
+        """Begin to count ticks from here on (count_python.py) instead of stopping at breakpoints; return how many this
+        place itself has.
+        """
         if self.focus != self.thread:
             return {
                 "error": "the rank stands in another thread than the one that makes its calls, by which ways back go"
@@ -293,7 +299,9 @@ class Agent:
         return {"own": self.count.own()}
 
     def executed(self, name: str) -> dict[str, Any]:
-        """Execute another file of the debugger, hidden from the program's frames, and return its names."""
+        """Execute another file of the debugger, hidden from the program's frames, and return the names that it
+        defines.
+        """
         names: dict[str, Any] = {"__name__": name.removesuffix(".py")}
         with open(f"{self.folder}/{name}") as file:  # noqa: PTH123
             exec(compile(file.read(), OWN, "exec"), names)
@@ -305,7 +313,9 @@ class Agent:
         return {"ticks": count.ticks, "visits": count.visits, "lines": count.log[-last:]}
 
     def do_execute(self, text: str, level: int = 0) -> dict[str, Any]:
-        """Execute a line of the console that a person opened on this rank; it may change the program's objects."""
+        """Execute a line that a person types into a console on this rank, and return its value as text. It may change
+        the program's objects.
+        """
         frame = self.frame(level)
         try:
             value = eval(compile(text, "<console>", "eval"), frame.f_globals, frame.f_locals)
@@ -315,7 +325,7 @@ class Agent:
         return {"value": "" if value is None else short(value)}
 
     def do_break(self, places: list[dict[str, Any]]) -> dict[str, object]:
-        """Make `places` the breakpoints of the rank."""
+        """Replace the breakpoints of the rank by those of `places`."""
         known = {point.id: point for point in self.breakpoints}
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
         if known or places:
@@ -325,7 +335,7 @@ class Agent:
         return {}
 
     def reach_all(self) -> None:
-        """Trace the other threads of the rank, too."""
+        """Trace the other threads of the rank too, from now on."""
         self.several = several()
         if self.reach is None:
             names = self.executed("trace_threads.py")
@@ -333,7 +343,9 @@ class Agent:
         self.reach(self.called, self.wants, self.happened, (self.spared, self.state))
 
     def do_step(self, how: str) -> dict[str, object]:
-        """Stop at the next line: `next` in the same frame or above, `step` in any frame, `finish` above."""
+        """Plan a stop at the next line: `next` in the same frame or above, `step` in any frame, `finish` after the
+        frame has returned.
+        """
         self.base, self.stepping = self.frame(0), how
         if how == "finish" and self.base.f_code.co_name == "<module>":
             self.stepping = ""
@@ -349,7 +361,9 @@ class Agent:
         return {}
 
     def skips(self, frame: FrameType) -> bool:
-        """Tell whether a step does not stop in a frame, because the frame or one of its callers is skipped."""
+        """Return whether a step does not stop in a frame, because the frame or one of its callers is skipped by the
+        user.
+        """
         functions, files = self.skipped
         at: FrameType | None = frame
         while (functions or files) and at is not None and at is not self.base:
@@ -378,7 +392,7 @@ class Agent:
         return {"stopped": None if self.stopped is None else spot(self.stopped)}
 
     def ask_to_arm(self) -> None:
-        """Have the rank's thread set its trace function as soon as it runs a line."""
+        """Let the rank's thread set its trace function as soon as it runs a line of Python."""
         if self.stopped is not None:
             return
         if self.soon is None:
@@ -388,7 +402,7 @@ class Agent:
     # The rank's own thread
 
     def arm(self, frame: FrameType) -> None:
-        """Trace what breakpoints and steps need from a frame on, and nothing else; runs in the rank's thread."""
+        """Trace what breakpoints and steps need, and nothing else, from `frame` on; runs in the rank's own thread."""
         if self.count is not None:
             self.count.arm(frame)
             return
@@ -406,7 +420,9 @@ class Agent:
         self.go_on(frame)
 
     def take_turns(self) -> None:
-        """Let threads run undisturbed while an expression is watched; else restore the program's switch interval."""
+        """Let threads run undisturbed while an expression is watched; afterwards restore the program's switch
+        interval.
+        """
         if self.watched and not self.interval:
             self.interval = sys.getswitchinterval()
             sys.setswitchinterval(UNDISTURBED)
@@ -415,16 +431,16 @@ class Agent:
             self.interval = 0.0
 
     def wants(self, frame: FrameType) -> bool:
-        """Tell whether the lines of a frame have to be traced."""
+        """Return whether the lines of a frame have to be traced, for a breakpoint, a step or a watched expression."""
         every = bool(self.stepping or self.watched)
         return self.hits(frame) or (every and not hidden(frame.f_code.co_filename))
 
     def hits(self, frame: FrameType) -> bool:
-        """Tell whether a breakpoint is in a frame's code, and the code is the program's."""
+        """Return whether a frame's code is the program's and has a breakpoint."""
         return not hidden(frame.f_code.co_filename) and any(point.within(frame.f_code) for point in self.breakpoints)
 
     def elsewhere(self) -> bool:
-        """Tell whether the calling thread is not the one that is stepped, watched or counted: only
+        """Return whether the calling thread is not the one that is stepped, watched or counted, so that only
         breakpoints stop it.
         """
         own = _thread.get_ident()
@@ -433,7 +449,7 @@ class Agent:
         return own != self.focus and not any(one.thread in (0, own) for one in self.watched.values())
 
     def called(self, frame: FrameType, event: str, _: object) -> Any:
-        """Trace a call: the trace function of a thread, called for each new frame."""
+        """Return the trace function for a new frame, or None. Python calls this as the trace function of a thread."""
         if self.elsewhere():
             return self.passing(frame, event, _) if self.count is None and self.hits(frame) else None
         if self.count is not None:
@@ -447,16 +463,17 @@ class Agent:
         return frame.f_trace or self.happened
 
     def passing(self, frame: FrameType, event: str, _: object) -> Any:
-        """Handle a call or a line of a thread that is not looked at."""
+        """Stop at a breakpoint in a thread that is not the one looked at; return the trace function of the frame."""
         here = [p for p in self.breakpoints if p.within(frame.f_code)] if self.hits(frame) else []
         functions, lines = event == "call", event == "line"
         self.meet([p for p in here if (functions if p.function else lines and p.line == frame.f_lineno)], frame)
         return frame.f_trace or self.happened
 
     def meet(self, points: list[Breakpoint], frame: FrameType) -> bool:
-        """Stop at the first of some breakpoints that holds and has had enough visits; returns whether one did.
+        """Stop at the first of some breakpoints whose condition holds and which has had enough visits; return whether
+        one did.
 
-        Log points only say their message.
+        Log points only send their message.
         """
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
@@ -468,7 +485,7 @@ class Agent:
         return bool(hit)
 
     def expanded(self, message: str, frame: FrameType) -> str:
-        """Return the message of a log point with its expressions replaced by their values in a frame."""
+        """Return the message of a log point with the values of its `{expressions}` in a frame."""
 
         def value(found: re.Match[str]) -> str:
             try:
@@ -479,7 +496,7 @@ class Agent:
         return re.sub(r"\{([^{}]+)\}", value, message)
 
     def compare(self, frame: FrameType, event: str) -> bool:
-        """Stop if a watched value has changed or its frame returns; returns whether it stopped."""
+        """Stop if a watched value has changed or its frame returns; return whether it stopped."""
         for number, one in list(self.watched.items()):
             if one.thread not in (0, _thread.get_ident()):
                 continue
@@ -496,9 +513,10 @@ class Agent:
         return False
 
     def happened(self, frame: FrameType, event: str, argument: object) -> object:
-        """Trace a frame: its trace function, called for each line and for its return.
+        """Handle a line or the return of a frame, and return the function for the next line. Python calls this as the
+        frame's trace function.
 
-        Returns the function for the next line: at a stop the tracer of tasks (weft/inprocess) may have replaced it.
+        At a stop the tracer of tasks (weft/inprocess) may have replaced that function.
         """
         if self.elsewhere():
             return self.passing(frame, event, argument) if self.count is None else self.happened
@@ -546,7 +564,7 @@ class Agent:
         self.go_on(frame) if other else self.arm(frame)
 
     def go_on(self, frame: FrameType | None) -> None:
-        """Trace what is wanted now in this thread."""
+        """Trace in this thread what breakpoints, steps and watched expressions need now, in `frame` and its callers."""
         while frame is not None:
             if self.wants(frame):
                 frame.f_trace = self.happened
@@ -555,27 +573,27 @@ class Agent:
 
 
 def name_of_this() -> str:
-    """Return the program's name for the calling thread."""
+    """Return the name that the program gave the calling thread; else its number in the kernel."""
     threading: Any = sys.modules.get("threading")
     known = threading._active.get(_thread.get_ident()) if threading is not None else None
     return str(known.name) if known is not None else f"thread {_thread.get_native_id()}"
 
 
 def several() -> bool:
-    """Tell whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE)."""
+    """Return whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE)."""
     mpi: Any = sys.modules.get("mpi4py.MPI")
     return mpi is not None and bool(mpi.Query_thread() == mpi.THREAD_MULTIPLE)
 
 
 def of_frame(text: str, frame: FrameType) -> bool:
-    """Tell whether an expression names a variable of a frame; else all its names are the module's."""
+    """Return whether an expression uses a variable of a frame; otherwise all its names are the module's."""
     code = frame.f_code
     own = code.co_varnames + code.co_cellvars + code.co_freevars
     return any(name in own for name in compile(text, "<watch>", "eval").co_names)
 
 
 def caller(frame: FrameType) -> FrameType | None:
-    """Return the program's frame that a frame returns to."""
+    """Return the frame of the program to which a frame returns; None if there is none."""
     outer = frame.f_back
     while outer is not None and hidden(outer.f_code.co_filename):
         outer = outer.f_back
@@ -587,7 +605,7 @@ def _nothing() -> None:
 
 
 def visited(point: Breakpoint) -> bool:
-    """Count a visit; return whether the rank has to stop at it."""
+    """Count a visit of a breakpoint, and return whether the rank has to stop at it."""
     point.left -= 1
     return point.left <= 0
 
@@ -598,7 +616,7 @@ def is_data(value: object) -> bool:
 
 
 def bind(frame: FrameType, name: str, value: object) -> None:
-    """Assign to a local name of a frame. LookupError if the function has no such name."""
+    """Assign a value to a local name of a frame. LookupError if the function has no such name."""
     code = frame.f_code
     if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
         raise LookupError(f"{code.co_name} has no variable {name}")
@@ -608,7 +626,7 @@ def bind(frame: FrameType, name: str, value: object) -> None:
 
 
 def formed(value: Any, form: str) -> str:
-    """Return a value in one of gdb's formats: x, o, t, d, c for numbers, s for text; each element of a sequence."""
+    """Return a value in one of gdb's formats: x, o, t, d, c for numbers, s for text; of a sequence, each element."""
     if isinstance(value, (list, tuple)) or type(value).__name__ == "ndarray":
         return "[" + ", ".join(formed(one, form) for one in value) + "]"
     if form == "s":
@@ -634,7 +652,7 @@ def part(name: str, expression: str, value: object) -> dict[str, Any]:
 
 
 def extent(value: Any) -> tuple[int, bool]:
-    """Return how many parts a value has, and whether they are numbered."""
+    """Return how many parts a value has, and whether they are numbered elements."""
     if isinstance(value, (list, tuple)):
         return len(value), True
     if isinstance(value, (dict, set, frozenset)):
@@ -663,7 +681,9 @@ def attributes(value: object) -> dict[str, Any]:
 
 
 def parts_of(text: str, value: Any, start: int, count: int) -> list[dict[str, Any]]:
-    """Return elements, entries or attributes of a value, each with its expression."""
+    """Return the elements, entries or attributes of a value, `count` from `start` on, each with its expression. `text`:
+    that of the value.
+    """
     total, indexed = extent(value)
     chosen = slice(start, min(start + count, total))
     if indexed:
@@ -695,7 +715,7 @@ def depth_of(frame: FrameType | None) -> int:
 
 
 def spot(frame: FrameType) -> dict[str, object]:
-    """Return the place of a frame: file, line, function and text."""
+    """Return file, line, function and source text of the place at which a frame is."""
     code = frame.f_code
     file = code.co_filename
     text = linecache.getline(file, frame.f_lineno).strip()
@@ -703,7 +723,7 @@ def spot(frame: FrameType) -> dict[str, object]:
 
 
 def short(value: object) -> str:
-    """Return a value as short text; arrays as numpy prints them."""
+    """Return a value as text that is not too long; arrays as numpy prints them."""
     long = isinstance(value, (str, bytes, list, tuple, dict, set, frozenset)) and len(value) > 200
     text = SHORT.repr(value) if long else repr(value)
     return text if len(text) <= 2000 else text[:2000] + "..."
@@ -717,7 +737,9 @@ def start(folder: str, rank: int) -> None:
 
 
 def attend(folder: str, rank: int, agent: Agent) -> None:
-    """Follow the rank's tasks too, if the debugger has asked for it (weft/tasks/ranks.py)."""
+    """Let a second agent follow the rank's asyncio tasks too, if the debugger has asked for it
+    (weft/tasks/ranks.py).
+    """
     global HIDDEN  # noqa: PLW0603
     try:
         with open(f"{folder}/tasks.json") as file:  # noqa: PTH123

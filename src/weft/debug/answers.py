@@ -13,12 +13,14 @@ Answer = dict[str, Any]
 
 
 def tell(answer: Answer) -> list[str]:
-    """Return an answer as lines."""
+    """Return an answer of the debugger as lines of text."""
     return _TELL[answer["kind"]](answer)
 
 
 def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
-    """Return `ranks 0-2: text`, one line for each distinct text, by first rank."""
+    """Return `ranks 0-2: text` as a line (or more) for each distinct text, sorted by its first rank. `rows`: rank and
+    text.
+    """
     where: dict[str, list[int]] = {}
     for rank, text in rows:
         where.setdefault(text, []).append(rank)
@@ -33,12 +35,13 @@ def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
 
 
 def stands(row: Answer) -> str:
-    """Return where a thread is, as text without its rank."""
+    """Return in words where a thread is, without its rank."""
     name = f"thread {row['thread']} " if row["thread"] else ""
-    return name + _stands(row)
+    return name + _describe_state(row)
 
 
-def _stands(row: Answer) -> str:
+def _describe_state(row: Answer) -> str:
+    """Return in words where a thread is, without its rank and number."""
     state = row["state"]
     if state == "ended":
         return f"at the end, in {system(row['system']).last} or past it"
@@ -84,7 +87,9 @@ def _ranks(answer: Answer) -> list[str]:
 
 
 def _news(row: Answer) -> str:
-    """Return what a stop reports: a changed value, a returned value, or a condition that could not be computed."""
+    """Return what a stop reports, to follow its line: a changed or returned value, or a condition that cannot be
+    computed; empty if nothing.
+    """
     news = row.get("news", {})
     if "returned" in news:
         return f"; returned {news['returned']}"
@@ -94,7 +99,7 @@ def _news(row: Answer) -> str:
 
 
 def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
-    """Return that a watched value has changed, or that its frame has returned (`over`: or both)."""
+    """Return in words that a watched value has changed, or that its frame has returned (`over`: both)."""
     if old == new:
         return f"{expression} is out of scope, and no longer watched"
     gone = ", and out of scope, no longer watched" if over else ""
@@ -102,6 +107,7 @@ def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
 
 
 def _stopped(answer: Answer) -> list[str]:
+    """Return where all ranks are after a command that let them run, with the displayed expressions and notes."""
     if answer["over"]:
         code = answer["exit_code"]
         gone = merged((row["rank"], stands(row)) for row in answer["ranks"] if row["state"] != "ended")
@@ -116,12 +122,12 @@ def _stopped(answer: Answer) -> list[str]:
         lines.append(f"{rank_words(left)} left {'its line' if len(left) == 1 else 'their lines'} for the next call: "
                      "a way back keeps the line of one rank")  # fmt: skip
     for row in answer.get("waiting", []):
-        lines.append(f"rank {row['rank']} gets no further: {_why(row)}")
+        lines.append(f"rank {row['rank']} gets no further: {_explain_wait(row)}")
     return lines
 
 
-def _why(row: Answer) -> str:
-    """Return why a rank does not return from the call that it waits in."""
+def _explain_wait(row: Answer) -> str:
+    """Return why a rank does not return from the call in which it waits. `row`: of the answer's `waiting`."""
     call = row["call"]["call"]
     if not row["more"]:
         return f"as in the record, {call} is its last call"
@@ -136,6 +142,7 @@ def _rank(answer: Answer) -> list[str]:
 
 
 def _where(answer: Answer) -> list[str]:
+    """Return the stacks of ranks; ranks with equal stacks share the lines."""
     rows = []
     for stack in answer["stacks"]:
         lines = [f"#{i} {_line(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
@@ -157,6 +164,7 @@ def _break(answer: Answer) -> list[str]:
 
 
 def _breakpoint(b: Answer) -> str:
+    """Return a breakpoint in one line."""
     what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
     on = "" if b["rank"] is None else f" on rank {b['rank']}"
     scope = f", task {b['task']}{' and its descendants' * b['descendants']}" if "task" in b else ""
@@ -171,6 +179,7 @@ def _skip(answer: Answer) -> list[str]:
 
 
 def _breakpoints(answer: Answer) -> list[str]:
+    """Return all breakpoints and watchpoints, one in a line."""
     watches = [f"{w['id']}: watch {w['expression']} on rank {w['rank']}" for w in answer.get("watches", [])]
     return [*(_breakpoint(b) for b in answer["breakpoints"]), *watches] or ["no breakpoints"]
 
@@ -181,12 +190,14 @@ def _watch(answer: Answer) -> list[str]:
 
 
 def _frame(answer: Answer) -> list[str]:
+    """Return the selected frame of a rank in one line."""
     frame = answer["frame"]
     text = f"  {frame['text']}" if frame["text"] else ""
     return [f"rank {answer['rank']} #{answer['level']} {_line(frame)} in {frame['function']}{text}"]
 
 
 def _locals(answer: Answer) -> list[str]:
+    """Return the variables of ranks; ranks with equal values share the lines."""
     rows = []
     for row in answer["ranks"]:
         lines = [f"{v['name']} = {v['value']}" for v in row.get("variables", [])]
@@ -195,6 +206,7 @@ def _locals(answer: Answer) -> list[str]:
 
 
 def _set(answer: Answer) -> list[str]:
+    """Return the new values of an assigned variable, and the warning that goes with them."""
     rows = ((r["rank"], f"{answer['target']} = {r['value']}" if "value" in r else f"({r['error']})")
             for r in answer["values"])  # fmt: skip
     return [*merged(rows), answer["warning"]]
@@ -205,12 +217,14 @@ def _display(answer: Answer) -> list[str]:
 
 
 def _displayed(one: Answer) -> list[str]:
+    """Return a displayed expression with its values on the ranks."""
     lines = _print(one)
     head = f"{one['id']}: {one['expression']} ="
     return [f"{head} {lines[0].strip()}"] if len(lines) == 1 else [head, *lines]
 
 
 def _message(answer: Answer) -> list[str]:
+    """Return a message in lines: its envelope, its send, its receive and its content."""
     sent, received = answer["sent"], answer["received"]
     if sent is None:
         return [f"{answer['event']['call']}: no message of the record came here"]
@@ -241,6 +255,7 @@ def _messages(answer: Answer) -> list[str]:
 
 
 def _sent_line(row: Answer) -> str:
+    """Return a message that was sent and not received, in one line."""
     size = "" if row["bytes"] is None else f", {plural(row['bytes'], 'byte')}"
     by = row["received"]
     if by is None:
@@ -252,6 +267,7 @@ def _sent_line(row: Answer) -> str:
 
 
 def _posted_line(row: Answer) -> str:
+    """Return a receive that was posted and waits, in one line."""
     source = "any rank" if row["source"] is None else f"rank {row['source']}"
     tag = "any tag" if row["tag"] is None else f"tag {row['tag']}"
     message, receive = row["message"], row["receive"]
@@ -265,7 +281,7 @@ def _posted_line(row: Answer) -> str:
 
 
 def holds(answer: Answer) -> str:
-    """Return what a message holds."""
+    """Return the content of a message as text, or why it was not read."""
     if "unread" in answer:
         return f"(not read: {answer['unread']})"
     if "object" in answer:

@@ -5,7 +5,7 @@ No processor runs backwards here. Between two of its MPI calls a rank goes the s
 it has a number: the ticks (visits, changes, lines) since the call before it. From its current place the rank runs on to
 its next call, and the ticks on the way are counted; another replay counts all ticks from the call before, and the
 difference is the number of the ticks before the current place. A third replay stops at the last of them. If there are
-none, the search begins again 2, 4, 8, ... calls earlier.
+none, the search begins again 8, 64, 512, ... calls earlier.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from weft.replay import Goals
 
 LOG = 10_000
 """Ticks whose lines are looked at for where a line begins."""
+WIDER = 8
+"""How many times as many calls each search covers as the one before it, which found no tick: a replay costs as much as
+some thousand ticks.
+"""
 STEPS = 5_000
 """Lines of called functions that a step back into one goes through."""
 
@@ -53,7 +57,9 @@ class NotAgain(WeftError):
 
 
 def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:
-    """Return the two lines at the first tick at which two replays went another way; None if none did."""
+    """Return the two lines at the first tick (counted line, visit or change) at which two replays went another way;
+    None if none did.
+    """
     for nth, one in enumerate(tallies):
         for other in tallies[:nth]:
             for tick in range(max(one.first, other.first), min(one.ticks, other.ticks) + 1):
@@ -77,6 +83,7 @@ class Back:
         self.standing, self.rank, self.marks, self.floor = standing, rank, marks, floor
         controls = standing.replica.controls
         self.now = standing.now()
+        self._begun_at = dict(self.now)
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
         if not standing.runs(rank):  # it has ended: the search begins before it left MPI
             entries = range(standing.record.entries(rank))
@@ -94,8 +101,10 @@ class Back:
         """The call that the tick was counted from, and its number."""
 
     def last(self) -> bool:
-        """Bring the rank to the last tick before its current place; if there is none, back to this place, and return
-        false. NotAgain, with all ranks where they were, if no replay comes to it.
+        """Bring the rank to the last tick before its current place, and return true. If there is none, bring it back to
+        this place and return false.
+
+        NotAgain, with all ranks where they were, if no replay comes to it.
         """
         try:
             return self._search()
@@ -105,7 +114,7 @@ class Back:
             raise
 
     def _search(self) -> bool:
-        """Do what `last` does; after an error the ranks are elsewhere."""
+        """Do what `last` does. If it raises, the ranks are elsewhere."""
         known = self._known()
         if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
             return True
@@ -117,8 +126,8 @@ class Back:
         return False
 
     def _tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
-        """Bring the rank to the last tick but `after` of those from a call on; returns false if there are
-        not as many.
+        """Bring the rank to the tick that is followed by `after` others, of those counted from call `base` on; return
+        false if there are fewer.
         """
         for _ in range(TRIES):
             tally = counted(base)
@@ -129,7 +138,8 @@ class Back:
         raise self._not_again(base)
 
     def _reach(self, base: int, tick: int, tally: Tally) -> bool:
-        """Bring the rank to a tick (of lines: to the first tick of the line); returns whether it went the same way.
+        """Bring the rank to a tick (of lines: to the first tick of the line), and return whether it went the same way
+        as in `tally`.
 
         A variable that nobody has set yet has another value in each replay, so its first value is a change in some
         only.
@@ -149,20 +159,22 @@ class Back:
         return True
 
     def _known(self) -> Known | None:
-        """Return what the last search counted, if the rank is still where that search brought it."""
+        """Return what the last search counted, if the rank is still where that search brought it; else None."""
         known = self.standing.known
         mine = known is not None and known.stop is self._stop() and known.key == _key(self.marks)
         return known if mine else None
 
     def _stop(self) -> Frame | None:
-        """Return the rank's stop at a line. Each stop is an object of its own, which tells whether the
-        rank has moved.
+        """Return the rank's stop at a line; None if it is at none. Each stop is an object of its own, which shows
+        whether the rank has moved.
         """
         hand = self.standing.hands.get(self.rank)
         return hand.stopped if hand is not None else None
 
     def _bases(self, below: int) -> Iterator[int]:
-        """Yield calls of the rank to search from, nearest first. `below`: no tick is after that call."""
+        """Yield the positions of calls from which to search, the nearest first. `below`: no tick is after the call at
+        that position.
+        """
         here, calls = self.now[self.rank, 0], 1 + self.inside
         while here:
             base = max(here - calls, self.floor)
@@ -170,12 +182,14 @@ class Back:
                 yield base
             if here - calls <= self.floor:
                 return
-            calls *= 2
+            calls *= WIDER
 
     def _count_behind(self) -> None:
         """Count the ticks from the rank's current place to its next call, and those of the place itself."""
+        if not self.at_line:
+            return
         hand = self.standing.hand(self.rank)
-        if not self.at_line or getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
+        if getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
         self.own = hand.count(self.marks)
         self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
@@ -189,7 +203,9 @@ class Back:
             self._lines[rank] = place, self.standing.hands[rank].counted().visits
 
     def _count_others(self) -> dict[int, Place]:
-        """Count the visits of the places of other ranks that are stopped at lines, and return these places."""
+        """Begin to count the visits of the places of other ranks that are stopped at lines, and return these places by
+        rank.
+        """
         found: dict[int, Place] = {}
         for rank in sorted(self.standing.at_lines() - {self.rank}):
             hand = self.standing.hand(rank)
@@ -202,14 +218,14 @@ class Back:
         return found
 
     def run_on(self, *, wait_for_all: bool = False) -> None:
-        """Run to where all ranks were, the searched rank to its next call; does not wait for the others, unless
+        """Run to where all ranks were, the searched rank to its next call; the others are not awaited unless
         `wait_for_all`.
         """
         self.standing.run(self.now, self.polls)
         self.standing.settle(only=None if wait_for_all else self.rank)
 
     def _without(self) -> Goals:
-        """Return how far all ranks get without the next call of the rank, and no further than they were."""
+        """Return how far all ranks get without the searched rank's next call, and no further than they were."""
         standing = self.standing
         coming = standing.record.entry(self.rank, standing.replica.at(self.rank))
         cut = self.now if coming is None else standing.cut_before(coming.id, self.now)
@@ -223,7 +239,9 @@ class Back:
         self.standing.back_to(event.id, self.now, only=self.rank)
 
     def _count_from(self, base: int) -> Tally:
-        """Count all ticks from a call on, to the call after the rank's place."""
+        """Count all ticks from call `base` on to the call after the rank's place, in another replay; return the
+        counts.
+        """
         self._begin(base)
         hand = self.standing.hand(self.rank)
         hand.count(self.marks)
@@ -231,7 +249,8 @@ class Back:
         return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
     def _count_past(self, base: int) -> Tally:
-        """Count all ticks from a call on, in a replay in which the rank passed its place. NotAgain if none does.
+        """Count all ticks from call `base` on, in a replay in which the rank passed its place; return the counts.
+        NotAgain if none does.
 
         A replay that did not pass it (it was disturbed, or the program goes another way) proves nothing of earlier
         ticks.
@@ -247,8 +266,8 @@ class Back:
         return NotAgain(self.rank, self.standing.record.trace.system.name, self._tallies.get(base, ()))
 
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> Tally:
-        """Start another replay, in which the rank stops at a tick from a call on, or at a visit of the place; returns
-        its count.
+        """Start another replay in which the rank stops at a tick counted from call `base` on, or at a visit of its
+        place; return the counts.
         """
         self._begin(base)
         hand = self.standing.hand(self.rank)
@@ -262,14 +281,14 @@ class Back:
     def _restore(self) -> None:
         """Bring the rank back to where it was, and the others to the lines at which they were stopped."""
         if not self._lines:
-            self.standing.begin(self.now)
+            self.standing.begin(self._begun_at)
             return
         totals: dict[int, int] = {}
         for is_counting in (True, False):
             self._begin_before_lines()
             for rank, (place, after) in self._lines.items():
                 self.standing.hand(rank).count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
-            self.standing.run(self.now, self.polls)
+            self.standing.run(self._begun_at, self.polls)
             self.standing.settle(None if is_counting else self._without)
             for rank in self._lines:
                 if is_counting or self.standing.hands[rank].stopped is not None:
@@ -287,13 +306,13 @@ class Back:
 
 
 def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
-    """Return what is needed to set a watchpoint in another replay."""
+    """Return an expression with the frame that it belongs to, so that it can be watched in another replay too."""
     place: Place = standing.hand(rank).place(level, expression)
     return Watched(expression, place["depth"], place["function"], place.get("path", ""))
 
 
 def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
-    """Return the level of the frame of a watchpoint; None if the rank has no such frame."""
+    """Return the level of the frame of a watched expression on a rank; None if the rank has no such frame."""
     if not one.depth:
         return 0
     hand = standing.hand(rank)
@@ -305,7 +324,7 @@ def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
 
 
 def reverse_line(standing: Standing, how: str, rank: int) -> None:
-    """Bring a rank to the line before, over functions (`next`) or into them (`step`). NothingBehind if
+    """Bring a rank to the line before its current one, over functions (`next`) or into them (`step`). NothingBehind if
     there is none.
     """
     place = standing.hand(rank).place()
@@ -321,7 +340,9 @@ def reverse_line(standing: Standing, how: str, rank: int) -> None:
 
 
 def _into(search: Back) -> None:
-    """Go from the line before, over functions, to the last line of a function that it calls, if there is one."""
+    """Bring the rank from the line that the search found to the last line of a function that this line calls, if it
+    calls one.
+    """
     steps = 0
     while steps < STEPS and _step(search):
         steps += 1
@@ -333,7 +354,7 @@ def _into(search: Back) -> None:
 
 
 def _step(search: Back) -> bool:
-    """Make one step; return whether it comes to a line before the place at which the search began."""
+    """Step the rank once, and return whether it is at a line other than the one from which the search went back."""
     hand, wanted = search.standing.hand(search.rank), search.marks.place
     hand.skip(search.standing.skips.names)
     hand.step("step")
@@ -350,9 +371,9 @@ def _step(search: Back) -> bool:
 def reverse_run(
     standing: Standing, rank: int, call: EventId | None, breakpoints: Breakpoints, watches: Sequence[Watched]
 ) -> bool:
-    """Bring a rank to the last visit of a breakpoint or change of a watched value after `call`.
+    """Bring a rank to the last visit of a breakpoint or change of a watched value after `call`, and return true.
 
-    Returns false if there is none; the rank is then somewhere before that call, or where it was if `call` is None.
+    Return false if there is none; the rank is then somewhere before that call, or where it was if `call` is None.
     """
     points = tuple(
         b.point for b in breakpoints.all if b.point and b.on(rank) and b.point.task is None and not b.point.log

@@ -79,16 +79,17 @@ class Breakpoints:
         """Return the next free number."""
         return next(self._ids)
 
-    def make(self, text: str, scope: Scope | None = None, log: str = "") -> Breakpoint:
-        """Make the breakpoint of WHERE, WHERE if EXPRESSION, or WHERE FILTER. UsageError if the run has no such place.
+    def make(self, specification: str, scope: Scope | None = None, log: str = "") -> Breakpoint:
+        """Return a new breakpoint for `WHERE`, `WHERE if EXPRESSION` or `WHERE FILTER`. UsageError if the run has no
+        such place.
 
         In a task (`scope`) it is never an MPI call. `log`: the message of a log point, which is in the source, so that
         it never stops a rank.
         """
-        place, condition, terms = _parts(text)
+        place, condition, terms = _split_specification(specification)
         if condition or log:
-            return self._in_source(text, place, condition, scope, log)
-        found = self._make(place, scope)
+            return self._make_in_source(specification, place, condition, scope, log)
+        found = self._make_unfiltered(place, scope)
         if not terms:
             return found
         if found.point is not None:
@@ -101,12 +102,12 @@ class Breakpoints:
         events = tuple(event for event in found.events if event[0] in masks and masks[event[0]][event[1]])
         if not events:
             raise UsageError(
-                f"{text}: none of the {len(found.events)} calls that the record has from there fits {terms}"
+                f"{specification}: none of the {len(found.events)} calls that the record has from there fits {terms}"
             )
-        return replace(found, text=text, events=events)
+        return replace(found, text=specification, events=events)
 
-    def _in_source(self, text: str, place: str, condition: str, scope: Scope | None, log: str) -> Breakpoint:
-        """Make a breakpoint in the source with a condition in the program's language, or a log point."""
+    def _make_in_source(self, text: str, place: str, condition: str, scope: Scope | None, log: str) -> Breakpoint:
+        """Return a new breakpoint in the source with a condition in the program's language, or a log point."""
         if scope is not None:
             raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
@@ -115,7 +116,7 @@ class Breakpoints:
                 f"calls: break {self._system.send} tag:5 peer:1"
             )
         wanted = parse_place(place)
-        self._has_code(wanted)
+        self._require_code(wanted)
         number = next(self._ids)
         point = Point(
             number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, condition=condition, log=log
@@ -123,7 +124,8 @@ class Breakpoints:
         return Breakpoint(number, text, wanted.rank, (), point)
 
     def ignore(self, text: str, count: int, reached: Callable[[EventId], bool]) -> Breakpoint:
-        """Ignore the next `count` visits of a breakpoint. UsageError if there is no breakpoint of that number.
+        """Return a breakpoint, by its number (`text`), that ignores its next `count` visits. UsageError if there is no
+        such breakpoint.
 
         Of calls the next ones by the time of the record are ignored, in this replay and in later ones.
         """
@@ -138,7 +140,8 @@ class Breakpoints:
         self.all[self.all.index(old)] = made
         return made
 
-    def _make(self, text: str, scope: Scope | None = None) -> Breakpoint:
+    def _make_unfiltered(self, text: str, scope: Scope | None = None) -> Breakpoint:
+        """Return a new breakpoint for a place: at calls of the record if it has some there, else in the source."""
         trace = self.record.trace
         if scope is not None:
             wanted = parse_place(text)
@@ -156,13 +159,13 @@ class Breakpoints:
         if is_call and not calls:
             raise UsageError(f"{text}: the record has no such call that communicates")
         if not calls:
-            self._has_code(wanted)
+            self._require_code(wanted)
         number = next(self._ids)
         point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit)
         return Breakpoint(number, text, wanted.rank, calls, None if calls else point)
 
-    def _has_code(self, wanted: SourcePoint) -> None:
-        """Raise UsageError for a line of a Python file without instructions: nothing would ever stop there."""
+    def _require_code(self, wanted: SourcePoint) -> None:
+        """Raise UsageError for a line of a Python file without instructions, at which nothing would ever stop."""
         if wanted.file is None or not wanted.file.endswith(".py"):
             return
         known = self.record.files()
@@ -174,7 +177,9 @@ class Breakpoints:
                              f"{' and '.join(map(str, near))}")  # fmt: skip
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
-        """Yield the record's calls from a place before which a rank can be parked; recv() of mpi4py is one call."""
+        """Yield the record's calls at a place before which a rank can be stopped; recv() of mpi4py counts as one
+        call.
+        """
         for event in find_all_visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)
             if is_entry and not self.record.second_half(rank, position, slot):
@@ -189,7 +194,9 @@ class Breakpoints:
         self.all = [b for b in self.all if b.id not in chosen]
 
     def ahead(self, reached: Callable[[EventId], bool]) -> list[EventId]:
-        """Return the next call of each thread at which a breakpoint stops it."""
+        """Return, for each thread, the next call at which a breakpoint stops it. `reached`: whether a call was passed
+        already.
+        """
         first: dict[Position, tuple[int, EventId]] = {}
         for b in self.all:
             for event in b.events:
@@ -222,11 +229,14 @@ def lines_with_code(file: Path) -> set[int]:
     return found
 
 
-def _parts(text: str) -> tuple[str, str, str]:
-    """Split `WHERE if EXPRESSION` or `WHERE FILTER` into place, condition and filter."""
-    text = text.strip()
-    end = next((i for i, letter in enumerate(text) if letter == " " and _is_outside_brackets(text[:i])), len(text))
-    place, rest = text[:end], text[end:].strip()
+def _split_specification(specification: str) -> tuple[str, str, str]:
+    """Return place, condition and filter of `WHERE if EXPRESSION` or `WHERE FILTER`; what is missing is empty."""
+    specification = specification.strip()
+    end = next(
+        (i for i, letter in enumerate(specification) if letter == " " and _is_outside_brackets(specification[:i])),
+        len(specification),
+    )
+    place, rest = specification[:end], specification[end:].strip()
     found = re.fullmatch(r"if\b\s*(.*)", rest, re.DOTALL)
     if found is not None and not found[1]:
         raise UsageError(f"give an expression: {place} if x > 5")
@@ -234,5 +244,5 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _is_outside_brackets(text: str) -> bool:
-    """Tell whether all brackets of a C++ name that begins a text are closed: it may have blanks inside them."""
+    """Return whether all brackets of a text are closed. A C++ name may have blanks inside of brackets."""
     return text.count("<") <= text.count(">") and text.count("(") <= text.count(")")

@@ -46,7 +46,7 @@ def frame_at(level: int) -> Any:
 
 
 def find_frame(depth: int, function: str) -> Any:
-    """Return the frame of a function at a depth, also of an inlined one; None if there is none."""
+    """Return the frame of a function at a depth (number of calls), also of an inlined one; None if there is none."""
     frame = gdb.newest_frame()
     while frame is not None:
         if frame.name() == function and depth_of(frame) == depth:
@@ -56,7 +56,9 @@ def find_frame(depth: int, function: str) -> Any:
 
 
 def inline_chain(block: Any) -> list[int]:
-    """Return where the functions that contain a block begin, from the one that was called to the innermost inlined."""
+    """Return the start addresses of the functions that contain a block, from the called function in to the innermost
+    inlined one.
+    """
     found: list[int] = []
     while block is not None and not block.is_global and not block.is_static:
         if block.function is not None:
@@ -77,7 +79,7 @@ class Visit(gdb.Breakpoint):  # type: ignore[misc]
 
     def stop(self) -> bool:
         """Return whether the rank has to stop; gdb calls this at each visit."""
-        return self.count.visited(self)
+        return self.count.handle_visit(self)
 
 
 class Change(gdb.Breakpoint):  # type: ignore[misc]
@@ -93,7 +95,7 @@ class Change(gdb.Breakpoint):  # type: ignore[misc]
         Only if the rank then stops does gdb remove the watchpoint, and the debugger lets the rank run on.
         """
         depth = depth_now()
-        return depth < self.depth or self.count.tick(gdb.newest_frame().find_sal().line, depth)
+        return depth < self.depth or self.count.count_tick(gdb.newest_frame().find_sal().line, depth)
 
 
 class Count:
@@ -108,39 +110,43 @@ class Count:
         self.place = marks["place"]
         here, depth = gdb.newest_frame().pc(), depth_now()
         for told in marks["watches"]:  # first: a change is counted before a visit of the place where it is seen
-            self.watch(told)
+            self.watch_if_on_stack(told)
             if told["depth"]:
-                self.add(told["function"], "begin", told)  # of each call of the function that is at this depth
+                self.add_mark(told["function"], "begin", told)  # of each call of the function that is at this depth
             self.own += news == told["text"]
         for told in marks["points"]:
             spec = f"{told['file']}:{told['line']}" if told["line"] else told["function"]
-            self.add(spec, "point", told)
+            self.add_mark(spec, "point", told)
         if marks["lines"]:
             for line in self.place["lines"]:
-                self.add(f"*{line['address']}", "line", line)
-        self.own += sum(self.counts(one, depth) for one in self.made if here in addresses(one))
+                self.add_mark(f"*{line['address']}", "line", line)
+        self.own += sum(self.is_tick(one, depth) for one in self.made if here in breakpoint_addresses(one))
         if self.place.get("address"):  # outside of MPI
-            self.add(f"*{self.place['address']}", "place", self.place)
+            self.add_mark(f"*{self.place['address']}", "place", self.place)
 
-    def add(self, spec: str, kind: str, told: dict[str, Any]) -> None:
-        """Add a mark."""
-        self.made.append(Visit(self, spec, kind, told))
+    def add_mark(self, spec: str, kind: str, mark_facts: dict[str, Any]) -> None:
+        """Add a breakpoint that counts. `spec`: its location for gdb; `kind`: as in Visit."""
+        self.made.append(Visit(self, spec, kind, mark_facts))
 
-    def watch(self, told: dict[str, Any]) -> None:
-        """Watch an expression if its frame is on the stack."""
-        frame = find_frame(told["depth"], told["function"]) if told["depth"] else gdb.newest_frame()
-        old = self.watched.get(told["text"])
+    def watch_if_on_stack(self, watch_facts: dict[str, Any]) -> None:
+        """Watch an expression from now on, if its frame is on the stack and it is not watched yet."""
+        frame = (
+            find_frame(watch_facts["depth"], watch_facts["function"]) if watch_facts["depth"] else gdb.newest_frame()
+        )
+        old = self.watched.get(watch_facts["text"])
         if frame is None or (old is not None and old.is_valid()):
             return
         selected = gdb.selected_frame()
         frame.select()
         try:
-            self.watched[told["text"]] = Change(self, told["text"], told["depth"])
+            self.watched[watch_facts["text"]] = Change(self, watch_facts["text"], watch_facts["depth"])
         finally:
             selected.select()
 
-    def counts(self, mark: Visit, depth: int) -> bool:
-        """Tell whether a visit is a tick: of a point whose condition holds, or of a line of the wanted frame."""
+    def is_tick(self, mark: Visit, depth: int) -> bool:
+        """Return whether a visit of a mark is a tick: a breakpoint whose condition holds, or a line of the wanted
+        frame.
+        """
         if mark.kind == "line":
             return bool(depth == mark.told["depth"])
         if mark.kind != "point" or not mark.told["condition"]:
@@ -150,19 +156,19 @@ class Count:
         except gdb.error:
             return True
 
-    def visited(self, mark: Visit) -> bool:
-        """Handle one visit of a mark; return whether the rank has to stop."""
+    def handle_visit(self, mark: Visit) -> bool:
+        """Count a visit of a mark, and return whether the rank has to stop."""
         depth = depth_now()
         if mark.kind == "begin":
-            self.watch(mark.told) if depth == mark.told["depth"] else None
+            self.watch_if_on_stack(mark.told) if depth == mark.told["depth"] else None
             return False
         if mark.kind == "place":
             self.visits += depth == self.place["depth"]
             return bool(depth == self.place["depth"] and self.visits == self.visit_at)
-        return self.counts(mark, depth) and self.tick(mark.told.get("line") or 0, depth)
+        return self.is_tick(mark, depth) and self.count_tick(mark.told.get("line") or 0, depth)
 
-    def tick(self, line: int, depth: int) -> bool:
-        """Count a tick; return whether the rank has to stop."""
+    def count_tick(self, line: int, depth: int) -> bool:
+        """Count a tick at a line and depth, and return whether the rank has to stop."""
         self.ticks += 1
         self.way = zlib.crc32(b"%d %d" % (line, depth), self.way)
         self.log.append((line, depth, self.way))
@@ -171,17 +177,19 @@ class Count:
         return self.ticks == self.stop_at
 
 
-def addresses(mark: Any) -> list[int]:
-    """Return the addresses of a breakpoint."""
+def breakpoint_addresses(mark: Any) -> list[int]:
+    """Return the addresses of a breakpoint of gdb."""
     found = getattr(mark, "locations", None)  # from gdb 13 on
     if found is not None:
         return [one.address for one in found]
     return [sal.pc for sal in gdb.decode_line(mark.location)[1] or ()]
 
 
-def lines_of(frame: Any) -> list[dict[str, Any]]:
-    """Return the lines at which a frame, or those that it is inlined into, can stand; after the prologue of the called
-    function, without the lines of what is inlined into them. Each has the depth at which it counts.
+def stop_lines_of(frame: Any) -> list[dict[str, Any]]:
+    """Return the lines at which a frame, or those that it is inlined into, can be stopped: dictionaries with address,
+    line and depth.
+
+    They come after the begin (prologue) of the called function, without the lines of what is inlined into them.
     """
     try:
         chain, block = inline_chain(frame.block()), frame.block()
@@ -202,7 +210,7 @@ def lines_of(frame: Any) -> list[dict[str, Any]]:
 
 
 def end_of_prologue(block: Any) -> int:
-    """Return the address behind the prologue of the function of a block."""
+    """Return the address after the compiler's own beginning (prologue) of the function that contains a block."""
     name = block.function.name if block.function is not None else ""
     try:
         places = [one.pc for one in gdb.decode_line(f"{block.function.symtab.filename}:{name}")[1] or ()]
@@ -212,22 +220,24 @@ def end_of_prologue(block: Any) -> int:
 
 
 def caller_of(frame: Any) -> Any:
-    """Return the frame that has called a frame, or the function that it is inlined into; None if there is none."""
+    """Return the frame that called the function of a frame, or of the function that it is inlined into; None if there
+    is none.
+    """
     while frame is not None and frame.type() == gdb.INLINE_FRAME:
         frame = frame.older()
     return frame.older() if frame is not None else None
 
 
-def place(level: int) -> None:
-    """Print the place of one of the rank's frames, and the lines of its function and of its caller."""
+def print_place(level: int) -> None:
+    """Print as JSON the place of one of the rank's frames, and the lines of its function and of its caller."""
     frame = frame_at(level)
     outer = caller_of(frame)
-    lines = lines_of(frame) + (lines_of(outer) if outer is not None else [])
+    lines = stop_lines_of(frame) + (stop_lines_of(outer) if outer is not None else [])
     print(json.dumps({"address": frame.pc(), "depth": depth_of(frame), "function": frame.name(), "lines": lines}))
 
 
-def frameless(text: str, level: int) -> None:
-    """Print whether an expression names no variable of the frame."""
+def print_is_frameless(text: str, level: int) -> None:
+    """Print as JSON whether an expression names no variable of the frame at a level."""
     frame = frame_at(level)
     try:
         symbols = [gdb.lookup_symbol(name, frame.block())[0] for name in re.findall(r"[A-Za-z_]\w*", text)]
@@ -236,20 +246,23 @@ def frameless(text: str, level: int) -> None:
     print(json.dumps(not any(symbol is not None and symbol.needs_frame for symbol in symbols)))
 
 
-def count(text: str, stop_at: int, visit_at: int, news: str) -> None:
-    """Start to count; print the ticks of this place itself, and the marks: gdb's numbers and those of breakpoints."""
+def start_count(marks_json: str, stop_at: int, visit_at: int, news: str) -> None:
+    """Begin to count ticks; print as JSON how many this place itself has, and gdb's numbers of the marks.
+
+    `news`: the watched expression whose change stopped the rank here, empty for none.
+    """
     global now  # noqa: PLW0603
-    now = Count(json.loads(text), stop_at, visit_at, news)
+    now = Count(json.loads(marks_json), stop_at, visit_at, news)
     print(json.dumps({"own": now.own, "numbers": [(one.number, one.point) for one in now.made]}))
 
 
-def counted(last: int) -> None:
-    """Print the counts."""
+def print_counts(last: int) -> None:
+    """Print the counts so far as JSON, with the lines of the last ticks."""
     print(json.dumps({"ticks": now.ticks, "visits": now.visits, "lines": now.log[-last:]}))
 
 
-def away() -> None:
-    """Remove all marks."""
+def remove_marks() -> None:
+    """Remove all breakpoints and watchpoints that count."""
     for one in [*now.made, *now.watched.values()]:
         if one.is_valid():
             one.delete()

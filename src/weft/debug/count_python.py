@@ -30,9 +30,11 @@ class Watched:
         self.frame: FrameType | None = None
         self.value = ""
 
-    def look(self, inner: FrameType, depth: int) -> tuple[str, str] | None:
-        """Return the old and the new value if it has changed since the last look."""
-        frame = self.of(inner, depth)
+    def compare_value(self, inner: FrameType, depth: int) -> tuple[str, str] | None:
+        """Return the old and the new value if the value has changed since the last call; else None. `inner`: the
+        innermost frame, at `depth`.
+        """
+        frame = self.find_frame(inner, depth)
         if frame is None:
             self.frame = None
             return None
@@ -44,8 +46,10 @@ class Watched:
         self.frame = frame
         return (old, now) if known and now != old else None
 
-    def of(self, frame: FrameType | None, depth: int) -> FrameType | None:
-        """Return the frame of the expression; None if it is not on the stack."""
+    def find_frame(self, frame: FrameType | None, depth: int) -> FrameType | None:
+        """Return the frame of the expression on a stack; None if it is not there. `frame`: the innermost one, at
+        `depth`.
+        """
         if not self.depth:  # a name of the module: any of its frames will do
             while frame is not None and frame.f_code.co_filename != self.path:
                 frame = frame.f_back
@@ -69,22 +73,22 @@ class Count:
         self.log: list[tuple[int, int, int]] = []
 
     def own(self) -> int:
-        """Return the ticks of the rank's current place itself, which are not counted from there on."""
+        """Return how many ticks the rank's current place itself has; they are not counted from there on."""
         frame = self.agent.stopped
         if frame is None:
             return 0
         event = self.agent.event
-        seen = bool(self.hits(frame, event) or self.line_counts(event, depth_of(frame)))
+        seen = bool(self.breakpoints_hit(frame, event) or self.is_counted_line(event, depth_of(frame)))
         news, texts = self.agent.news, [one.text for one in self.watches]
         changed = news.get("old") or news.get("new")  # neither: its frame has returned, which is no tick
         return seen + bool(changed and news.get("expression") in texts)
 
     def arm(self, inner: FrameType) -> None:
-        """Trace every line of the thread from a frame on; runs in the rank's thread."""
+        """Trace every line of the thread from a frame on, to count; runs in the rank's thread."""
         frame: FrameType | None = inner
         depth = depth_of(inner)
         for one in self.watches:
-            one.look(inner, depth)
+            one.compare_value(inner, depth)
         while frame is not None:
             if not hidden(frame.f_code.co_filename):
                 frame.f_trace = self.traced
@@ -92,55 +96,59 @@ class Count:
         sys.settrace(self.traced)
 
     def traced(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Trace an event: the trace function of the thread and of its frames."""
+        """Handle an event of the interpreter, and return the trace function. Python calls this as trace function of the
+        thread and its frames.
+        """
         if self.agent.count is not self:
             return self.agent.happened(frame, event, argument)
         if hidden(frame.f_code.co_filename):
             return None
         if event in ("call", "line", "return"):
-            self.met(frame, event)
+            self.handle_event(frame, event)
         return self.traced
 
-    def met(self, frame: FrameType, event: str) -> None:
-        """Handle one event of the interpreter: changes before it first, then whether it is a visit itself."""
+    def handle_event(self, frame: FrameType, event: str) -> None:
+        """Count what an event of the interpreter is: first the changes of values before it, then whether it is a visit
+        or a line.
+        """
         depth = depth_of(frame)
         for one in self.watches:
-            changed = one.look(frame, depth)
+            changed = one.compare_value(frame, depth)
             if changed is not None and event != "call":
-                self.tick(frame, event, depth, {"expression": one.text, "old": changed[0], "new": changed[1]})
-        hit = self.hits(frame, event)
-        if hit or self.line_counts(event, depth):
-            self.tick(frame, event, depth, {"point": hit[0].id} if hit else {})
+                self.count_tick(frame, event, depth, {"expression": one.text, "old": changed[0], "new": changed[1]})
+        hit = self.breakpoints_hit(frame, event)
+        if hit or self.is_counted_line(event, depth):
+            self.count_tick(frame, event, depth, {"point": hit[0].id} if hit else {})
         where = (event, frame.f_lineno, frame.f_code.co_filename, depth)
         if self.place and where == tuple(self.place[name] for name in ("event", "line", "path", "depth")):
             self.visits += 1
             if self.visits == self.visit_at:
-                self.stand(frame, event, {})
+                self.stop_here(frame, event, {})
 
-    def hits(self, frame: FrameType, event: str) -> list[Any]:
-        """Return the breakpoints that hold at an event."""
+    def breakpoints_hit(self, frame: FrameType, event: str) -> list[Any]:
+        """Return the breakpoints at which an event would stop the rank."""
         return [
             point for point in self.points
             if (event == "call" if point.function else event == "line" and point.line == frame.f_lineno)
             and point.within(frame.f_code) and point.holds(frame, {})
         ]  # fmt: skip
 
-    def line_counts(self, event: str, depth: int) -> bool:
-        """Tell whether an event is a line that counts."""
+    def is_counted_line(self, event: str, depth: int) -> bool:
+        """Return whether an event is a line that counts as a tick."""
         return event == "line" and (self.lines == "step" or (self.lines == "next" and depth <= self.place["depth"]))
 
-    def tick(self, frame: FrameType, event: str, depth: int, news: dict[str, Any]) -> None:
-        """Count a tick, and stop if it is the requested one."""
+    def count_tick(self, frame: FrameType, event: str, depth: int, news: dict[str, Any]) -> None:
+        """Count a tick, and stop the rank if it is the requested one. `news`: what the stop then reports."""
         self.ticks += 1
         self.way = zlib.crc32(b"%d %d" % (frame.f_lineno, depth), self.way)
         self.log.append((frame.f_lineno, depth, self.way))
         if len(self.log) > 2 * LOG:
             del self.log[:LOG]
         if self.ticks == self.stop_at and self.agent.count is self:
-            self.stand(frame, event, news)
+            self.stop_here(frame, event, news)
 
-    def stand(self, frame: FrameType, event: str, news: dict[str, Any]) -> None:
-        """Stop the rank here; from here on the agent traces as usual."""
+    def stop_here(self, frame: FrameType, event: str, news: dict[str, Any]) -> None:
+        """Stop the rank here, and count no more: from here on the agent traces as usual."""
         agent = self.agent
         agent.count = None
         sys.settrace(agent.called)

@@ -74,7 +74,8 @@ class Debugger(Standing):
     def _run_to(
         self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
     ) -> Answer:
-        """Let the ranks run up to goals, or to a breakpoint on the way. `through`: past breakpoints.
+        """Let the ranks run up to goals, or to a breakpoint on the way, and return where they are. `through`: past
+        breakpoints.
 
         `limit` returns the goals, given the calls that are not to be made because ranks stop before them.
         """
@@ -112,7 +113,7 @@ class Debugger(Standing):
                     self.hand(rank)
 
     def until(self, text: str, *, through: bool = False) -> Answer:
-        """Run what has to happen before a call, and no more; back by another replay if the call was made already.
+        """Run what has to happen before a call, and no more; if the call was made already, go back by another replay.
 
         `through`: past breakpoints, too.
         """
@@ -134,7 +135,9 @@ class Debugger(Standing):
         return answer | {"elsewhere": found} if (found := self._elsewhere(events)) else answer
 
     def _elsewhere(self, events: Sequence[EventId]) -> list[Answer]:
-        """Return the requested calls at which ranks do not stop, each with the call that its rank is before instead."""
+        """Return the requested calls at which ranks do not stop, each with the call before which its rank stopped
+        instead.
+        """
         found = []
         for event in events:
             (rank, slot), position, _ = self.record.position(event)
@@ -145,7 +148,9 @@ class Debugger(Standing):
         return found
 
     def next_event(self, count: int, rank: int) -> Answer:
-        """Let a rank make its next `count` calls; the others make what these need."""
+        """Let a rank make its next `count` calls, and the others the calls that these need; return where all ranks
+        are.
+        """
         self.not_over()
         at = self.replica.at(rank)
         target = at
@@ -161,7 +166,9 @@ class Debugger(Standing):
         return self.arrived()
 
     def prev_event(self, count: int, rank: int) -> Answer:
-        """Start a new replay that stops before the last call of a rank, or `count` calls earlier."""
+        """Start a new replay that stops before the last call of a rank, or `count` calls earlier; return where all
+        ranks are.
+        """
         at = self.replica.at(rank)
         if at == 0:
             raise UsageError(f"rank {rank} stands at its start")
@@ -181,8 +188,10 @@ class Debugger(Standing):
         return self.stopped()
 
     def go_back(self) -> Answer:
-        """Go back to the last stop: a call that a breakpoint names, by the time of the record, or on the rank in focus
-        a visit of a breakpoint in the source or a change of a watched value.
+        """Go back to the last stop, and return where all ranks are.
+
+        That is the last call by the time of the record at which a breakpoint stops, or on the rank in focus a visit of
+        a breakpoint in the source or a change of a watched value.
         """
         call = max(((self.stops.breakpoints.begun(event), event) for event in self.stops.behind()), default=(0, None))[
             1
@@ -197,21 +206,25 @@ class Debugger(Standing):
         self.stops.watch_again(kept)
         if not in_source and call is None:
             changes = " and nothing watched changes" if watches else ""
-            raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met"
-                             f"{changes}, and no call that a breakpoint names lies behind: `restart` and "
-                             "`until WHERE` go further back")  # fmt: skip
+            raise UsageError(
+                f"between rank {rank}'s first call that communicates and here no breakpoint is met{changes}, and no "
+                "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, "
+                "where `print` shows what was computed until then"
+            )
         return self._arrived_back(at_lines - {self.focus})
 
     def _arrived_back(self, at_lines: set[int]) -> Answer:
-        """Return where all ranks are after a command that went back on one of them, with the other ranks that have left
-        their lines (`at_lines`).
+        """Return where all ranks are after a command that went back on one of them. `at_lines`: the other ranks that
+        were at lines, which may have left them.
         """
         answer = self.arrived()
         left = sorted(at_lines - self.at_lines())
         return answer | ({"left": left} if left else {})
 
     def line_back(self, how: str, rank: int) -> Answer:
-        """Go back to the line before on a rank, over functions (`next`) or into them (`step`)."""
+        """Go back to the line before on a rank, over functions (`next`) or into them (`step`); return where all ranks
+        are.
+        """
         kept, self.spares.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
         try:
             reverse_line(self, how, rank)
@@ -221,7 +234,9 @@ class Debugger(Standing):
         return self._arrived_back(at_lines - {rank})
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
-        """Go to the next line on some ranks; MPI calls on the way are made, with what they need of the others."""
+        """Go to the next line on some ranks, and return where all ranks are. MPI calls on the way are made, with what
+        they need of the others.
+        """
         self.not_over()
         moving = [rank for rank in ranks if self.runs(rank)]
         if not moving:
@@ -259,8 +274,8 @@ class Debugger(Standing):
         return answer
 
     def _waits(self, rank: int, event: Event) -> Answer:
-        """Describe a rank that does not return from a call: how many more calls its record has, and which ranks were
-        stopped.
+        """Return a row for a rank that does not return from a call: the call, how many more its record has, and which
+        ranks are stopped.
         """
         more = self.record.entries(rank) - self.replica.at(rank)
         stopped = [r for r in range(self.record.size) if r != rank and (r in self.at_lines() or self.replica.parked(r))]

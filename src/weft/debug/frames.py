@@ -19,7 +19,7 @@ PARTS = "the replay may differ from its record from here on: what the rank calls
 
 
 def split_format(text: str) -> tuple[str, str]:
-    """Split `/x EXPR` into format and expression. UsageError for an unknown format."""
+    """Return format and expression of `/x EXPR`; an empty format if none is given. UsageError for an unknown format."""
     if not text.startswith("/"):
         return "", text
     form, _, rest = text[1:].partition(" ")
@@ -43,7 +43,9 @@ class Frames:
         self.level.clear()
 
     def choose(self, rank: int, level: int | None, up: int = 0) -> Answer:
-        """Select another frame of a rank, by its number or by its distance `up`. UsageError if there is none."""
+        """Select another frame of a rank, by its level or by its distance `up`, and return it. UsageError if there is
+        none.
+        """
         frames = self._hand(rank).stack()
         wanted = (self.level.get(rank, 0) if level is None else level) + up
         if not frames:
@@ -72,9 +74,11 @@ class Frames:
                 rows.append({"rank": rank, "error": str(error)})
         return {"kind": "locals", "ranks": rows}
 
-    def assign(self, text: str, ranks: Sequence[int]) -> Answer:
-        """Execute `NAME = EXPR` on ranks. UsageError if it is no assignment."""
-        found = re.fullmatch(r"(?:var(?:iable)?\s+)?(.+?)\s*(?<![=!<>])=(?!=)\s*(.+)", text)
+    def assign(self, assignment: str, ranks: Sequence[int]) -> Answer:
+        """Execute the assignment `NAME = EXPR` on ranks, and return the new values. UsageError if it is no
+        assignment.
+        """
+        found = re.fullmatch(r"(?:var(?:iable)?\s+)?(.+?)\s*(?<![=!<>])=(?!=)\s*(.+)", assignment)
         if found is None:
             raise UsageError("give NAME = EXPR: set x = 5, set cell.id = 7 @1")
         rows: list[Answer] = []
@@ -89,15 +93,17 @@ class Frames:
         return {"kind": "set", "target": found[1], "values": rows, "warning": PARTS}
 
     def display(self, expression: str, ranks: str) -> int:
-        """Display an expression at every stop from now on; returns its number."""
+        """Display an expression at every stop from now on, and return its number. `ranks`: as the user wrote them."""
         number = next(self._ids)
         self.displays[number] = (expression, ranks)
         return number
 
-    def undisplay(self, text: str) -> None:
-        """Stop displaying some expressions, or all. UsageError if one is not displayed."""
-        chosen = list(self.displays) if text in ("", "all") else [int(n) if n.isdigit() else 0 for n in text.split()]
+    def undisplay(self, numbers: str) -> None:
+        """Display the expressions with some numbers (empty: all) no longer. UsageError if one is not displayed."""
+        chosen = (
+            list(self.displays) if numbers in ("", "all") else [int(n) if n.isdigit() else 0 for n in numbers.split()]
+        )
         if not chosen or not self.displays.keys() >= set(chosen):
-            raise UsageError(f"nothing is displayed as {text}" if text else "nothing is displayed")
+            raise UsageError(f"nothing is displayed as {numbers}" if numbers else "nothing is displayed")
         for number in chosen:
             del self.displays[number]

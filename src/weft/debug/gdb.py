@@ -74,7 +74,9 @@ class NativeHand:
 
     @contextmanager
     def halted(self) -> Iterator[None]:
-        """Halt the rank while gdb is asked; it runs on afterwards, unless it is stopped at a line."""
+        """Halt the rank in a `with` block in which gdb is asked; it runs on afterwards, unless it is stopped at a
+        line.
+        """
         self.poll()
         if self.stopped is not None or not self.gdb.running:
             yield
@@ -84,7 +86,7 @@ class NativeHand:
         if "exited" in str(stop.get("reason", "")):
             raise DebuggerError("the rank has gone")
         if stop.get("reason") in ("breakpoint-hit", "end-stepping-range", "watchpoint-trigger", "watchpoint-scope"):
-            self._happened(stop)
+            self._handle_stop(stop)
             if self.stopped is not None:
                 yield
                 return
@@ -105,7 +107,9 @@ class NativeHand:
         return list(self.gdb.ask("-stack-list-frames").get("stack", []))
 
     def _frames(self) -> list[Frame]:
-        """Return the frames from the innermost frame of the program on."""
+        """Return the program's frames, from the innermost frame of the program itself on; those inside MPI are left
+        out.
+        """
         raw = self._raw_frames()
         modules = [self.maps.module(int(frame["addr"], 16)) for frame in raw]
         begin = next((i for i, module in enumerate(modules) if not NOT_THE_PROGRAM.search(module)), len(raw))
@@ -132,8 +136,8 @@ class NativeHand:
         with self.halted():
             return self._frames()
 
-    def _level(self, level: int) -> int:
-        """Return gdb's number of one of the program's frames."""
+    def _gdb_level(self, level: int) -> int:
+        """Return gdb's number of the frame at a level of the program's frames. DebuggerError if there are none."""
         frames = self._frames()
         if not frames:
             raise DebuggerError("the rank is in no frame of the program")
@@ -142,37 +146,41 @@ class NativeHand:
     def evaluate(self, text: str, level: int, form: str = "") -> str:
         """Return what gdb prints for an expression in the language of the frame."""
         with self.halted():
-            return self.gdb.value(text, self.thread, self._level(level), form, self._called)
+            return self.gdb.value(text, self.thread, self._gdb_level(level), form, self._called)
 
     def variables(self, level: int) -> list[tuple[str, str]]:
-        """Return arguments and local variables; gdb prints `<optimized out>` for those that the compiler left out."""
+        """Return names and values of a frame's arguments and local variables; `<optimized out>` for those that the
+        compiler left out.
+        """
         with self.halted():
-            where = f"--thread {self.thread} --frame {self._level(level)}"
+            where = f"--thread {self.thread} --frame {self._gdb_level(level)}"
             found = self.gdb.ask(f"-stack-list-variables {where} --all-values").get("variables", [])
         return [(str(row["name"]), strip_reference(str(row.get("value", "")))) for row in found]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return members, elements or target of a value, by gdb's own printers if there are some (C++'s library)."""
-        found = self._parts(f"parts({text!r}, {start}, {count})", level)
+        """Return the variables of a frame (empty text), or members, elements or target of an expression's value, by
+        gdb's printers.
+        """
+        found = self._call_parts_script(f"parts({text!r}, {start}, {count})", level)
         if found is None:  # names and values are known all the same
             return [] if text else [Part(name, value, "", name) for name, value in self.variables(level)]
         return found
 
     def about(self, text: str, level: int) -> Part:
         """Return the value of an expression, its type, and how many parts it has."""
-        found = self._parts(f"about({text!r})", level)
+        found = self._call_parts_script(f"about({text!r})", level)
         return found[0] if found else Part(text, self.evaluate(text, level), "", text)
 
-    def _parts(self, call: str, level: int) -> list[Part] | None:
-        """Call a function of parts_gdb.py inside gdb; None if gdb is built without Python."""
+    def _call_parts_script(self, call: str, level: int) -> list[Part] | None:
+        """Return the answer of a function of parts_gdb.py, called inside gdb; None if gdb is built without Python."""
         with self.halted():
-            chosen = self._level(level)
+            chosen = self._gdb_level(level)
             where, ask = f"--thread {self.thread} --frame {chosen}", quoted(f"python weft_{call}")
             try:
                 if not self._has_parts:
-                    self.gdb.said(f"-interpreter-exec console {quoted(f'source {PARTS}')}")
+                    self.gdb.console_output(f"-interpreter-exec console {quoted(f'source {PARTS}')}")
                     self._has_parts = True
-                said = self.gdb.said(f"-interpreter-exec {where} console {ask}").partition(PARTS_MARK)[2]
+                said = self.gdb.console_output(f"-interpreter-exec {where} console {ask}").partition(PARTS_MARK)[2]
             except DebuggerError:
                 said = ""
         if not said:
@@ -183,10 +191,10 @@ class NativeHand:
         return [Part(**one) for one in answer["parts"]]
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Assign to a variable, in the language of the frame."""
+        """Assign a value to a variable of a frame, in the language of the frame, and return the new value."""
         with self.halted():
-            chosen = self._level(level)
-            language = self.gdb.said(
+            chosen = self._gdb_level(level)
+            language = self.gdb.console_output(
                 f"-interpreter-exec --thread {self.thread} --frame {chosen} console {quoted(_SHOW)}"
             )
             fortran = "fortran" in language
@@ -194,9 +202,9 @@ class NativeHand:
             return str(self._called(target, self.thread, chosen).get("value", ""))
 
     def watch(self, text: str, level: int) -> int:
-        """Set a watchpoint, in hardware if the processor has room for it."""
+        """Set a watchpoint on an expression, in hardware if the processor has room for it, and return its number."""
         with self.halted():
-            where = f"--thread {self.thread} --frame {self._level(level)}"
+            where = f"--thread {self.thread} --frame {self._gdb_level(level)}"
             made = self.gdb.ask(f"-break-watch {where} {quoted(text)}")
         number = int(next(v for k, v in made.items() if "wpt" in k)["number"])
         self._watched[number] = text
@@ -209,20 +217,22 @@ class NativeHand:
                 self.gdb.ask(f"-break-delete {number}")
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Evaluate an expression, which may call a function of the rank."""
+        """Return gdb's answer for an expression that may call a function of the rank."""
         return self.gdb.called(text, thread, level)
 
     def arm(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if not self.gdb.armed(points):
             with self.halted():
-                self.gdb.arm([replace(point, function=self._spec(point.function)) for point in points])
+                self.gdb.arm([replace(point, function=self._gdb_location(point.function)) for point in points])
 
-    def _spec(self, function: str) -> str:
-        """Return gdb's name of a function, or of an instruction of a module of this process."""
+    def _gdb_location(self, function: str) -> str:
+        """Return a function in the form for gdb's breakpoints: its name, or for `*MODULE+OFFSET` the address in this
+        process.
+        """
         return f"*{self.maps.address(function):#x}" if function.startswith("*") else function
 
-    def _python(self, call: str) -> Any:
+    def _call_count_script(self, call: str) -> Any:
         """Return what a function of count_gdb.py prints. DebuggerError if it raises, or if this gdb has no Python."""
         if not self._counts:
             try:
@@ -233,18 +243,18 @@ class NativeHand:
         with suppress(DebuggerError):
             self.gdb.ask(f"-thread-select {self.thread}")
         try:
-            said = self.gdb.said(f"-interpreter-exec console {quoted(f'python {call}')}")
+            said = self.gdb.console_output(f"-interpreter-exec console {quoted(f'python {call}')}")
         except DebuggerError as error:
             why = self.gdb.last_error or str(error)
             raise DebuggerError(f"gdb cannot say where the rank is: {why}") from error
         return json.loads(said.strip().splitlines()[-1])
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of the rank, or of one of its frames, and the lines of its function and of the caller's."""
+        """Return the place of the rank or of one of its frames, with the lines of its function and of the caller's."""
         with self.halted():
-            chosen = self._level(level)
-            found: Place = self._python(f"place({chosen})")
-            if text and self._python(f"frameless({text!r}, {chosen})"):
+            chosen = self._gdb_level(level)
+            found: Place = self._call_count_script(f"print_place({chosen})")
+            if text and self._call_count_script(f"print_is_frameless({text!r}, {chosen})"):
                 found["depth"] = 0
         for one in (found, *found["lines"]):
             one["module"] = self.maps.module(one["address"])
@@ -254,12 +264,17 @@ class NativeHand:
         return found
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
-        """Count ticks from here on, and stop at one of them, or at a visit of the place."""
+        """Begin to count ticks (marked visits, changes or lines) from here on, and return how many this place itself
+        has.
+
+        The rank stops at tick `stop_at`, or at visit `visit_at` of the place; 0: at none.
+        """
         told = json.loads(json.dumps(marks.as_dict()))
         for one in (told["place"], *told["place"].get("lines", ())):
-            one["address"] += self.maps.base(one["module"]) if one.get("address") else 0
+            if one.get("address"):
+                one["address"] += self.maps.base(one["module"])
         for one in told["points"]:
-            one["function"] = one["function"] and self._spec(one["function"])
+            one["function"] = one["function"] and self._gdb_location(one["function"])
         with self.halted():
             self.gdb.arm([])
             for number in list(self._watched):
@@ -267,20 +282,24 @@ class NativeHand:
             text = json.dumps(told).encode().hex()
             changed = self.news.get("old") or self.news.get("new")  # neither: its frame has returned, which is no tick
             news = str(self.news.get("expression", "")) if changed else ""
-            found = self._python(f"count(bytes.fromhex('{text}').decode(), {stop_at}, {visit_at}, {news!r})")
+            found = self._call_count_script(
+                f"start_count(bytes.fromhex('{text}').decode(), {stop_at}, {visit_at}, {news!r})"
+            )
             self._marks = dict(found["numbers"])
         return int(found["own"])
 
     def counted(self, last: int = 1) -> Tally:
-        """Return the counts, and remove the marks."""
+        """Return the counts so far, and remove the marks. `last`: the number of ticks whose lines are returned."""
         with self.halted():
-            found = self._python(f"counted({last})")
-            self._python("away()")
+            found = self._call_count_script(f"print_counts({last})")
+            self._call_count_script("remove_marks()")
             self._marks = {}
         return Tally.of(found)
 
     def step(self, how: str) -> None:
-        """Stop at the next line. A rank inside MPI first returns to the line that called it."""
+        """Begin a step to the next line by gdb's command `how`. A rank inside MPI first returns to the line that called
+        it.
+        """
         with self.halted():
             frames = self._frames()
             if not frames:
@@ -306,7 +325,7 @@ class NativeHand:
         return self.gdb.logged
 
     def skip(self, names: Sequence[str]) -> None:
-        """Set the functions and files that steps do not enter."""
+        """Set the functions and files that steps do not enter, if they have changed."""
         if list(names) == self._skipped:
             return
         with self.halted():
@@ -319,7 +338,7 @@ class NativeHand:
             self._skipped = list(names)
 
     def unstep(self) -> None:
-        """Cancel the step."""
+        """Cancel the step; the rank runs on."""
         if not self._step:
             return
         self._step, self._returning = "", False
@@ -339,12 +358,12 @@ class NativeHand:
     def poll(self) -> None:
         """Handle new stops: the end of a call that a step had to leave, a line, a breakpoint, a signal."""
         with suppress(DebuggerError):
-            self.gdb.take(0)
+            self.gdb.read_messages(0)
             while self.gdb.stops:
-                self._happened(self.gdb.stops.pop(0))
+                self._handle_stop(self.gdb.stops.pop(0))
 
-    def _happened(self, stop: dict[str, Any]) -> None:
-        """Handle one stop: let the rank run on, or keep it stopped at a line."""
+    def _handle_stop(self, stop: dict[str, Any]) -> None:
+        """Handle a stop that gdb reports: let the rank run on, or keep it stopped at a line."""
         reason = str(stop.get("reason", ""))
         if reason in ("", "function-finished") and self._returning:  # gdb 13 gives no reason for a void function
             self._returning = False
@@ -364,13 +383,15 @@ class NativeHand:
         elif reason in _AT_A_LINE:
             self.thread = int(stop.get("thread-id", MAIN) or MAIN)
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
-            self.news = self._news_of(stop)
+            self.news = self._describe_stop(stop)
             self._arrive()
         elif not reason.startswith("exited"):
             self._run()
 
-    def _news_of(self, stop: dict[str, Any]) -> dict[str, object]:
-        """Return what a stop reports."""
+    def _describe_stop(self, stop: dict[str, Any]) -> dict[str, object]:
+        """Return what a stop is about: `point` (the breakpoint's id), or `expression`, `old` and `new` of a watchpoint;
+        empty for others.
+        """
         number = str(stop.get("bkptno", 0))
         if counted := self._marks.get(int(number)):
             return {"point": counted}
@@ -393,7 +414,7 @@ class NativeHand:
         return str(stop.get("bkptno")) in self.gdb.points
 
     def _arrive(self) -> None:
-        """Keep the rank stopped at its line; if no line is known, let it go on to one."""
+        """Keep the rank stopped at its line; if no line is known there, let it run on."""
         self._returning = False
         frames = self._frames()
         step, self._step = self._step, ""
@@ -427,10 +448,12 @@ def source_line(file: str, line: int) -> str:
     return linecache.getline(file, line).strip() if file and line else ""
 
 
-def _cannot_attach(pid: int, words: str) -> str:
-    """Return why gdb cannot attach, and the remedy."""
+def _cannot_attach(pid: int, gdb_error: str) -> str:
+    """Return the message that gdb cannot attach to a process, with the reason and the remedy. `gdb_error`: gdb's
+    own.
+    """
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
-    if "not permitted" in words or "ptrace" in words.lower():
+    if "not permitted" in gdb_error or "ptrace" in gdb_error.lower():
         level = scope.read_text().strip() if scope.exists() else "0"
         if level in ("2", "3"):
             return (
@@ -441,4 +464,4 @@ def _cannot_attach(pid: int, words: str) -> str:
             f"gdb may not attach to process {pid}: another debugger holds it, or the container forbids it "
             "(docker: --cap-add=SYS_PTRACE)"
         )
-    return f"gdb cannot attach to process {pid}: {words}"
+    return f"gdb cannot attach to process {pid}: {gdb_error}"

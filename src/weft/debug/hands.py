@@ -113,7 +113,7 @@ class Tally:
 
     @staticmethod
     def of(told: dict[str, Any]) -> Tally:
-        """Return the count from the values that the counter in a rank sends."""
+        """Return the counts from the JSON values that the counter in a rank sends."""
         return Tally(told["ticks"], told["visits"], tuple((line, depth, way) for line, depth, way in told["lines"]))
 
     @property
@@ -122,7 +122,7 @@ class Tally:
         return self.ticks - len(self.lines) + 1
 
     def begin_of_line(self, tick: int) -> int:
-        """Return the first tick of the sequence of equal lines that a tick is in."""
+        """Return the first tick of the run of ticks on the same line to which a tick belongs."""
         while tick > self.first and self.lines[tick - self.first][:2] == self.lines[tick - self.first - 1][:2]:
             tick -= 1
         return tick
@@ -153,8 +153,8 @@ class Hand(Protocol):
         ...
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
-        """Return the value of an expression in a frame, in one of gdb's formats (`x`). DebuggerError with
-        the reason.
+        """Return the value of an expression in a frame as text; `form`: one of gdb's formats, such as `x`.
+        DebuggerError with the reason.
         """
         ...
 
@@ -163,8 +163,8 @@ class Hand(Protocol):
         ...
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return members, elements (`count` from `start` on) or target of a value; the variables for an empty
-        expression.
+        """Return the variables of a frame (empty text), or members, elements or target of an expression's value:
+        `count` from `start` on.
         """
         ...
 
@@ -177,7 +177,7 @@ class Hand(Protocol):
         ...
 
     def watch(self, text: str, level: int) -> int:
-        """Stop when the value of an expression changes; returns a number for `unwatch`. DebuggerError with
+        """Stop from now on when the value of an expression changes; return a number for `unwatch`. DebuggerError with
         the reason.
         """
         ...
@@ -191,7 +191,8 @@ class Hand(Protocol):
         ...
 
     def step(self, how: str) -> None:
-        """Stop at the next line: `next` in this frame or above, `step` in any, `finish` after the frame has returned.
+        """Plan a stop at the next line: `next` in this frame or above, `step` in any, `finish` after the frame has
+        returned.
 
         The rank goes on by `resume`.
         """
@@ -218,19 +219,22 @@ class Hand(Protocol):
         ...
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of the rank, or of one of its frames; with depth 0 if an expression is of no frame."""
+        """Return the place of the rank or of one of its frames, in a form equal in every replay; with depth 0 if the
+        expression `text` is of no frame.
+        """
         ...
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
-        """Count ticks from here on, and stop at one of them, or at a visit of the place; returns those of this place
-        itself.
+        """Begin to count ticks (marked visits, changes or lines) from here on, and return how many this place itself
+        has.
 
-        Breakpoints, watchpoints and steps are removed.
+        The rank stops at tick `stop_at`, or at visit `visit_at` of the place; 0: at none. Breakpoints, watchpoints and
+        steps are removed.
         """
         ...
 
     def counted(self, last: int = 1) -> Tally:
-        """Return the counts, with the lines of the last ticks."""
+        """Return the counts so far, with the lines of the last ticks (at most `last`)."""
         ...
 
     def close(self) -> None:
@@ -239,7 +243,7 @@ class Hand(Protocol):
 
 
 def connect(made: socket.socket, path: Path) -> None:
-    """Connect to a Unix socket whose path may be longer than the 107 bytes of a socket's name."""
+    """Connect a socket to a Unix socket whose path may be longer than the 107 bytes that a socket's name may have."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         made.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -268,7 +272,9 @@ class PythonHand:
         self._id = 0
 
     def _lines(self, seconds: float) -> list[dict[str, Any]]:
-        """Return messages that have arrived, or that arrive within some seconds."""
+        """Return the agent's messages that have arrived, or that arrive within `seconds`. DebuggerError if the rank has
+        gone.
+        """
         until = time.monotonic() + seconds
         while b"\n" not in self._buffer:
             self._socket.settimeout(max(until - time.monotonic(), 0.0001))
@@ -285,7 +291,7 @@ class PythonHand:
         return [json.loads(line) for line in lines]
 
     def _take(self, message: dict[str, Any]) -> None:
-        """Handle a message that is no answer: a stop, or a refusal."""
+        """Store what the agent reports without being asked: a stop, the text of a log point, or why it cannot stop."""
         if "stopped" in message:
             self.stopped = _frame(message["at"])
             self.news = message.get("news") or {}
@@ -330,7 +336,9 @@ class PythonHand:
         return [(name, value) for name, value in self._ask("variables", level=level)["variables"]]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return elements, entries or attributes of an object; runs no code of the program except its `repr`."""
+        """Return the variables of a frame (empty text), or members, elements or target of an expression's value:
+        `count` from `start` on.
+        """
         return [Part(**one) for one in self._ask("parts", text=text, level=level, start=start, count=count)["parts"]]
 
     def about(self, text: str, level: int) -> Part:
@@ -364,7 +372,7 @@ class PythonHand:
         self._ask("step", how=how)
 
     def skip(self, names: Sequence[str]) -> None:
-        """Set the functions and files that steps do not enter."""
+        """Set the functions and files that steps do not enter, if they have changed."""
         if list(names) != self._skipped:
             files = [name for name in names if is_file(name)]
             self._ask("skip", functions=[name for name in names if name not in files], files=files)

@@ -25,27 +25,30 @@ class Instruction:
 
 
 def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
-    """Return `count` instructions from the one that is `first` after (or before) an address; None for unknown ones.
+    """Return `count` instructions, beginning with the one that is `first` after (negative: before) an address; None for
+    unknown ones.
 
     Before the address only those of the same function are known: elsewhere it is unknown where instructions begin.
     """
     with hand.halted():
-        whole = _read(hand, f"-a {address:#x}") if first < 0 else []
+        whole = _disassemble(hand, f"-a {address:#x}") if first < 0 else []
         before = [one for one in whole if one.address < address]
         wanted = max(first + count, 0)
         last = min(address + wanted * LONGEST, hand.maps.end(address))
-        behind = _read(hand, f"-s {address:#x} -e {last:#x}") if wanted else []
+        behind = _disassemble(hand, f"-s {address:#x} -e {last:#x}") if wanted else []
     rows: list[Instruction | None] = [*before, *behind]
     at = len(before) + first
     padded = [None] * max(-at, 0) + rows[max(at, 0) :]
     return (padded + [None] * count)[:count]
 
 
-def _read(hand: NativeHand, where: str) -> list[Instruction]:
-    """Return what gdb disassembles, with lines if there are some; [] if it cannot read."""
+def _disassemble(hand: NativeHand, options: str) -> list[Instruction]:
+    """Return the instructions that gdb disassembles by some options, with lines if they are known; empty if it cannot
+    read them.
+    """
     for mode in (5, 2):
         try:
-            groups = hand.gdb.ask(f"-data-disassemble {where} -- {mode}").get("asm_insns", [])
+            groups = hand.gdb.ask(f"-data-disassemble {options} -- {mode}").get("asm_insns", [])
         except DebuggerError:
             continue
         found: dict[int, Instruction] = {}

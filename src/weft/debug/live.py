@@ -17,10 +17,10 @@ from weft.trace.layout import PAGE, StreamKind
 
 
 def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
-    """Return the address of the buffer of a send before which its rank is parked. DebuggerError if it is unknown."""
+    """Return the address of the buffer of a send before which its rank is stopped. DebuggerError if it is unknown."""
     event, args = record.trace.event(*send), record.arguments_of_send(send)
     if args == send:
-        return int(pending(run / "ranks", event, pid)["buffer"])
+        return int(read_pending_call(run / "ranks", event, pid)["buffer"])
     rank = next((r for r in Trace.open(run).ranks if r.header is not None and r.header.pid == pid), None)
     alike = [] if rank is None else _calls_like(rank, record.trace.event(*args))
     ordinal = _calls_like(event.rank, record.trace.event(*args)).index(args[1])
@@ -30,17 +30,18 @@ def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
 
 
 def _calls_like(rank: Rank, event: Event) -> list[int]:
-    """Return a rank's calls of the function of `event`, in order."""
+    """Return the indices of a rank's calls of the same function as `event`, in order."""
     found: list[int] = np.flatnonzero(
         rank.trace.functions.mask([event.function.base])[rank.events["function"]]
     ).tolist()
     return found
 
 
-def pending(ranks: Path, event: Event, pid: int) -> Any:
-    """Return the slot of a parked call: it follows the thread's last event, written but not counted yet.
+def read_pending_call(ranks: Path, event: Event, pid: int) -> Any:
+    """Return the record (a row of dtype EVENT) of a call before which a thread is stopped: it is written, but not
+    counted yet.
 
-    (recorder/shim.h: weft_publish asks the replay before it counts the event.)
+    (recorder/shim.h: weft_publish asks the replay before it counts the event.) `ranks`: the folder of the records.
     """
     for path in sorted(ranks.glob("*.weft")):
         with path.open("rb") as file:
@@ -50,7 +51,7 @@ def pending(ranks: Path, event: Event, pid: int) -> Any:
                 continue
             chunks, _ = read_chunks(file.fileno(), page)
             stream = [c for c in chunks if (c.kind, c.thread) == (StreamKind.EVENTS, event.thread.slot)]
-            slot = np.frombuffer(_behind(file.fileno(), stream), EVENT, count=1)
+            slot = np.frombuffer(_read_uncounted_slot(file.fileno(), stream), EVENT, count=1)
             if [int(slot[name][0]) for name in ("peer", "tag", "count")] == _expected(event):
                 return slot[0]
     raise DebuggerError(f"the replay of rank {event.rank.index} does not stand before that call")
@@ -61,8 +62,8 @@ def _expected(event: Event) -> list[int]:
     return [int(recorded[name]) for name in ("peer", "tag", "count")]
 
 
-def _behind(file: int, stream: list[Chunk]) -> bytes:
-    """Return the bytes of a slot after what a stream counts as used."""
+def _read_uncounted_slot(file: int, stream: list[Chunk]) -> bytes:
+    """Return the bytes of the event after those that a stream counts as used."""
     at, found = sum(chunk.used for chunk in stream), b""
     for chunk in stream:
         room = chunk.pages * PAGE

@@ -24,18 +24,18 @@ class Looks:
         self._standing = standing
         self.messages = Messages(standing.record, standing.replay)
 
-    def where(self, text: str, *, native: bool = False) -> Answer:
-        """Return the stacks of ranks, in the program's language, or with native frames too."""
+    def where(self, ranks_text: str, *, native: bool = False) -> Answer:
+        """Return the stacks of the ranks that a text names; `native`: also the native frames of Python ranks."""
         found = []
-        for rank in self._standing.ranks_of(text):
-            frames = self._native_stack(rank) if native else self._standing.hand(rank).stack()
+        for rank in self._standing.ranks_of(ranks_text):
+            frames = self._stack_with_native(rank) if native else self._standing.hand(rank).stack()
             found.append(
                 {"rank": rank, "frames": [frame.as_dict() for frame in frames], "stands": self._standing.stands(rank)}
             )
         return {"kind": "where", "stacks": found}
 
-    def _native_stack(self, rank: int) -> list[Frame]:
-        """Return the frames of a rank, for a Python rank followed by its native frames."""
+    def _stack_with_native(self, rank: int) -> list[Frame]:
+        """Return the frames of a rank; of a Python rank, its Python frames followed by its native ones."""
         hand = self._standing.hand(rank)
         if isinstance(hand, NativeHand):
             return hand.stack()
@@ -47,29 +47,31 @@ class Looks:
         finally:
             beside.close()
 
-    def evaluate(self, expression: str, text: str) -> Answer:
-        """Return the value of an expression on ranks, side by side."""
+    def evaluate(self, expression: str, ranks_text: str) -> Answer:
+        """Return the value of an expression on the ranks that a text names (empty: all), side by side."""
         form, expression = split_format(expression)
         if not expression:
             raise UsageError("give an expression: print x, print x[0] @0,2-3, p/x flags")
-        ranks, frames = self._standing.ranks_of(text or "all"), self._standing.frames
+        ranks, frames = self._standing.ranks_of(ranks_text or "all"), self._standing.frames
         rows = [frames.evaluate(rank, expression, form) for rank in ranks]
-        if not text and len(rows) > 1 and any("value" in row for row in rows):
+        if not ranks_text and len(rows) > 1 and any("value" in row for row in rows):
             # Where the name is nothing on a rank (another function), the others' values are the answer.
             rows = [row for row in rows if "value" in row or row["rank"] == self._standing.focus]
         return {"kind": "print", "expression": expression, "values": rows}
 
-    def source(self, text: str) -> Answer:
-        """Return source lines around the rank's place, then the following ones; or lines around FILE:LINE or LINE."""
-        file, line = self._place_of_focus() if self._standing.listed is None or text else self._standing.listed
+    def source(self, location: str) -> Answer:
+        """Return source lines around the rank's place, at the next call the following ones; or lines around FILE:LINE
+        or LINE.
+        """
+        file, line = self._place_of_focus() if self._standing.listed is None or location else self._standing.listed
         middle = line
-        if text:
-            name, _, number = text.rpartition(":")
+        if location:
+            name, _, number = location.rpartition(":")
             if not number.isdigit():
                 raise UsageError("give LINE or FILE:LINE")
             file, line = (self._source(name) if name else file), int(number)
             middle = line
-        first = max(middle - 5, 1) if self._standing.listed is None or text else middle
+        first = max(middle - 5, 1) if self._standing.listed is None or location else middle
         try:
             lines = Path(file).read_text(errors="replace").splitlines()
         except OSError as error:
@@ -83,7 +85,7 @@ class Looks:
         }  # fmt: skip
 
     def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
-        """Return file and line of the rank in focus. UsageError if unknown; with `quiet`, an empty file."""
+        """Return file and line at which the rank in focus is. UsageError if unknown; with `quiet`, an empty file."""
         with suppress(DebuggerError):
             for frame in self._standing.hand(self._standing.focus).stack():
                 if frame.file and frame.line:
@@ -97,26 +99,28 @@ class Looks:
     def _source(self, name: str) -> str:
         return next((file for file in self._standing.record.files() if file == name or file.endswith("/" + name)), name)
 
-    def message(self, text: str) -> Answer:
-        """Return what a rank's send or receive sent: the call that it is at, its last call, or RANK:EVENT."""
-        return self.messages.of(self._message_event(text), self._standing.replica)
+    def message(self, rank_or_event: str) -> Answer:
+        """Return what the send or receive of a rank transfers: the call that it is at, its last call, or RANK:EVENT."""
+        return self.messages.of(self._message_event(rank_or_event), self._standing.replica)
 
-    def queues(self, text: str) -> Answer:
-        """Return what was sent and not received, and which receives wait, of some ranks (all)."""
+    def queues(self, ranks_text: str) -> Answer:
+        """Return what the ranks that a text names (empty: all) have sent and not received, and which receives wait."""
         replica = self._standing.replica
 
         def inside(rank: int, slot: int) -> bool:
             return not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.in_call(rank)
 
-        return Queues(self._standing.record, replica.at, inside).at(self._standing.ranks_of(text or "all"))
+        return Queues(self._standing.record, replica.at, inside).at(self._standing.ranks_of(ranks_text or "all"))
 
-    def _message_event(self, text: str) -> Event:
-        """Return the call that `text` (RANK, RANK:EVENT, or empty for the rank in focus) means."""
-        if found := re.fullmatch(r"(\d+):(\d+)", text):
+    def _message_event(self, rank_or_event: str) -> Event:
+        """Return the call that RANK or RANK:EVENT means; of a rank, the call with a message that it is at or has made
+        last.
+        """
+        if found := re.fullmatch(r"(\d+):(\d+)", rank_or_event):
             return self._standing.record.trace.event(
                 *resolve_location(self._standing.record.trace, found[0], self._standing.findings)[0]
             )
-        rank = self._standing.ranks_of(text)[0]
+        rank = self._standing.ranks_of(rank_or_event)[0]
         at = self._standing.replica.at(rank)
         coming, last = self._standing.record.entry(rank, at), self._standing.record.entry(rank, at - 1)
         order = (coming, last) if self._standing.replica.parked(rank) else (last, coming)

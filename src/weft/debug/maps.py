@@ -21,9 +21,10 @@ class Maps:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._read()
+        self._read_map()
 
-    def _read(self) -> None:
+    def _read_map(self) -> None:
+        """Read the memory map of the process."""
         rows: list[tuple[int, int, str]] = []
         self._bases: dict[str, int] = {}
         for line in Path(f"/proc/{self._pid}/maps").read_text().splitlines():
@@ -36,13 +37,13 @@ class Maps:
         self._starts = [row[0] for row in rows]
 
     def module(self, address: int) -> str:
-        """Return the file that holds an address; empty if there is none."""
+        """Return the path of the module (program or library) that contains an address; empty if there is none."""
         for again in (False, True):  # a library may have come since
             row = bisect.bisect_right(self._starts, address) - 1
             if row >= 0 and address < self._rows[row][1]:
                 return self._rows[row][2]
             if not again:
-                self._read()
+                self._read_map()
         return ""
 
     def end(self, address: int) -> int:
@@ -55,13 +56,13 @@ class Maps:
         return self._bases.get(module, 0)
 
     def address(self, instruction: str) -> int:
-        """Return the address of *MODULE+OFFSET; the module by its path, or the end of it. DebuggerError if it is not
+        """Return the address of `*MODULE+OFFSET`; MODULE is a path or the end of one. DebuggerError if it is not
         loaded.
         """
         name, _, offset = instruction[1:].rpartition("+")
         for again in (False, True):
             if again:
-                self._read()
+                self._read_map()
             found = [path for path in self._bases if path == name or path.endswith("/" + name)]
             if found:
                 break

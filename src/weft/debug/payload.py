@@ -54,7 +54,7 @@ class Memory:
             raise DebuggerError(f"the memory of process {pid} cannot be read: {error.strerror}") from error
 
     def read(self, address: int, size: int) -> bytes:
-        """Read some bytes. DebuggerError if the process has none there."""
+        """Return `size` bytes at an address. DebuggerError if the process has no memory there."""
         try:
             data = os.pread(self._fd, size, address)
         except (OSError, OverflowError) as error:
@@ -68,34 +68,35 @@ class Memory:
         os.close(self._fd)
 
 
-def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
-    """Yield the basic elements of `count` of a datatype at an address, in the order of its type map.
+def elements(datatype: Datatype, address: int, count: int) -> Iterator[Element]:
+    """Yield (struct format, address) for the basic elements of `count` items of a datatype at an address, in the order
+    of its type map.
 
     Raises DebuggerError for an unknown datatype.
     """
     size = datatype.extent or 0
     for k in range(count):
-        if not (yield from _counted(_one(datatype, at + k * size))):
+        if not (yield from _yield_and_count(_elements_of_one(datatype, address + k * size))):
             return  # of nothing there may be very much
 
 
-def _counted(found: Iterator[Element]) -> Generator[Element, None, int]:
-    """Yield elements, and return how many there were."""
+def _yield_and_count(elements_found: Iterator[Element]) -> Generator[Element, None, int]:
+    """Yield elements, and return (at the end of `yield from`) how many there were."""
     many = 0
-    for many, one in enumerate(found, 1):  # noqa: B007 - it is returned
+    for many, one in enumerate(elements_found, 1):  # noqa: B007 - it is returned
         yield one
     return many
 
 
-def _one(datatype: Datatype, at: int) -> Iterator[Element]:
-    """Yield the basic elements of one datatype at an address."""
+def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
+    """Yield (struct format, address) for the basic elements of one item of a datatype at an address."""
     d = datatype.definition
     if d is None:
         signature = datatype.signature()
         name = datatype.name if datatype.name in _BASIC or not signature else signature[0][0]
         if name not in _BASIC:
             raise DebuggerError(f"{name} is not decoded")
-        yield _BASIC[name], at
+        yield _BASIC[name], address
         return
     inner = datatype.inner
     if not inner or any(one is None for one in inner):
@@ -103,46 +104,55 @@ def _one(datatype: Datatype, at: int) -> Iterator[Element]:
     known = [one for one in inner if one is not None]
     try:
         for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
-            if not (yield from _counted(elements(type_, at + where, times))) and times > 0 and len(known) == 1:
+            if (
+                not (yield from _yield_and_count(elements(type_, address + where, times)))
+                and times > 0
+                and len(known) == 1
+            ):
                 return
     except (IndexError, RecursionError) as error:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of") from error
 
 
 def _blocks(
-    combiner: str, i: tuple[int, ...], a: tuple[int, ...], types: list[Datatype]
+    combiner: str, integers: tuple[int, ...], addresses: tuple[int, ...], types: list[Datatype]
 ) -> Iterable[tuple[Datatype, int, int]]:
-    """Return the blocks of a derived type: inner type, number in a row, byte displacement (MPI-4.1, 5.1.13)."""
+    """Return the blocks of a derived type as (inner type, number in a row, displacement in bytes) (MPI-4.1, 5.1.13).
+
+    `integers`, `addresses`: the arguments with which the combiner made it.
+    """
     one = types[0]
     extent = one.extent or 0
-    n = i[0] if i else 1
+    n = integers[0] if integers else 1
     if combiner in ("DUP", "RESIZED"):
         return [(one, 1, 0)]
     if combiner == "CONTIGUOUS":
         return [(one, n, 0)]
     if combiner in ("VECTOR", "HVECTOR", "HVECTOR_INTEGER"):
-        stride = i[2] * extent if combiner == "VECTOR" else (a[0] if a else i[2])
-        return ((one, i[1], k * stride) for k in range(n if i[1] > 0 else 0))
+        stride = integers[2] * extent if combiner == "VECTOR" else (addresses[0] if addresses else integers[2])
+        return ((one, integers[1], k * stride) for k in range(n if integers[1] > 0 else 0))
     if combiner == "INDEXED":
-        return ((one, i[1 + k], i[1 + n + k] * extent) for k in range(n))
+        return ((one, integers[1 + k], integers[1 + n + k] * extent) for k in range(n))
     if combiner in ("HINDEXED", "HINDEXED_INTEGER"):
-        return ((one, i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
+        return ((one, integers[1 + k], addresses[k] if addresses else integers[1 + n + k]) for k in range(n))
     if combiner == "INDEXED_BLOCK":
-        return ((one, i[1], i[2 + k] * extent) for k in range(n))
+        return ((one, integers[1], integers[2 + k] * extent) for k in range(n))
     if combiner == "HINDEXED_BLOCK":
-        return ((one, i[1], a[k]) for k in range(n))
+        return ((one, integers[1], addresses[k]) for k in range(n))
     if combiner in ("STRUCT", "STRUCT_INTEGER"):
-        return ((types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
+        return ((types[k], integers[1 + k], addresses[k] if addresses else integers[1 + n + k]) for k in range(n))
     if combiner == "SUBARRAY":
-        return _subarray(i, one, extent)
+        return _subarray_blocks(integers, one, extent)
     raise DebuggerError(f"a datatype made by {combiner} is not decoded")
 
 
-def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
-    """Yield the blocks of a subarray type."""
-    n = i[0]
+def _subarray_blocks(integers: tuple[int, ...], inner: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
+    """Yield the blocks of a subarray type as (inner type, number in a row, displacement in bytes). `extent`: of the
+    inner type, in bytes.
+    """
+    n = integers[0]
     try:
-        sizes, subsizes, starts, fortran = read_subarray(i)
+        sizes, subsizes, starts, fortran = read_subarray(integers)
     except ValueError as error:
         raise DebuggerError(str(error)) from error
     axes = range(n) if fortran else range(n - 1, -1, -1)  # fastest first
@@ -157,7 +167,7 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
     while True:
         where = starts[fastest] * strides[fastest]
         where += sum((starts[axis] + c) * strides[axis] for axis, c in zip(others, counters, strict=True))
-        yield one, subsizes[fastest], where
+        yield inner, subsizes[fastest], where
         for k in range(len(others)):
             counters[k] += 1
             if counters[k] < subsizes[others[k]]:
@@ -168,7 +178,9 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
 
 
 def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
-    """Return what a message holds: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled."""
+    """Return the content of a message: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled;
+    `more`: how many are left out.
+    """
     if address == IN_PLACE:
         raise DebuggerError("the buffer is MPI_IN_PLACE")
     if count <= 0:
@@ -192,6 +204,7 @@ def _elements_in(datatype: Datatype) -> int:
 
 
 def _value(memory: Memory, format_: str, at: int) -> object:
+    """Return the basic element at an address, by its struct format; a pair as list or complex number."""
     found = struct.unpack("@" + format_, memory.read(at, struct.calcsize("@" + format_)))
     if format_ in ("ff", "dd"):
         return str(complex(*found))
@@ -205,7 +218,7 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
-def _in_words(value: object) -> str:
+def _short_repr(value: object) -> str:
     """Return an object as Python writes it; only its beginning if it has very many parts."""
     left, parts = MOST_PARTS, [value]
     while parts:
@@ -221,11 +234,13 @@ def _in_words(value: object) -> str:
 
 
 def unpickled(raw: bytes) -> dict[str, object] | None:
-    """Return an object that mpi4py's lowercase methods sent; None if the bytes are no pickle."""
+    """Return the object that mpi4py's lowercase methods sent, as text under `object`; None if the bytes are no
+    pickle.
+    """
     if len(raw) < 4 or raw[0] != 0x80 or raw[1] > 5:
         return None
     try:
-        return {"object": _in_words(_Plain(io.BytesIO(raw)).load())[:2000], "more": 0}
+        return {"object": _short_repr(_Plain(io.BytesIO(raw)).load())[:2000], "more": 0}
     except pickle.UnpicklingError as error:
         return {"object": f"<a pickled object with a {error}>", "more": 0} if "." in str(error) else None
     except Exception:

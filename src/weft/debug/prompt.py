@@ -135,9 +135,11 @@ class Quit(Exception):
     """The person has left the prompt."""
 
 
-def parse(line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
-    """Return the command's name and the rest of the line. UsageError, with the likely command, if there is none."""
-    words = line.split(None, 1)
+def parse(command_line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
+    """Return the full name of the command in a line, and the rest of the line. UsageError, with the likely command, if
+    there is none.
+    """
+    words = command_line.split(None, 1)
     name, rest = words[0], words[1].strip() if len(words) > 1 else ""
     if found := re.fullmatch(r"([a-z]+)(/\S+)", name):  # p/x
         name, rest = found[1], f"{found[2]} {rest}"
@@ -155,15 +157,15 @@ def parse(line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]
     raise UsageError(f"there is no command `{name}`{hint}")
 
 
-def split_ranks(rest: str) -> tuple[str, str]:
-    """Split `x + 1 @0,2` into expression and ranks."""
-    found = re.fullmatch(r"(.*?)\s*@\s*([\d,\-]+|all|\.)", rest)
-    return (found[1].strip(), found[2]) if found else (rest, "")
+def split_ranks(arguments: str) -> tuple[str, str]:
+    """Return expression and ranks of `x + 1 @0,2`; the ranks are empty if none are given."""
+    found = re.fullmatch(r"(.*?)\s*@\s*([\d,\-]+|all|\.)", arguments)
+    return (found[1].strip(), found[2]) if found else (arguments, "")
 
 
-def counted(rest: str, debugger: Debugger) -> tuple[int, int]:
-    """Parse `[N] [@RANK]` into count and rank."""
-    text, ranks = split_ranks(rest)
+def parse_count_and_rank(arguments: str, debugger: Debugger) -> tuple[int, int]:
+    """Return count and rank of `[N] [@RANK]`; 1 and the rank in focus if they are missing."""
+    text, ranks = split_ranks(arguments)
     if text and not (text.isdigit() and int(text)):
         raise UsageError(f"{text!r} is not a number of events")
     chosen = debugger.ranks_of(ranks)
@@ -201,7 +203,7 @@ class Console:
     # One line in, one answer out
 
     def do(self, line: str) -> None:
-        """Execute one command, and print its answer."""
+        """Execute one command, and print its answer or its error."""
         line = line.strip()
         if not line or line.startswith("#"):
             return
@@ -228,6 +230,7 @@ class Console:
             self._show(line, answer, error)
 
     def _show(self, line: str, answer: Answer | None, error: str | None) -> None:
+        """Print an answer or an error as text or as a line of JSON, with what the program has written."""
         written = self.written()
         if self.json:
             ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
@@ -245,7 +248,10 @@ class Console:
         self.out.flush()
 
     def run(self, lines: Iterable[str], *, echo: bool) -> None:
-        """Execute commands one after the other, until `quit` or their end. Ctrl-C between two of them does nothing."""
+        """Execute commands one after the other, until `quit` or their end. Ctrl-C between two of them does nothing.
+
+        `echo`: print each command before its answer.
+        """
         with kept():
             for line in lines:
                 if echo and line.strip() and not self.json:
@@ -263,10 +269,10 @@ class Console:
             yield line
 
     def typed(self) -> Iterator[str]:
-        """Yield the lines that a person types; an empty one repeats a step."""
+        """Yield the lines that a person types; an empty line repeats a step."""
         while True:
             try:
-                line = sys.stdin.readline() if self.json else asked()
+                line = sys.stdin.readline() if self.json else read_typed_line()
             except EOFError:
                 print(file=self.out)
                 return
@@ -281,13 +287,13 @@ class Console:
             yield line
 
 
-def asked() -> str:
+def read_typed_line() -> str:
     """Read a line from the terminal."""
     with immediate_interrupts():
         return input("(weft) ")
 
 
-_OF_FRAMES = ("frame", "up", "down", "set", "watch", "display", "undisplay", "info")
+_FRAME_COMMANDS = ("frame", "up", "down", "set", "watch", "display", "undisplay", "info")
 
 
 class Prompt(Console):
@@ -312,13 +318,16 @@ class Prompt(Console):
         return f"{super().too_late()}: " + "; ".join(" ".join(line.split()) for line in tell(self.debugger.ranks()))
 
     def answer(self, line: str) -> Answer:
-        """Answer one command, at a stop with the displayed expressions. WeftError if it fails."""
-        answer = self._answer(line)
+        """Execute one command, and return its answer; at a stop with the displayed expressions. WeftError if it
+        fails.
+        """
+        answer = self._execute(line)
         if answer["kind"] == "stopped" and not answer["over"] and self.debugger.frames.displays:
             answer["shown"] = self.displayed()
         return answer
 
-    def _answer(self, line: str) -> Answer:
+    def _execute(self, line: str) -> Answer:
+        """Execute one command by its name, and return its answer."""
         name, rest = parse(line)
         d = self.debugger
         if name == "quit":
@@ -332,7 +341,7 @@ class Prompt(Console):
                 raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
             return simple[name]()
         if name in ("next event", "prev event"):
-            return (d.next_event if name == "next event" else d.prev_event)(*counted(rest, d))
+            return (d.next_event if name == "next event" else d.prev_event)(*parse_count_and_rank(rest, d))
         if name in ("next", "step", "finish"):
             text, ranks = split_ranks(rest)
             if text:
@@ -343,8 +352,8 @@ class Prompt(Console):
             if text or len(d.ranks_of(ranks)) != 1:
                 raise UsageError(f"`{name}` goes back by one line on one rank: {COMMANDS[name].usage}")
             return d.line_back(name.removeprefix("reverse-"), d.ranks_of(ranks)[0])
-        if name in _OF_FRAMES:
-            return self._of_frames(name, rest)
+        if name in _FRAME_COMMANDS:
+            return self._execute_frame_command(name, rest)
         if name == "print":
             return d.looks.evaluate(*split_ranks(rest))
         if name == "where":
@@ -365,8 +374,8 @@ class Prompt(Console):
         }  # fmt: skip
         return calls[name](rest)
 
-    def _of_frames(self, name: str, rest: str) -> Answer:
-        """Answer commands about frames and their variables."""
+    def _execute_frame_command(self, name: str, rest: str) -> Answer:
+        """Execute a command about frames and their variables, and return its answer."""
         d = self.debugger
         text, ranks = split_ranks(rest)
         if name in ("frame", "up", "down"):
@@ -387,7 +396,7 @@ class Prompt(Console):
             return {"kind": "display", "shown": self.displayed()}
         topics: dict[str, Callable[[], Answer]] = {
             "locals": lambda: d.frames.variables(d.ranks_of(ranks)), "breakpoints": d.stops.show,
-            "ranks": d.ranks, "display": lambda: self._of_frames("display", ""),
+            "ranks": d.ranks, "display": lambda: self._execute_frame_command("display", ""),
         }  # fmt: skip
         found = [topic for topic in topics if text and topic.startswith(text)]
         if len(found) != 1:
@@ -400,7 +409,9 @@ class Prompt(Console):
         return [d.looks.evaluate(text, ranks or ".") | {"id": n} for n, (text, ranks) in d.frames.displays.items()]
 
     def attach(self, text: str) -> Answer:
-        """Hand one rank over to gdb, or open a Python console in it, until the person leaves that."""
+        """Open gdb or a Python console on one rank until the person leaves it; without a terminal, return how to attach
+        gdb.
+        """
         chosen = self.debugger.ranks_of(text)
         if len(chosen) != 1:
             raise UsageError("give one rank")
@@ -433,7 +444,9 @@ def help_of(
     where: Sequence[str] = WHERE,
     legend: str = "RANKS is 0,2-3 or all; ",
 ) -> Answer:
-    """Return help on all commands, or on one."""
+    """Return help on all commands, or on the one that `text` names. `where`: the forms of WHERE; `legend`: explains
+    other words.
+    """
     if text:
         name = parse(text, commands)[0]
         command = commands[name]
@@ -451,7 +464,9 @@ def help_of(
 
 @contextlib.contextmanager
 def history(words: list[str], name: str = "debug_history") -> Iterator[None]:
-    """Load and save the history of typed lines, and complete words, while the block runs."""
+    """Load and save the history of typed lines, and complete words, during a `with` block. `words`: those to
+    complete.
+    """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft"
     file = state / name
     with contextlib.suppress(OSError):

@@ -41,16 +41,16 @@ class Standing:
     """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes with all of their threads. One that may not be traced is left to its reader,
-        which says why.
+        """Stop processes with all of their threads. One that may not be traced is left to its reader (gdb, py-spy),
+        which reports why.
         """
         limit = time.monotonic() + PATIENCE
         for pid in pids:
             self._threads.setdefault(pid, {})
         coming: dict[int, int] = {}
-        while self._asked(pids, coming) or coming:  # again, until none has a thread that was made meanwhile
+        while self._ask_new_threads(pids, coming) or coming:  # again, until none has a thread that was made meanwhile
             for thread, pid in list(coming.items()):
-                if (signal := _stopped(thread)) is not None:
+                if (signal := _stop_signal(thread)) is not None:
                     del coming[thread]
                     self._threads[pid][thread] = signal
             if time.monotonic() > limit:
@@ -59,8 +59,10 @@ class Standing:
         for thread, pid in coming.items():
             self._threads[pid][thread] = None
 
-    def _asked(self, pids: Sequence[int], coming: dict[int, int]) -> bool:
-        """Ask each new thread to stop; `coming` maps those that were asked to their processes."""
+    def _ask_new_threads(self, pids: Sequence[int], coming: dict[int, int]) -> bool:
+        """Ask each thread that was not asked yet to stop, and return whether there were any. `coming`: the process of
+        each asked thread.
+        """
         found = [(thread, pid) for pid in pids for thread in _threads_of(pid)
                  if thread not in coming and thread not in self._threads[pid]]  # fmt: skip
         asked = [(thread, pid) for thread, pid in found if _ptrace(SEIZE, thread)]
@@ -70,12 +72,12 @@ class Standing:
         return bool(asked)
 
     def release(self, pid: int) -> None:
-        """Let a process go on, or leave it to its reader."""
+        """Let a process go on, or leave it to its reader; a thread gets the signal that it was just being given."""
         for thread, given in self._threads.pop(pid, {}).items():
             signal, limit = given, time.monotonic() + PATIENCE
             while signal is None and time.monotonic() < limit:  # only what stands can be let go
                 time.sleep(PAUSE)
-                signal = _stopped(thread)
+                signal = _stop_signal(thread)
             _ptrace(DETACH, thread, signal or 0)
 
     def threads(self, pid: int) -> dict[int, int | None]:
@@ -83,7 +85,7 @@ class Standing:
         return self._threads.get(pid, {})
 
     def keep(self, pids: Sequence[int]) -> bool:
-        """Release all other processes; return whether all of `pids` were asked to stop."""
+        """Release all processes but `pids`; return whether all of `pids` were asked to stop or refused."""
         for pid in [pid for pid in self._threads if pid not in pids]:
             self.release(pid)
         self.pids = [pid for pid in self.pids if pid in pids]
@@ -101,7 +103,7 @@ def _threads_of(pid: int) -> list[int]:
     return []
 
 
-def _stopped(thread: int) -> int | None:
+def _stop_signal(thread: int) -> int | None:
     """Return the signal that a thread was being given when it stopped, or 0; None while it runs."""
     try:
         changed, status = os.waitpid(thread, os.WNOHANG | WALL)
@@ -129,12 +131,12 @@ def _ptrace(request: int, thread: int, signal: int = 0) -> bool:
 
 
 def registers_of(thread: int) -> list[int]:
-    """Return the general registers of a stopped thread, in the order of `struct user_regs_struct`. OSError
-    if refused.
+    """Return the general registers of a stopped thread, in the order of `struct user_regs_struct`. OSError if the
+    kernel refuses.
     """
     held = (ctypes.c_uint64 * 64)()
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
-    _checked(_system()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
+    _raise_if_refused(_system()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
     return list(held[: area[1] // 8])
 
 
@@ -142,10 +144,11 @@ def set_registers(thread: int, values: Sequence[int]) -> None:
     """Set the general registers of a stopped thread. OSError if the kernel refuses."""
     held = (ctypes.c_uint64 * len(values))(*values)
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
-    _checked(_system()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
+    _raise_if_refused(_system()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
 
 
-def _checked(answer: int) -> None:
+def _raise_if_refused(answer: int) -> None:
+    """Raise OSError with the kernel's reason if a request of ptrace failed."""
     if answer != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -32,33 +32,39 @@ class Queues:
         self.record, self._passed, self._inside = record, passed, inside
 
     def at(self, ranks: Iterable[int]) -> Answer:
-        """Return the messages from, to and awaited by some ranks."""
+        """Return the messages that ranks have sent and not received, and the receives that wait, of some ranks; MOST of
+        each, and their numbers.
+        """
         chosen = np.isin(np.arange(len(self.record.trace.ranks)), list(ranks))
         sends, recvs = self.record.match.sends, self.record.match.recvs
-        begun, over = self._reach()
+        begun, over = self._find_begun_and_returned()
         source, taker = sends.ranks(), recvs.ranks()
         told = np.where(recvs.decided != NONE, recvs.decided, recvs.completion)
-        complete = (told != NONE) & _before(told, over, taker)
-        posted = (recvs.event != NONE) & _before(recvs.event, begun, taker) & (recvs.flags & Post.CANCELLED == 0)
+        complete = (told != NONE) & _are_reached(told, over, taker)
+        posted = (recvs.event != NONE) & _are_reached(recvs.event, begun, taker) & (recvs.flags & Post.CANCELLED == 0)
         partner = np.where(sends.partner == NONE, 0, sends.partner)
         received = (sends.partner != NONE) & (complete[partner] if len(recvs) else False)
         known = (sends.peer >= 0) & (sends.peer < len(chosen))
         concerns = chosen[source] | (known & chosen[np.where(known, sends.peer, 0)])
-        sent = np.flatnonzero(_before(sends.event, begun, source) & ~received & concerns)
+        sent = np.flatnonzero(_are_reached(sends.event, begun, source) & ~received & concerns)
         waiting = np.flatnonzero(posted & ~complete & chosen[taker])
+        sent_rows, posted_rows = (
+            self._first_by_channel(posts, ranks, rows)
+            for posts, ranks, rows in ((sends, source, sent), (recvs, taker, waiting))
+        )
         return {
-            "kind": "messages", "sent": [self._message(int(row), posted) for row in self._sorted(sends, source, sent)],
-            "posted": [self._receive(int(row), begun) for row in self._sorted(recvs, taker, waiting)],
+            "kind": "messages", "sent": [self._describe_message(int(row), posted) for row in sent_rows],
+            "posted": [self._describe_receive(int(row), begun) for row in posted_rows],
             "all_sent": len(sent), "all_posted": len(waiting),
         }  # fmt: skip
 
-    def _sorted(self, posts: Posts, rank: NDArray[np.generic], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sort rows by channel (rank, peer, communicator, tag), then by order; return the first ones."""
-        order = np.lexsort((posts.event[rows], posts.tag[rows], posts.comm[rows], posts.peer[rows], rank[rows]))
+    def _first_by_channel(self, posts: Posts, ranks: NDArray[np.generic], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first MOST of some rows, sorted by channel (rank, peer, communicator, tag) and then by order."""
+        order = np.lexsort((posts.event[rows], posts.tag[rows], posts.comm[rows], posts.peer[rows], ranks[rows]))
         return rows[order][:MOST]
 
-    def _reach(self) -> tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
-        """Return for each rank which of its events have begun, and which have returned."""
+    def _find_begun_and_returned(self) -> tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
+        """Return, for each rank, a mask of its events that have begun, and one of those that have returned."""
         begun, over = [], []
         for rank in self.record.trace.ranks:
             first, last = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
@@ -75,8 +81,8 @@ class Queues:
             over.append(last)
         return begun, over
 
-    def _message(self, row: int, posted: NDArray[np.bool_]) -> Answer:
-        """Return one message that was sent, and what will receive it by the record."""
+    def _describe_message(self, row: int, posted: NDArray[np.bool_]) -> Answer:
+        """Return a row for a message that was sent, with the call that receives it by the record."""
         match, trace = self.record.match, self.record.trace
         send = trace.event(*match.sends.id(row))
         taken = int(match.sends.partner[row])
@@ -87,8 +93,8 @@ class Queues:
             "received": receive, "posted": taken != NONE and bool(posted[taken]),
         }  # fmt: skip
 
-    def _receive(self, row: int, begun: list[NDArray[np.bool_]]) -> Answer:
-        """Return one receive that waits, as it was posted, and the message that it gets by the record."""
+    def _describe_receive(self, row: int, begun: list[NDArray[np.bool_]]) -> Answer:
+        """Return a row for a receive that waits, as it was posted, with the message that it gets by the record."""
         match, trace = self.record.match, self.record.trace
         recvs = match.recvs
         receive = trace.event(*recvs.id(row))
@@ -103,10 +109,12 @@ class Queues:
         }  # fmt: skip
 
 
-def _before(events: NDArray[Any], reach: list[NDArray[np.bool_]], ranks: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return whether each event of a rank is within how far the rank has come."""
-    first = np.concatenate([[0], np.cumsum([len(one) for one in reach])]).astype(np.int64)
-    flat = np.concatenate([np.zeros(0, np.bool_), *reach])
+def _are_reached(
+    events: NDArray[Any], reached_by_rank: list[NDArray[np.bool_]], ranks: NDArray[np.generic]
+) -> NDArray[np.bool_]:
+    """Return whether the rank of each event has reached it. `reached_by_rank`: a mask over each rank's events."""
+    first = np.concatenate([[0], np.cumsum([len(one) for one in reached_by_rank])]).astype(np.int64)
+    flat = np.concatenate([np.zeros(0, np.bool_), *reached_by_rank])
     known = events != NONE
     found = np.zeros(len(events), np.bool_)
     found[known] = flat[first[ranks[known]] + events[known]]
@@ -114,6 +122,7 @@ def _before(events: NDArray[Any], reach: list[NDArray[np.bool_]], ranks: NDArray
 
 
 def _envelope(send: Event) -> Answer:
+    """Return count, datatype and size in bytes of a send."""
     type_ = send.datatype
     size = None if type_ is None else type_.size
     return {

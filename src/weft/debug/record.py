@@ -82,7 +82,7 @@ class Record:
         return {thread: goals.get(thread, otherwise[thread]) for thread in self.threads}
 
     def entry(self, rank: int, position: int, slot: int = 0) -> Event | None:
-        """Return the recorded call of an entry of a thread's plan; None if there is no such entry."""
+        """Return the recorded call at a position of a thread's plan; None if the plan is not that long."""
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
         if not 0 <= position < len(thread.entries):
             return None
@@ -91,7 +91,9 @@ class Record:
         return record.event(index if mine is None else int(mine[index]))
 
     def coming(self, rank: int, position: int, polls: int, slot: int = 0) -> Event | None:
-        """Return the recorded call that a thread is before: the next of its plan, or a failed poll before it."""
+        """Return the recorded call before which a thread is: the next one of its plan, or a failed poll before that;
+        None at the end.
+        """
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
         index = thread.next_event(position, polls)
         mine = np.flatnonzero(record.event_threads == thread.slot)
@@ -102,8 +104,8 @@ class Record:
         return len(self.plans[rank].threads[slot].entries)
 
     def kept_waiting(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
-        """Return the threads that cannot return from the last call before their goals, as its message is sent after
-        some calls.
+        """Return the threads that cannot return from the last call before their goals, as its message is sent after one
+        of `events`.
 
         Of collectives that is unknown: an MPI may let a member go on if the order does not need the others.
         """
@@ -115,7 +117,9 @@ class Record:
         )  # fmt: skip
 
     def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
-        """Tell whether an entry is the matched receive of a probe right before it on the same line: mpi4py's recv()."""
+        """Return whether an entry is the matched receive that follows its probe on the same line: mpi4py's recv() makes
+        both.
+        """
         one, before = self.entry(rank, position, slot), self.entry(rank, position - 1, slot)
         if one is None or before is None or one.site.file is None or not one.site.file.endswith(".py"):
             return False
@@ -136,15 +140,15 @@ class Record:
         return one is not None and one.function.base == self.trace.system.last
 
     def closing(self, rank: int, position: int) -> bool:
-        """Tell whether an entry is the MPI_Finalize that Python makes after its interpreter has ended."""
+        """Return whether an entry is the MPI_Finalize that Python makes after its interpreter has ended."""
         one = self.entry(rank, position)
         if one is None or one.function.base != "MPI_Finalize" or not one.rank.definitions.python:
             return False
         return not (one.site.file or "").endswith(".py")
 
     def position(self, event: EventId) -> tuple[Position, int, bool]:
-        """Return the thread that makes a call, the number of entries before it, and whether the call is an entry
-        itself.
+        """Return the thread that makes a call, the number of its plan's entries before it, and whether the call is an
+        entry itself.
         """
         rank = self.trace.ranks[event[0]]
         thread, index = int(rank.event_threads[event[1]]), int(rank.event_positions[event[1]])
@@ -155,7 +159,7 @@ class Record:
         return (event[0], 0), 0, False
 
     def files(self) -> list[str]:
-        """Return the program's files that the record names."""
+        """Return the paths of the program's source files that the record names."""
         found: dict[str, None] = {}
         for rank in self.trace.ranks:
             for site in sorted({int(s) for s in rank.events["site"][:200000].tolist()}):
@@ -164,8 +168,8 @@ class Record:
         return list(found)
 
     def message(self, event: Event) -> tuple[EventId | None, EventId | None]:
-        """Return the send and the receive (its posting call) of a call's message; for a completion that of
-        its request.
+        """Return the send and the receive (the call that posts it) of a call's message; of a completion, those of its
+        request. None for what is not recorded.
         """
         sends, recvs = self.match.sends, self.match.recvs
         if rows := self.match.sends_of(event.id):
@@ -178,7 +182,7 @@ class Record:
         return None, None
 
     def _completed(self, event: Event) -> list[int]:
-        """Return the receives that a wait or a matched receive completes."""
+        """Return the rows of the receives that a wait or a matched receive completes."""
         recvs = self.match.recvs
         part = recvs.of_rank(event.rank.index)
         hits = (
@@ -189,14 +193,16 @@ class Record:
         return [part.start + int(i) for i in np.flatnonzero(hits)]
 
     def arguments_of_send(self, event: EventId) -> EventId:
-        """Return the call that holds buffer, count and type of a send: itself, or the ..._init of a persistent one."""
+        """Return the call that has buffer, count and type of a send: the send itself, or for a persistent one its
+        MPI_..._init.
+        """
         rows = self.match.sends_of(event)
         args = int(self.match.sends.args[rows[0]]) if rows else NONE
         return event if args == NONE else EventId(event.rank, args)
 
 
 def call_facts(event: Event) -> dict[str, object]:
-    """Return a call as JSON values."""
+    """Return a call as JSON values: its event, its text, its function and its source line."""
     site = event.site
     return {
         "event": [event.rank.index, event.index], "call": call_at(event), "function": event.function.name,

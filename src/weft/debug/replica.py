@@ -73,13 +73,15 @@ class Replica:
         self.watch = RankWatch(self.run / "ranks")
         self.controls: list[ControlPage] = []
         try:
-            self._begin(look)
+            self._wait_for_begin(look)
         except BaseException:
             self.end()
             raise
 
-    def _begin(self, look: Callable[[], None]) -> None:
-        """Wait until every rank has read its plan; calls `look` all the while."""
+    def _wait_for_begin(self, look: Callable[[], None]) -> None:
+        """Wait until every rank has read its plan; call `look` all the while. WeftError if the replay does not
+        start.
+        """
         until = time.monotonic() + BEGIN
         files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
         while not self.over and time.monotonic() < until:
@@ -107,7 +109,7 @@ class Replica:
     # What it says
 
     def output(self) -> str:
-        """Return what the program wrote since the last call."""
+        """Return what the program has written since the last call."""
         with self._output.open("rb") as file:
             file.seek(self.shown)
             data = file.read()
@@ -129,7 +131,7 @@ class Replica:
         return self.controls[rank].state is not ControlState.ENDED and self.exists(rank)
 
     def exists(self, rank: int) -> bool:
-        """Tell whether the rank's process exists."""
+        """Return whether the rank's process exists and is no zombie."""
         pid = self.controls[rank].pid
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -151,7 +153,7 @@ class Replica:
         return [c.rank for c in self.controls if c.state in (ControlState.DIVERGED, ControlState.REFUSED)]
 
     def in_call(self, rank: int) -> bool:
-        """Tell whether all of a rank's threads are inside MPI."""
+        """Return whether all threads of a rank are inside MPI."""
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
         ]
@@ -170,7 +172,8 @@ class Replica:
         self.set_goals({(r, t): self.at(r, t) for r, t in self.goals})
 
     def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None], only: int | None = None) -> bool:
-        """Wait until every rank is stopped; false if they cannot reach their goals. Ctrl-C stops them where they are.
+        """Wait until every rank is stopped; return false if they cannot reach their goals. Ctrl-C stops them where they
+        are.
 
         `stopped` returns the ranks that are stopped at a line of their program; `tick` is called now and then while
         others run; `only`: the rank to wait for, whatever the others do.
@@ -184,36 +187,36 @@ class Replica:
                 ([control.progress() for control in self.controls], at_lines), time.monotonic()
             )
             self.watch.look_at_all()
-            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
+            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._is_stopped(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
                 until = time.monotonic() + 5
                 while not self.over and time.monotonic() < until:
                     time.sleep(TICK)
                 return True
-            stand = not any(only in (None, rank) for rank, _ in rest) or self._stand_in_calls(rest, quiet)
-            if stand and not self._falls(quiet):
+            stand = not any(only in (None, rank) for rank, _ in rest) or self._are_blocked_in_calls(rest, quiet)
+            if stand and not self._is_falling_apart(quiet):
                 return True
-            if self._cannot(rest, quiet):
+            if self._will_not_reach_goals(rest, quiet):
                 return False
             tick()
             time.sleep(TICK if quiet else TICK / 10)
 
-    def _stand_in_calls(self, rest: Sequence[Position], quiet: float) -> bool:
-        """Tell whether threads that are not parked are blocked nevertheless: in their last call, or waiting for another
-        thread.
+    def _are_blocked_in_calls(self, threads: Sequence[Position], quiet: float) -> bool:
+        """Return whether all these threads are blocked although not stopped by Weft: in their last call, or waiting for
+        another thread.
         """
-        return (quiet > SETTLE or self.kept_waiting.issuperset(rest)) and all(
-            self._in_last_call(t) or self._awaits_thread(t) for t in rest
+        return (quiet > SETTLE or self.kept_waiting.issuperset(threads)) and all(
+            self._in_last_call(t) or self._awaits_other_thread(t) for t in threads
         )
 
-    def _cannot(self, rest: Sequence[Position], quiet: float) -> bool:
-        """Tell whether these threads will not reach their goals."""
-        if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].is_polling(t[1]) for t in rest):
+    def _will_not_reach_goals(self, threads: Sequence[Position], quiet: float) -> bool:
+        """Return whether these threads have made no progress for so long that they will not reach their goals."""
+        if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].is_polling(t[1]) for t in threads):
             return True
-        return quiet > STUCK and all(self.in_call(r) or self.controls[r].is_polling() for r, _ in rest)
+        return quiet > STUCK and all(self.in_call(r) or self.controls[r].is_polling() for r, _ in threads)
 
-    def _falls(self, quiet: float) -> bool:
-        """Tell whether a rank died early, so that the launcher is about to end the others."""
+    def _is_falling_apart(self, quiet: float) -> bool:
+        """Return whether a rank has died early, so that the launcher is about to end the others."""
         dead = {
             rank for rank, control in enumerate(self.controls)
             if control.pid and control.state is not ControlState.ENDED and not self.exists(rank)
@@ -222,8 +225,8 @@ class Replica:
             self._outlived |= dead
         return not dead <= self._outlived
 
-    def _stands(self, thread: Position) -> bool:
-        """Tell whether a thread is parked, has ended, or has not been made yet."""
+    def _is_stopped(self, thread: Position) -> bool:
+        """Return whether a thread is stopped at its goal, has ended, or has not begun yet."""
         rank, slot = thread
         if not self.controls[rank].pid:
             return not has_begun(self.controls, self.record.plans, rank)
@@ -233,9 +236,9 @@ class Replica:
         made = self.record.plans[rank].threads[slot].made
         return made != 0 and (not control.thread_id(slot) or control.has_ended(slot))  # not made yet, or ended
 
-    def _awaits_thread(self, thread: Position) -> bool:
-        """Tell whether a thread outside of MPI waits for others of its process, one of which is parked
-        (pthread_join).
+    def _awaits_other_thread(self, thread: Position) -> bool:
+        """Return whether a thread outside of MPI sleeps while another thread of its process is stopped, as in
+        pthread_join.
         """
         rank, slot = thread
         others = range(len(self.record.plans[rank].threads))
@@ -248,7 +251,9 @@ class Replica:
         return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
 
     def end(self) -> None:
-        """End the replay and all its ranks, and remove its folder."""
+        """End the replay and all its ranks (by force after 8 s), and remove its folder; once is enough."""
+        if not self.folder.exists():
+            return
         (self.folder / "end").touch()
         try:
             self.process.wait(timeout=8)

@@ -27,7 +27,7 @@ class Messages:
         self._known: dict[EventId, Answer] = {}
 
     def of(self, event: Event, replica: Replica) -> Answer:
-        """Return the message that a call sends or receives. UsageError if it does neither."""
+        """Return the message that a call sends or receives, with its content. UsageError if the call does neither."""
         sent, received = self.record.message(event)
         trace = self.record.trace
         if sent is None and received is None:
@@ -41,12 +41,13 @@ class Messages:
             answer |= {"received": call_facts(trace.event(*received)), "dest": received[0]}
         if sent is not None:
             try:
-                answer |= self._content(sent, replica)
+                answer |= self._read_content(sent, replica)
             except DebuggerError as error:
                 answer["unread"] = str(error)
         return answer
 
     def _envelope(self, send: Event) -> Answer:
+        """Return source, destination, tag, communicator, count and datatype of a send as JSON values."""
         type_ = send.datatype
         return {
             "sent": call_facts(send), "source": send.rank.index, "dest": send.peer_index, "tag": send.tag,
@@ -55,24 +56,27 @@ class Messages:
             "bytes": send.count * type_.size if type_ and type_.size is not None else None,
         }  # fmt: skip
 
-    def _content(self, sent: EventId, replica: Replica) -> Answer:
-        """Return what a send sends, read while its rank is before it: in this replay, or in one of its own."""
+    def _read_content(self, sent: EventId, replica: Replica) -> Answer:
+        """Return the values that a send sends, read while its rank is before it: in this replay, or in one of its
+        own.
+        """
         if sent not in self._known:
             thread, position, _ = self.record.position(sent)
             if replica.exists(sent[0]) and replica.at(*thread) == position and replica.parked(*thread):
-                self._known[sent] = self._read(replica, sent)
+                self._known[sent] = self._read_values(replica, sent)
             else:
                 aside = self._another(
                     self.record.full(self.record.cuts.least_cut_reaching([sent]).goals, self.record.start)
                 )
                 try:
                     aside.settle(set, lambda: None)
-                    self._known[sent] = self._read(aside, sent)
+                    self._known[sent] = self._read_values(aside, sent)
                 finally:
                     aside.end()
         return self._known[sent]
 
-    def _read(self, replica: Replica, sent: EventId) -> Answer:
+    def _read_values(self, replica: Replica, sent: EventId) -> Answer:
+        """Return the values in the buffer of a send before which its rank is stopped. DebuggerError if unknown."""
         args = self.record.trace.event(*self.record.arguments_of_send(sent))
         if args.datatype is None:
             raise DebuggerError("the record does not say which datatype it has")

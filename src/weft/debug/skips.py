@@ -23,7 +23,9 @@ class Skips:
     names: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> dict[str, Any]:
-        """Add a name; without one, return those that are skipped."""
+        """Add a function or file that `step` does not enter; return all such names. Without a name, only return
+        them.
+        """
         if len(name.split()) > 1:
             raise UsageError(f"{name!r} is not one name: give a FUNCTION or a FILE")
         if name and name not in self.names:
@@ -31,7 +33,9 @@ class Skips:
         return self.told()
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Remove a name, or all. UsageError for a name that is not skipped."""
+        """Let `step` enter a function or file again (empty: all of them), and return the names that remain. UsageError
+        for an unknown name.
+        """
         if name and name not in self.names:
             raise UsageError(f"{name} is not skipped: `skip` lists what is")
         self.names = [one for one in self.names if name and one != name]

@@ -44,10 +44,10 @@ class Spare:
         self.goals = dict(goals)
         self.wanted = True
         self.made: Made | None = None
-        self.thread = threading.Thread(target=self._make, args=[make], daemon=True)
+        self.thread = threading.Thread(target=self._start_replay, args=[make], daemon=True)
         self.thread.start()
 
-    def _make(self, make: Callable[[Spare], Made]) -> None:
+    def _start_replay(self, make: Callable[[Spare], Made]) -> None:
         with suppress(WeftError, OSError):  # whoever wants it then finds none, and begins one that says why
             self.made = make(self)
 
@@ -57,7 +57,7 @@ class Spare:
         return self.thread.is_alive() or (self.made is not None and not self.made[0].over)
 
     def reaches(self, goals: Goals) -> bool:
-        """Tell whether the replay can go on to a cut."""
+        """Return whether the replay has not passed the goals of a cut, so that it can go on to it."""
         return all(goal <= goals[thread] for thread, goal in self.goals.items())
 
     def follow(self, goals: Goals) -> None:
@@ -98,7 +98,9 @@ class Spares:
         self._ending: list[threading.Thread] = []
 
     def take(self, goals: Goals) -> Made | None:
-        """Return a checkpoint that can go on to a cut; None if there is none. The caller ends it."""
+        """Return a checkpoint that can go on to a cut, with its debuggers; None if there is none. The caller has to end
+        it.
+        """
         for spare in [one for one in self.kept if one.usable and one.reaches(goals)]:
             while spare.thread.is_alive():
                 self._standing.pulse()
@@ -110,16 +112,16 @@ class Spares:
         return None
 
     def follow(self) -> None:
-        """Keep KEPT checkpoints before the place of the rank in focus."""
-        goals = self._behind() if self.asked else None
+        """Let KEPT checkpoints wait shortly before the place of the rank in focus, if they are wanted."""
+        goals = self._find_waiting_cut() if self.asked else None
         for spare in list(self.kept):
-            if goals is None or not spare.usable or not spare.reaches(self._last()):
+            if goals is None or not spare.usable or not spare.reaches(self._find_last_useful_cut()):
                 self.kept.remove(spare)
                 self._drop(spare)
             elif spare.reaches(goals):
                 spare.follow(goals)
         while goals is not None and len(self.kept) < KEPT:
-            self.kept.append(Spare(goals, self._make))
+            self.kept.append(Spare(goals, self._make_spare))
 
     def retire(self, replica: Replica, hands: dict[int, Hand]) -> None:
         """End a replay without waiting for it."""
@@ -139,6 +141,7 @@ class Spares:
             one.join()
 
     def _drop(self, spare: Spare) -> None:
+        """End a checkpoint that is not wanted any more, without waiting for it."""
         spare.wanted = False
 
         def end() -> None:
@@ -148,8 +151,10 @@ class Spares:
 
         self._begin_to_end(end)
 
-    def _make(self, spare: Spare) -> Made:
-        """Start a replay that runs to where it waits, and attach a debugger to the rank in focus; runs in a thread."""
+    def _make_spare(self, spare: Spare) -> Made:
+        """Start a replay that runs to the goals of a checkpoint, and attach a debugger to the rank in focus; return
+        both. Runs in a thread.
+        """
         standing, rank = self._standing, self._standing.focus
 
         def look() -> None:
@@ -169,23 +174,25 @@ class Spares:
             raise
         return replica, hands
 
-    def _behind(self) -> Goals | None:
-        """Return the cut at which checkpoints wait, some calls before the rank in focus; None if none is to be kept."""
+    def _find_waiting_cut(self) -> Goals | None:
+        """Return the cut at which checkpoints wait, some calls before the rank in focus; None if none are worth their
+        cost.
+        """
         standing, record, rank = self._standing, self._standing.record, self._standing.focus
         here = standing.replica.at(rank)
         last = record.entry(rank, min(here, record.entries(rank)) - 1)
-        if last is None or record.size > MOST_RANKS or _writes(standing.replica):
+        if last is None or record.size > MOST_RANKS or _writes_own_files(standing.replica):
             return None
         position, since = here - LEAST, last.enter_ns - BEHIND_NS
         while position > max(here - CALLS, 0) and (one := record.entry(rank, position)) and one.enter_ns > since:
             position -= 1
-        return self._before(max(position, 0))
+        return self._cut_before_call(max(position, 0))
 
-    def _last(self) -> Goals:
-        """Return the last cut before the rank in focus from which a search can begin."""
-        return self._before(max(self._standing.replica.at(self._standing.focus) - LEAST, 0))
+    def _find_last_useful_cut(self) -> Goals:
+        """Return the last cut before the rank in focus from which a search backwards can begin."""
+        return self._cut_before_call(max(self._standing.replica.at(self._standing.focus) - LEAST, 0))
 
-    def _before(self, position: int) -> Goals:
+    def _cut_before_call(self, position: int) -> Goals:
         event = self._standing.record.entry(self._standing.focus, position)
         return self._standing.cut_before(event.id) if event is not None else self._standing.record.start
 
@@ -196,8 +203,8 @@ def _end(replica: Replica, hands: dict[int, Hand]) -> None:
     replica.end()
 
 
-def _writes(replica: Replica) -> bool:
-    """Tell whether a rank writes to a file of its own, which two replays would write at once."""
+def _writes_own_files(replica: Replica) -> bool:
+    """Return whether a rank has a file of its own open for writing, to which two replays would write at once."""
     own = str(replica.folder)
     for control in replica.controls:
         for entry in _open_files(control.pid):

@@ -83,18 +83,20 @@ class Standing:
     # The replay
 
     def replay(self, goals: Goals, look: Callable[[], None] = lambda: None) -> Replica:
-        """Start another replay that stops at some goals. `look` is called until the ranks have begun."""
+        """Start another replay that stops at some goals, and return it. `look` is called until the ranks have begun."""
         folder = Path(self._home.name) / str(next(self._names))
         return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, look=look)
 
     def begin(self, goals: Goals | None = None, *, only: int | None = None) -> Answer:
-        """Start another replay, up to some goals (default: the start). `only`: wait for this rank alone."""
+        """Start another replay, up to some goals (default: the start), and return where the ranks are. `only`: wait for
+        this rank alone.
+        """
         self.exchange(goals if goals is not None else self.record.start, 0 if goals is None else self.replica.shown)
         self.settle(only=only)
         return self.stopped()
 
     def exchange(self, goals: Goals, shown: int) -> None:
-        """Leave the replay for a checkpoint before those goals, or for a new one. `shown`: as in Replica."""
+        """Leave the replay for a checkpoint that is before those goals, or for a new replay. `shown`: as in Replica."""
         found = self.spares.take(goals)
         if found is None:
             self._leave()
@@ -156,7 +158,9 @@ class Standing:
         return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
 
     def run(self, goals: Goals, polls: Goals | None = None) -> None:
-        """Let the ranks go on, also those that are stopped at lines."""
+        """Let the ranks run to goals, also those that are stopped at lines. `polls`: failed polls that they make at
+        their goals.
+        """
         self.frames.moved()
         self.replica.set_goals(goals, polls)
         for rank, hand in self.hands.items():
@@ -164,7 +168,9 @@ class Standing:
                 hand.resume()
 
     def hand(self, rank: int) -> Hand:
-        """Return the debugger of a rank. DebuggerError if there can be none."""
+        """Return the debugger of a rank, attached at first use. DebuggerError if the rank has ended or is not spawned
+        yet.
+        """
         self.check(rank)
         if not self.replica.controls[rank].pid:
             raise DebuggerError(f"rank {rank} has not been spawned yet")
@@ -186,7 +192,7 @@ class Standing:
         return rank
 
     def not_over(self) -> None:
-        """UsageError where the program has ended, WeftError where a rank has left its record."""
+        """Raise UsageError if the program has ended, and WeftError if a rank has left its record."""
         if self.replica.over:
             raise UsageError("the program has come to its end: `restart`, `until WHERE` or `prev event` go back")
         for rank in self.replica.left_record():
@@ -195,7 +201,9 @@ class Standing:
     # Where all stand
 
     def ranks_of(self, text: str) -> list[int]:
-        """Parse `0,2-3` or `all`; empty for the rank in focus. UsageError for anything else."""
+        """Return the ranks that `0,2-3` or `all` names; for an empty text the rank in focus. UsageError for anything
+        else.
+        """
         if text in ("", "."):
             return [self.focus]
         if text in ("all", "*"):
@@ -209,7 +217,9 @@ class Standing:
         return sorted(found)
 
     def stands(self, rank: int, slot: int = 0) -> Answer:
-        """Return where a thread is."""
+        """Return where a thread of a rank is: its state, its position in its plan, and the call or line that it is
+        at.
+        """
         replica, control = self.replica, self.replica.controls[rank]
         at = control.entries_passed(slot)
         coming, last = self.record.entry(rank, at, slot), self.record.entry(rank, at - 1, slot)
@@ -246,7 +256,7 @@ class Standing:
         return row | {"state": "in", "call": call_facts(last)}
 
     def ranks(self) -> Answer:
-        """Return where every thread of every rank is."""
+        """Return where every thread of every rank is; threads that have made no call are left out."""
         rows = [
             self.stands(rank, slot) for rank, slot in self.record.threads
             if slot == 0 or self.replica.at(rank, slot) or self.replica.parked(rank, slot)
@@ -254,7 +264,7 @@ class Standing:
         return {"kind": "ranks", "ranks": rows, "focus": self.focus}
 
     def stopped(self) -> Answer:
-        """Return the answer of a command that let ranks run."""
+        """Return the answer of a command that let ranks run: where all are, and whether the program has ended."""
         answer = self.ranks() | {"kind": "stopped", "over": self.replica.over}
         if self.replica.over:
             answer["exit_code"] = self.replica.status()
@@ -262,7 +272,7 @@ class Standing:
         return answer
 
     def select(self, text: str) -> Answer:
-        """Set the rank that commands use if they name none."""
+        """Set the rank in focus, which commands use if they name none, and return where it is."""
         chosen = self.ranks_of(text)
         if len(chosen) != 1:
             raise UsageError("give one rank")
@@ -280,7 +290,9 @@ class Standing:
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
     def next_of_lines(self) -> list[EventId]:
-        """Return the next calls of ranks that are stopped at lines: what depends on them is the future."""
+        """Return the next calls of the ranks that are stopped at lines: no rank may run beyond what these calls
+        allow.
+        """
         stopped = self.at_lines()
         coming = [
             self.record.entry(r, self.replica.at(r, slot), slot) for r, slot in self.record.threads if r in stopped
@@ -303,7 +315,7 @@ class Standing:
         self.settle()
 
     def allow(self, event: Event) -> None:
-        """Let a rank make a call, and the others what it needs, without waiting for it."""
+        """Let a rank make a call, and the others the calls that it needs, without waiting for it."""
         goals = self.record.full(
             self.record.cuts.least_cut_reaching([event.id], include_calls=not event.open).goals, self.record.start
         )
@@ -316,7 +328,7 @@ class Standing:
         return self.begin(self.cut_before(event, now), only=only)
 
     def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
-        """Return how far all ranks get before a call, and none further than `now` (default: where it is)."""
+        """Return how far all ranks get before a call, and none of them further than `now` (default: where it is)."""
         now = self.now() if now is None else now
         cut = self.record.full(self.record.cuts.greatest_cut_without([event]).goals, now)
         return {thread: min(goal, now[thread]) for thread, goal in cut.items()}

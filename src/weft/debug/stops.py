@@ -32,7 +32,9 @@ class Stops:
         self.watched.clear()
 
     def break_at(self, text: str, scope: Scope | None = None, *, once: bool = False, log: str = "") -> Answer:
-        """Set a breakpoint, for every visit or for the first only (`once`), or a log point with a message (`log`)."""
+        """Set a breakpoint, for every visit or only the first (`once`), or a log point with the message `log`; return
+        it. `text`: as typed.
+        """
         if not text:
             return self.show()
         made = replace(self.breakpoints.make(text, scope, log), once=once)
@@ -42,7 +44,9 @@ class Stops:
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def arm(self, more: Iterable[Breakpoint] = ()) -> None:
-        """Set the breakpoints by line in the ranks. DebuggerError if no rank accepts one of them."""
+        """Set all breakpoints by line in the ranks, and those of `more`. DebuggerError if no rank accepts one of
+        `more`.
+        """
         wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
         refused: dict[int, list[DebuggerError]] = {}
         taken: set[int] = set()
@@ -79,7 +83,7 @@ class Stops:
         return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]} | more
 
     def ignore(self, text: str) -> Answer:
-        """Ignore the next visits of a breakpoint."""
+        """Ignore the next visits of a breakpoint, and return it. `text`: the breakpoint's number and the count."""
         number, _, count = text.partition(" ")
         if not count.strip().isdigit():
             raise UsageError("give the breakpoint and how many visits: ignore 1 5")
@@ -89,7 +93,7 @@ class Stops:
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
-        """Set a watchpoint on an expression on some ranks."""
+        """Set a watchpoint on an expression on some ranks, and return the watchpoints' numbers."""
         self._standing.not_over()
         if not expression:
             raise UsageError("give an expression: watch total, watch grid[3] @1")
@@ -104,7 +108,7 @@ class Stops:
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
-        """Delete a breakpoint or a watchpoint, or all."""
+        """Delete breakpoints and watchpoints by their numbers (`text`; empty: all), and return the remaining ones."""
         everything, words = text in ("", "all"), text.split()
         watched = [number for number in self.watches if everything or str(number) in words]
         for number in watched:
@@ -122,28 +126,30 @@ class Stops:
         return self.show()
 
     def reached(self, event: EventId) -> bool:
-        """Tell whether a call of the record was passed, or its rank is before it."""
+        """Return whether a call of the record was passed, or its rank is stopped before it."""
         (rank, slot), position, _ = self._standing.record.position(event)
         at = self._standing.replica.at(rank, slot)
         return position < at or (position == at and self._standing.replica.parked(rank, slot))
 
     def waits_before(self, candidates: Iterable[EventId]) -> list[EventId]:
-        """Return the calls before which their ranks are parked."""
+        """Return those of the calls before which their ranks are stopped."""
         where, parked = self._standing.record.position, self._standing.replica.parked
         return [event for event in candidates if self.reached(event) and parked(*where(event)[0])]
 
     def hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
-        """Return the breakpoints that ranks are stopped at."""
+        """Return the breakpoints at which ranks are stopped. `candidates`: the calls at which breakpoints could have
+        stopped them.
+        """
         lines = {self._standing.hands[rank].news.get("point") for rank in self._standing.at_lines()}
         at = self.breakpoints.at(self.waits_before(candidates))
         return [b for b in self.breakpoints.all if b in at or (b.point is not None and b.id in lines)]
 
     def stopped_at(self, candidates: Iterable[EventId]) -> list[int]:
-        """Return the ranks that are stopped at lines, then those that are before some calls."""
+        """Return the ranks that are stopped at lines, and then those that are stopped before one of the calls."""
         return sorted(self._standing.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
 
     def behind(self) -> Iterable[EventId]:
-        """Yield the calls that breakpoints name and that have been made."""
+        """Yield the calls at which breakpoints stop that were made already."""
         for b in self.breakpoints.all:
             for event in b.events:
                 thread, position, _ = self._standing.record.position(event)
@@ -151,8 +157,10 @@ class Stops:
                     yield event
 
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
-        """Watch in this replay what was watched in another; an expression without its frame here is watched only going
-        back.
+        """Watch in this replay what was watched in another one. An expression whose frame is not there is only watched
+        going back.
+
+        `kept`: rank and expression by the watchpoint's number.
         """
         for number, (rank, one) in kept.items():
             with suppress(DebuggerError):

@@ -24,10 +24,10 @@ _kept: list[Any] = []
 
 
 def reach(traced: Traced, wanted: Callable[[FrameType], bool], happened: Traced, spared: tuple[set[int], int]) -> None:
-    """Trace all threads but those that are spared. RuntimeError where the program traces them itself.
+    """Trace all threads but those that are spared. RuntimeError if the program traces its threads itself.
 
-    `wanted`: whether lines of a frame that is on a stack already matter; `happened` is given them. `spared`: the idents
-    of the debugger's threads and of the one that traces itself, and what the interpreter calls that one.
+    `wanted`: whether lines of a frame that is on a stack already matter; `happened` is their trace function. `spared`:
+    the idents of the debugger's threads and of the one that traces itself, and the interpreter's own name for that one.
     """
     hook_new(traced)
     running = {ident: frame for ident, frame in sys._current_frames().items() if ident not in spared[0]}
@@ -46,7 +46,7 @@ def reach(traced: Traced, wanted: Callable[[FrameType], bool], happened: Traced,
 
 
 def hook_new(traced: Traced) -> None:
-    """Have threads that are started from now on traced. RuntimeError where something else has that hook."""
+    """Let threads that are started from now on be traced. RuntimeError if the program uses that hook itself."""
     threading: Any = sys.modules.get("threading")
     if threading is None:
         if _thread.get_native_id() != os.getpid():
@@ -59,7 +59,7 @@ def hook_new(traced: Traced) -> None:
 
 
 def hook_running(traced: Traced, spared: int) -> None:
-    """Give the threads that run now the trace function (3.11): not the one that calls, which is the debugger's."""
+    """Give all running threads the trace function (Python 3.11), except the calling one and the spared one."""
     api = ctypes.pythonapi
     for name in ("PyThreadState_Get", "PyInterpreterState_Get", "PyInterpreterState_ThreadHead", "PyThreadState_Next"):
         getattr(api, name).restype = ctypes.c_void_p
@@ -77,10 +77,12 @@ def hook_running(traced: Traced, spared: int) -> None:
         state = api.PyThreadState_Next(state)
 
 
-def passed_on(traced: Traced, frame: FrameType, what: int) -> int:
-    """Do what the interpreter's own C function does after `sys.settrace`: a call asks for the frame's function."""
-    if what == CALL:
+def passed_on(traced: Traced, frame: FrameType, event_number: int) -> int:
+    """Call a frame's trace function for an event, as the interpreter's own C code does after `sys.settrace`;
+    return 0.
+    """
+    if event_number == CALL:
         frame.f_trace = traced(frame, "call", None)
-    elif what in NAMES and frame.f_trace is not None:
-        frame.f_trace = frame.f_trace(frame, NAMES[what], None) or frame.f_trace
+    elif event_number in NAMES and frame.f_trace is not None:
+        frame.f_trace = frame.f_trace(frame, NAMES[event_number], None) or frame.f_trace
     return 0

@@ -39,7 +39,7 @@ class Choice:
 
 
 def find_choices(trace: Trace, match: Match) -> dict[Place, Choice]:
-    """Return all choices of a run: for each place (rank, thread, ordinal) the call and what it took."""
+    """Return all choices of a run: for each place (rank, thread, ordinal of the wildcard) the call and what it took."""
     found: list[tuple[int, int, int, int, bool]] = []
     for posts in (match.recvs, match.probes):
         rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)
@@ -76,8 +76,9 @@ def _find_senders(match: Match, posts: Posts, rows: NDArray[np.int64]) -> list[i
 
 
 def expected_choices(forcing: Forcing, recorded: Mapping[Place, Choice]) -> dict[Place, Taken]:
-    """Return the choices that a replay with a forced outcome has to make: the forced one, and all that do not depend
-    on it."""
+    """Return the choices that a replay with a forced outcome has to make: the forced one, and all that do not depend on
+    it.
+    """
     kept: dict[Place, Taken] = {}
     for place, choice in recorded.items():
         if (place[0], choice.event) == forcing.event:
@@ -92,6 +93,6 @@ def has_choices(made: Mapping[Place, Choice], expected: Wanted) -> bool:
     return all(place in made and made[place].source == source for place, source in expected.items())
 
 
-def are_compatible(one: Wanted, other: Wanted) -> bool:
-    """Return whether one run can make both sets of choices."""
-    return all(other.get(place, taken) == taken for place, taken in one.items())
+def are_compatible(choices: Wanted, other_choices: Wanted) -> bool:
+    """Return whether one run can make both sets of choices: no place has two of them."""
+    return all(other_choices.get(place, taken) == taken for place, taken in choices.items())

@@ -33,8 +33,9 @@ def find_extreme_orders(record: Outcome) -> list[Corner]:
 
 
 def variants_towards(outcome: Outcome, wanted_order: Corner) -> Iterator[Variant]:
-    """Yield the variants that bring an outcome one wildcard nearer to an order of senders, by the order of the
-    wildcards."""
+    """Yield the variants that bring an outcome one wildcard nearer to an order of senders, sorted by the wildcard's
+    event.
+    """
     place = {rank: i for i, rank in enumerate(wanted_order)}
     for race in sorted(iterate_races(outcome), key=lambda race: race.event):
         best = min(race.others, key=lambda rank: place.get(rank, len(place)))

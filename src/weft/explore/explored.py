@@ -55,7 +55,7 @@ class Explored:
 
 
 def summarize_exploration(search: Search, runs: ReplayRuns, end_reason: str) -> Explored:
-    """Return what is known of all outcomes and races now. `ended` says why the exploration ended."""
+    """Return what is known of all outcomes and races now. `end_reason`: `all`, `budget` or `interrupted`."""
     rows = tuple(_make_outcome_row(one, search, runs) for one in search.outcomes)
     labels: dict[str, Label] = {}
     for variant in search.unreached:

@@ -54,7 +54,7 @@ class Race:
     others: tuple[int, ...]
 
     def variant(self, outcome: Outcome, sender: int) -> Variant:
-        """Return the variant in which the message of `sender` comes first."""
+        """Return the variant of an outcome in which the message of `sender` comes first at this race."""
         peers = outcome.trace.communicators[int(self.posts.comm[self.row])].peers(self.event[0])
         return Variant(
             outcome.number,
@@ -75,8 +75,9 @@ def iterate_races(outcome: Outcome) -> Iterator[Race]:
 
 
 def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
-    """Yield a variant for each race and each other sender, and for each call that completes some of several requests
-    and each other request that could have been complete."""
+    """Yield the variants of an outcome: one for each other sender at a race, and one for each other request that a
+    completing call could have completed.
+    """
     for race in iterate_races(outcome):
         yield from (race.variant(outcome, sender) for sender in race.others)
     trace, requests = outcome.trace, RequestOperations(outcome.trace, outcome.match, outcome.order)
@@ -88,7 +89,9 @@ def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
 
 
 def count_undetermined_requests(outcome: Outcome) -> int:
-    """Return how many requests another call might have completed first; the order of messages does not decide it."""
+    """Return how many other requests calls of an outcome might have completed; the order of messages does not decide
+    about them.
+    """
     requests = RequestOperations(outcome.trace, outcome.match, outcome.order)
     return sum(
         requests.find_other_requests(rank.index, call)[1]

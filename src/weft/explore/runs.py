@@ -85,25 +85,26 @@ class ReplayRuns:
         self._scratch.cleanup()
 
     def replay_record_twice(self, trace: Trace) -> Result:
-        """Replay the record twice; return its result, with the output of these replays. WeftError if it cannot be
-        replayed."""
+        """Replay the record itself twice, and return its result with the output of the first replay. WeftError if it
+        cannot be replayed.
+        """
         assert self._scratch is not None
         printed = []
         for k in range(2):
             out = Path(self._scratch.name) / f"plain-{k}"
             self._start_replay(None, self.base, out)
             _, number, status = self._wait_for_replay()
-            if (result := _read_replay_facts(out).get("result")) != Replayed.FINISHED.value or _is_cut(out):
-                said = _said(self._text(number, "err")) or f"it came to {result or 'nothing'}"
+            if (result := _read_replay_facts(out).get("result")) != Replayed.FINISHED.value or _was_cut_off(out):
+                said = _first_message_of_replay(self._read_output(number, "err")) or f"it came to {result or 'nothing'}"
                 raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
-            printed.append((status, _lines(self._text(number, "out"))))
+            printed.append((status, _sorted_lines(self._read_output(number, "out"))))
         self.steady = printed[0][1] == printed[1][1]
-        first = Result(printed[0][0], _ended(trace), printed[0][1], _found(trace))
+        first = Result(printed[0][0], _recorded_ending(trace), printed[0][1], _count_findings(trace))
         self.results[self.base] = first
         return first
 
     def start_variant(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
-        """Start to run a variant, as a replay of its parent with a forced outcome."""
+        """Start to run a variant: a replay of its parent with a forced outcome."""
         taken = [out for _, out in self._running.values()]
         out = next(path for path in self._free_run_paths() if path not in taken and not path.exists())
         self._wants[variant] = expected_choices(forcing, parent.made)
@@ -115,29 +116,31 @@ class ReplayRuns:
         assert variant is not None
         want, replayed = self._wants.pop(variant), _read_replay_facts(out)
         result = replayed.get("result")
-        if result == Replayed.FINISHED.value and not _is_cut(out):
+        if result == Replayed.FINISHED.value and not _was_cut_off(out):
             return VariantResult(variant, self._store_outcome(out, number, status))
         if result == Replayed.STALLED.value and not replayed.get("polls"):
             if not replayed.get("held") and _made_choices(out, want):
                 return VariantResult(variant, self._store_outcome(out, number, status, STANDS))
             cut = ""
         else:
-            cut = _said(self._text(number, "err")) or f"its replay ended with status {status}"
+            cut = _first_message_of_replay(self._read_output(number, "err")) or f"its replay ended with status {status}"
         shutil.rmtree(out, ignore_errors=True)  # made by this replay: it stopped in the middle
         return VariantResult(variant, cut=cut)
 
     def _store_outcome(self, out: Path, number: int, status: int, ended: str = "") -> Trace:
-        """Open the record of a run that is an outcome, store its result, and return the record."""
+        """Return the record of a run that is an outcome, after storing its result."""
         trace = weft.open(out)
-        ended = _ended(trace) if _ended(trace) == "deadlock" else ended or _ended(trace)
-        self.results[out] = Result(status, ended, _lines(self._text(number, "out")), _found(trace))
+        ended = _recorded_ending(trace) if _recorded_ending(trace) == "deadlock" else ended or _recorded_ending(trace)
+        self.results[out] = Result(
+            status, ended, _sorted_lines(self._read_output(number, "out")), _count_findings(trace)
+        )
         return trace
 
     def restore_result(self, trace: Trace, status: int, output: list[str]) -> None:
         """Store the result of a run that an earlier exploration made."""
         stands = _read_replay_facts(trace.path).get("result") == Replayed.STALLED.value
-        ended = STANDS if stands else _ended(trace)
-        self.results[trace.path] = Result(status, ended, [str(line) for line in output], _found(trace))
+        ended = STANDS if stands else _recorded_ending(trace)
+        self.results[trace.path] = Result(status, ended, [str(line) for line in output], _count_findings(trace))
 
     def _free_run_paths(self) -> Iterator[Path]:
         """Yield paths for new runs beside the explored one: RUN-other-1, RUN-other-2 and so on."""
@@ -147,7 +150,9 @@ class ReplayRuns:
             yield self.base.with_name(f"{self.base.name}-other-{k}")
 
     def _start_replay(self, variant: Variant | None, run: Path, out: Path, *options: str) -> None:
-        """Ask the warm process to replay a run into `out`. `variant`: None for a replay of the record itself."""
+        """Let the process that forks the replays replay a run into `out`. `variant`: None for a replay of the record
+        itself.
+        """
         assert self._warm is not None
         assert self._warm.stdin is not None
         program = ["--", *self.program] if self.program else []
@@ -155,13 +160,13 @@ class ReplayRuns:
         words += ["--agreed", self.agreed] if self.agreed else []
         words += program
         self._begun += 1
-        files = {name: str(self._file(self._begun, name)) for name in ("out", "err")}
+        files = {name: str(self._output_path(self._begun, name)) for name in ("out", "err")}
         self._running[self._begun] = variant, out
         self._warm.stdin.write(json.dumps({"id": self._begun, "words": words, **files}).encode() + b"\n")
         self._warm.stdin.flush()
 
     def _wait_for_replay(self) -> tuple[tuple[Variant | None, Path], int, int]:
-        """Wait for a replay to end; return its variant and path, its number and its exit status."""
+        """Wait for a replay to end; return (its variant, its path), its number and its exit status."""
         assert self._warm is not None
         assert self._warm.stdout is not None
         line = self._warm.stdout.readline()
@@ -170,12 +175,12 @@ class ReplayRuns:
         answer = json.loads(line)
         return self._running.pop(answer["id"]), answer["id"], answer["status"]
 
-    def _file(self, number: int, name: str) -> Path:
+    def _output_path(self, number: int, name: str) -> Path:
         assert self._scratch is not None
         return Path(self._scratch.name) / f"{number}.{name}"
 
-    def _text(self, number: int, name: str) -> str:
-        return self._file(number, name).read_text(errors="replace")
+    def _read_output(self, number: int, name: str) -> str:
+        return self._output_path(number, name).read_text(errors="replace")
 
 
 class Harm(IntEnum):
@@ -237,39 +242,42 @@ def _shorten(text: str, most: int = MOST_TEXT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _lines(text: str) -> list[str]:
+def _sorted_lines(text: str) -> list[str]:
     """Return the lines of all ranks sorted, as their order among ranks is the launcher's and means nothing."""
     return sorted(text.splitlines())
 
 
-def _said(text: str) -> str:
-    """Return the first message of the replay itself among all that its ranks wrote on standard error."""
-    lines = [line.removeprefix("weft: ") for line in text.splitlines() if line.startswith("weft: ")]
+def _first_message_of_replay(error_output: str) -> str:
+    """Return Weft's own first message in the error output of a replay, which has the output of the ranks, too; empty if
+    there is none.
+    """
+    lines = [line.removeprefix("weft: ") for line in error_output.splitlines() if line.startswith("weft: ")]
     return next((line for line in lines if not line.startswith("damaged: ")), "")
 
 
-def _read_replay_facts(out: Path) -> dict[str, Any]:
-    """Return what run.json of a replay says about its result; {} if nothing was written."""
-    found = read_facts(out).get("replayed")
+def _read_replay_facts(run_path: Path) -> dict[str, Any]:
+    """Return what run.json of a replay says about its result; empty if it says nothing."""
+    found = read_facts(run_path).get("replayed")
     return found if isinstance(found, dict) else {}
 
 
-def _is_cut(out: Path) -> bool:
-    """Return whether somebody ended a replay, by a signal to it or to its launcher."""
-    return read_facts(out).get("ended") in ("interrupted", "killed")
+def _was_cut_off(run_path: Path) -> bool:
+    """Return whether a replay was ended from outside, by a signal to it or to its launcher."""
+    return read_facts(run_path).get("ended") in ("interrupted", "killed")
 
 
-def _made_choices(out: Path, want: Wanted) -> bool:
-    """Return whether a run made these choices."""
-    trace = weft.open(out)
-    return has_choices(find_choices(trace, match_operations(trace)), want)
+def _made_choices(run_path: Path, choices: Wanted) -> bool:
+    """Return whether the run at a path made some choices."""
+    trace = weft.open(run_path)
+    return has_choices(find_choices(trace, match_operations(trace)), choices)
 
 
-def _ended(trace: Trace) -> str:
+def _recorded_ending(trace: Trace) -> str:
     return str(trace.run.get("ended") or "")
 
 
-def _found(trace: Trace) -> Counter[tuple[str, str]]:
+def _count_findings(trace: Trace) -> Counter[tuple[str, str]]:
+    """Return how often the analyses found each (kind, sentence) in a run: errors and warnings but for races."""
     return Counter(
         (one.kind, one.message) for one in analyse(trace)
         if one.severity != "note" and one.kind != "message-race"

@@ -99,8 +99,9 @@ class Search:
     _pushed: int = 0
 
     def add_run(self, trace: Trace, variant: Variant | None = None) -> Outcome | None:
-        """Add a run as a new outcome and queue its variants; return None if a run with the same choices is known
-        already."""
+        """Add a run as a new outcome, queue its variants, and return it; None if a run with the same choices is known
+        already.
+        """
         matched = match_operations(trace)
         made = find_choices(trace, matched)
         same = {place: choice.source for place, choice in made.items()}
@@ -128,7 +129,7 @@ class Search:
         heapq.heappush(self._queue, ((*key, self._pushed), variant))
 
     def run_variants(self) -> Iterator[tuple[Variant, Outcome | None]]:
-        """Run all variants that are left, and yield each one with its new outcome; None if it gave none."""
+        """Run all variants that are left, and yield (variant, its new outcome) for each; None if it gave no new one."""
         running: dict[Variant, Wanted] = {}
         while True:
             while len(running) < self.machine.jobs and not self.stopped:
@@ -143,8 +144,9 @@ class Search:
             yield came.variant, self._add_result(came, running.pop(came.variant))
 
     def _add_result(self, result: VariantResult, expected: Wanted) -> Outcome | None:
-        """Add the result of a variant and return its outcome; searches for extreme orders that wait for it continue
-        from there."""
+        """Add the result of a variant, and return its outcome (None if it gave no new one). Searches that wait for it
+        continue from there.
+        """
         variant = result.variant
         outcome = self.add_run(result.trace, variant) if result.trace is not None else None
         if result.cut:
@@ -159,20 +161,22 @@ class Search:
                     way.continue_from(outcome)
         return outcome
 
-    def _next_variant(self, running: Collection[Wanted]) -> _Candidate | None:
-        """Return the next variant to run: by turns one towards an extreme order, and the first of the queue."""
+    def _next_variant(self, running_choices: Collection[Wanted]) -> _Candidate | None:
+        """Return the next variant to run; alternately one towards an extreme order and the first of the queue. None if
+        there is none now.
+        """
         self._turn = not self._turn
         if self._turn:
-            return self._next_towards_extreme(running) or self._next_in_queue(running)
-        return self._next_in_queue(running) or self._next_towards_extreme(running)
+            return self._next_towards_extreme(running_choices) or self._next_in_queue(running_choices)
+        return self._next_in_queue(running_choices) or self._next_towards_extreme(running_choices)
 
-    def _next_towards_extreme(self, running: Collection[Wanted]) -> _Candidate | None:
-        """Return the next variant that leads towards an extreme order, None if there is none now."""
+    def _next_towards_extreme(self, running_choices: Collection[Wanted]) -> _Candidate | None:
+        """Return the next variant that leads towards an extreme order; None if there is none now."""
         for way in sorted(self._ways, key=lambda way: len(way.passed) // AT_ONCE):
             while way.awaited is None and (variant := next(way.steps, None)) is not None:
                 if self.only not in (None, variant.line):
                     continue
-                found = self._examine_variant(variant, running)
+                found = self._examine_variant(variant, running_choices)
                 if isinstance(found, _Candidate):
                     way.awaited = variant
                     return found
@@ -183,14 +187,15 @@ class Search:
                     break
         return None
 
-    def _next_in_queue(self, running: Collection[Wanted] = ()) -> _Candidate | None:
-        """Return the first variant in the queue that no run has, and that none of the running ones can turn out to
-        be."""
+    def _next_in_queue(self, running_choices: Collection[Wanted] = ()) -> _Candidate | None:
+        """Return the first variant in the queue whose choices no run has, and no running one may turn out to have; None
+        if there is none.
+        """
         later = []
         found = None
         while self._queue and found is None:
             key, variant = heapq.heappop(self._queue)
-            looked = self._examine_variant(variant, running)
+            looked = self._examine_variant(variant, running_choices)
             if looked is _SkipReason.NOW:
                 later.append((key, variant))
             elif isinstance(looked, _Candidate):
@@ -199,9 +204,12 @@ class Search:
             heapq.heappush(self._queue, entry)
         return found
 
-    def _examine_variant(self, variant: Variant, running: Collection[Wanted]) -> _Candidate | Outcome | _SkipReason:
-        """Return a variant with its expected choices, or the outcome that has them already, or why it is not to be
-        run."""
+    def _examine_variant(
+        self, variant: Variant, running_choices: Collection[Wanted]
+    ) -> _Candidate | Outcome | _SkipReason:
+        """Return a variant with its expected choices if it is to be run; else the outcome that has them already, or why
+        it is not to be run.
+        """
         if variant in self._tried:
             return _SkipReason.EVER
         if (variant.parent, str(variant.forced)) in self.known:
@@ -219,7 +227,7 @@ class Search:
             return has
         return (
             _SkipReason.NOW
-            if any(are_compatible(want, other) for other in running)
+            if any(are_compatible(want, other) for other in running_choices)
             else _Candidate(variant, forcing, want)
         )
 

@@ -35,7 +35,7 @@ class Unvaried:
     sets: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """Return the lines to report, none if everything was varied."""
+        """Return lines that say what was not varied, and where; none if everything was varied."""
         lines = []
         if self.polls:
             lines.append(f"not varied: how often polls fail, at {_join_places(self.polls)}")
@@ -46,7 +46,9 @@ class Unvaried:
 
 
 def find_unvaried(outcomes: list[Outcome]) -> Unvaried:
-    """Return the call sites of polls and of sets of requests that no outcome varied."""
+    """Return the call sites of failed polls, and of calls that completed several requests together, which no outcome
+    varies.
+    """
     polls = dict.fromkeys(place for one in outcomes for place in _sites_of_failed_polls(one.trace))
     sets = dict.fromkeys(place for one in outcomes for place in _sites_of_partial_completions(one.trace))
     return Unvaried(tuple(polls), tuple(sets))

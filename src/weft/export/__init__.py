@@ -33,18 +33,20 @@ FORMATS: Final[Mapping[str, Format]] = dict(_find_formats())
 """The formats by their names, which are the words after `--format`."""
 
 
-def default_path(trace: Trace, to: str) -> Path:
+def default_path(trace: Trace, format_name: str) -> Path:
     """Return the path of an export if the user names none: the run's name with the format's ending, in the current
     directory.
     """
-    return Path(trace.path.resolve().name + FORMATS[to].suffix)
+    return Path(trace.path.resolve().name + FORMATS[format_name].suffix)
 
 
-def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | None = None) -> list[ExportCount]:
-    """Export a run to `out`, and return what was written as counts.
+def write(
+    trace: Trace, format_name: str, out: Path, progress: Callable[[float], None] | None = None
+) -> list[ExportCount]:
+    """Export a run to `out`, and return how many calls, messages and so on were written.
 
-    `to`: the name of the format. `progress` is called with the share of the calls that is written. Raises UsageError if
-    `out` exists, if the run has no calls, or if a package is missing.
+    `format_name`: a key of FORMATS. `progress` is called with the share of the calls that is written. Raises UsageError
+    if `out` exists, if the run has no calls, or if a package is missing.
     """
     # The command line asks here for the formats, to print its help.
     from weft.export.output import stage_output
@@ -52,9 +54,9 @@ def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | 
 
     if trace.level == Level.OUTCOMES:
         raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
-    for package in FORMATS[to].needs:
-        _require_package(package, to)
-    writing = importlib.import_module(f"{__name__}.{to}.writing")
+    for package in FORMATS[format_name].needs:
+        _require_package(package, format_name)
+    writing = importlib.import_module(f"{__name__}.{format_name}.writing")
     with stage_output(out) as staging, _report_progress(trace, progress):
         told: list[ExportCount] = writing.write(trace, staging)
     return told
@@ -83,11 +85,11 @@ def _report_progress(trace: Trace, progress: Callable[[float], None] | None) -> 
         progress_callback.reset(token)
 
 
-def _require_package(package: str, to: str) -> None:
-    """Import a package. UsageError with the remedy if it is missing."""
+def _require_package(package: str, format_name: str) -> None:
+    """Import a package. Raises UsageError with the remedy if it is missing."""
     try:
         importlib.import_module(package)
     except ImportError as error:
         raise UsageError(
-            f"an export to {to} needs the package {package} ({error}): pip install 'weft-debugger[export]'"
+            f"an export to {format_name} needs the package {package} ({error}): pip install 'weft-debugger[export]'"
         ) from None

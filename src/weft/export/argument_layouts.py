@@ -69,28 +69,37 @@ class ArgumentLayouts:
             row["first_step"], row["first_part"] = len(steps), len(parts)
             row["entry_steps"], row["steps"] = min(len(function.tail_in), 255), min(len(mine), 255)
             steps += [_type_code(p) for p in mine]
-            made = [self._argument_part(function, p) for p in function.parameters if self._is_shown(p)]
+            made = [self._make_argument_layout(function, p) for p in function.parameters if self._is_shown(p)]
             parts += made
-            row["parts"], row["bits"] = min(len(made), 255), _function_bits(function, len(mine), len(made))
+            row["parts"], row["bits"] = min(len(made), 255), _make_function_bits(function, len(mine), len(made))
         self.step_codes = np.array([*steps, 0], np.uint8)
         self.parts = np.array([*parts, (0,) * len(rows.PART.names or ())], rows.PART)
 
     def _is_shown(self, parameter: Parameter) -> bool:
         return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)
 
-    def _argument_part(self, function: Function, p: Parameter) -> tuple[int, ...]:
-        """Return a parameter as the row of numbers that the kernel reads."""
+    def _make_argument_layout(self, function: Function, parameter: Parameter) -> tuple[int, ...]:
+        """Return how a parameter is stored and written, as the row of numbers that the C kernel reads."""
         names = [q.name for q in function.tail_in], [q.name for q in function.tail_out]
-        entry = names[0].index(p.name) if p.name in names[0] else -1
-        leave = names[1].index(p.name) + len(names[0]) if p.name in names[1] else -1
-        late = p.direction == "out" and p.place in ("object", "flag", "status")
-        bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * has_named_values(p)
-        handle = self.classes.index(p.handle) if p.handle else 0
+        entry = names[0].index(parameter.name) if parameter.name in names[0] else -1
+        leave = names[1].index(parameter.name) + len(names[0]) if parameter.name in names[1] else -1
+        late = parameter.direction == "out" and parameter.place in ("object", "flag", "status")
+        bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * has_named_values(parameter)
+        handle = self.classes.index(parameter.handle) if parameter.handle else 0
         place, code = (
-            PartPlace[p.place.upper()].value,
-            _type_code(p) if p.place == "tail" else _type_code(p) & ~CODE_ARRAY,
+            PartPlace[parameter.place.upper()].value,
+            _type_code(parameter) if parameter.place == "tail" else _type_code(parameter) & ~CODE_ARRAY,
         )
-        return place, code, handle, bits, entry, leave, self._label_number(p.name), self._label_number(f"{p.name}:out")
+        return (
+            place,
+            code,
+            handle,
+            bits,
+            entry,
+            leave,
+            self._label_number(parameter.name),
+            self._label_number(f"{parameter.name}:out"),
+        )
 
     def _label_number(self, name: str) -> int:
         return self.words.number(f"{json.dumps(name)}: " if self._json else f"{escaped(name)} ")
@@ -104,8 +113,8 @@ def _type_code(parameter: Parameter) -> int:
     return int(CODES.get(parameter.type, Code.HANDLE)) | (CODE_ARRAY if parameter.array else 0)
 
 
-def _function_bits(function: Function, steps: int, parts: int) -> int:
-    """Return the bits of a function for the kernel; UNUSUAL if its calls are left to Python."""
+def _make_function_bits(function: Function, steps: int, parts: int) -> int:
+    """Return a function's bit mask for the C kernel; UNUSUAL if Python is to write its calls."""
     slots = [p for p in function.parameters if p.place not in ("none", "tail")]
     odd = any(p.place == "status" and p.type != "status" for p in slots)
     odd |= any(p.place not in ("status",) and p.type == "status" for p in slots)
@@ -114,7 +123,12 @@ def _function_bits(function: Function, steps: int, parts: int) -> int:
     odd |= len(function.parameters_by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
     odd |= steps > MAX_STEPS or parts > 255
     bits = (How.UNUSUAL * odd) | (How.POLL * function.is_poll) | (How.FLAG * ("flag" in function.slot))
-    return bits | (How.STATUS * ("status" in function.slot)) | (How.PROBE * function.probes)
+    return (
+        bits
+        | (How.STATUS * ("status" in function.slot))
+        | (How.PROBE * function.probes)
+        | (How.FOLDED * function.is_folded)
+    )
 
 
 class RankNames:
@@ -123,7 +137,7 @@ class RankNames:
     def __init__(self, rank: Rank, programs: ArgumentLayouts, as_json: bool) -> None:
         made = []
         for cls in programs.classes:
-            ids = np.array(sorted(_named_objects(rank, cls)), np.int64)
+            ids = np.array(sorted(_find_named_objects(rank, cls)), np.int64)
             texts = TextTable([_object_name(rank, cls, int(id), as_json) for id in ids])
             made.append(Names(ids=ids, count=len(ids), own=texts.structure, prefix=programs.object_prefix(cls)))
         self.structures = as_c_array(made, Names)
@@ -133,12 +147,12 @@ def _object_name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: 
     return json.dumps(rank.object_name(cls, id)) if as_json else escaped(object_text(rank, cls, id))
 
 
-def _named_objects(rank: Rank, cls: str) -> set[int]:
-    """Return the ids of the objects whose name is not made of class and number."""
-    ids = {0, *rank.trace.functions.objects.get(cls, {})}
-    if cls == "COMM":
+def _find_named_objects(rank: Rank, object_class: str) -> set[int]:
+    """Return the ids of the rank's objects of a class (such as `COMM`) whose name is more than class and number."""
+    ids = {0, *rank.trace.functions.objects.get(object_class, {})}
+    if object_class == "COMM":
         ids |= rank.comm_ids()
-    if cls in ObjectClass.__members__:
-        number = int(ObjectClass[cls])
+    if object_class in ObjectClass.__members__:
+        number = int(ObjectClass[object_class])
         ids |= {id for of, id in rank.definitions.names if of == number}
     return ids

@@ -7,14 +7,14 @@ from typing import IO, Any
 
 from weft.errors import UsageError
 from weft.export.blocks import Block
-from weft.export.time_order import CallRows, calls_in_time_order
+from weft.export.time_order import CallRows, read_calls_in_time_order
 from weft.terms.run_extent import run_extent
 from weft.trace import Trace
 from weft.trace.filter import Filter
 
 
 def _import_arrow() -> Any:
-    """Return the package pyarrow. UsageError with the remedy if it is missing."""
+    """Return the package pyarrow. Raises UsageError with the remedy if it is missing."""
     try:
         # It may not be there.
         import pyarrow
@@ -23,14 +23,14 @@ def _import_arrow() -> Any:
     return pyarrow
 
 
-def iterate_tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
+def iterate_tables(trace: Trace, calls: Iterable[CallRows]) -> Iterator[Any]:
     """Yield calls as pyarrow.Table objects of some hundred thousand rows each, in the given order."""
     pa = _import_arrow()
     # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA, call_columns
 
     run = run_extent(trace)
-    for rows in found:
+    for rows in calls:
         blocks = (call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
         batches = [pa.record_batch([block[name] for name in SCHEMA.names], schema=SCHEMA) for block in blocks]
         yield pa.Table.from_batches(batches, SCHEMA).unify_dictionaries().combine_chunks().take(rows.order)
@@ -45,7 +45,7 @@ def to_arrow(trace: Trace, query: str = "") -> Any:
     # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA
 
-    made = list(iterate_tables(trace, calls_in_time_order(trace, Filter(query))))
+    made = list(iterate_tables(trace, read_calls_in_time_order(trace, Filter(query))))
     return pa.concat_tables([SCHEMA.empty_table(), *made]).unify_dictionaries().combine_chunks()
 
 
@@ -89,7 +89,7 @@ class _PositionedStream:
         self._to.flush()
 
 
-def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
+def write_parquet(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) -> None:
     """Write calls as a Parquet file."""
     pa = _import_arrow()
     # Only now it is known to be there.
@@ -97,12 +97,12 @@ def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> Non
 
     from weft.export.parquet.calls import SCHEMA
 
-    with pq.ParquetWriter(pa.PythonFile(_PositionedStream(to), mode="w"), SCHEMA, compression="zstd") as writer:
-        for table in iterate_tables(trace, found):
+    with pq.ParquetWriter(pa.PythonFile(_PositionedStream(stream), mode="w"), SCHEMA, compression="zstd") as writer:
+        for table in iterate_tables(trace, calls):
             writer.write_table(table)
 
 
-def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
+def write_csv(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) -> None:
     """Write calls as CSV with a line of column names; arguments that a call does not have are empty."""
     _import_arrow()
     # Only now it is known to be there.
@@ -110,15 +110,15 @@ def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
 
     from weft.export.parquet.calls import SCHEMA
 
-    to.write((",".join(f'"{name}"' for name in SCHEMA.names) + "\n").encode())
+    stream.write((",".join(f'"{name}"' for name in SCHEMA.names) + "\n").encode())
     options = arrow_csv.WriteOptions(include_header=False)
-    for table in iterate_tables(trace, found):
+    for table in iterate_tables(trace, calls):
         plain = table.cast(_without_dictionaries(SCHEMA))
-        arrow_csv.write_csv(plain, _PositionedStream(to), write_options=options)
+        arrow_csv.write_csv(plain, _PositionedStream(stream), write_options=options)
 
 
 def _without_dictionaries(schema: Any) -> Any:
-    """Return the schema with texts instead of dictionaries, which CSV does not have."""
+    """Return an Arrow schema with text columns in place of dictionary columns, which CSV does not have."""
     # Who calls has asked for it.
     import pyarrow as pa
 

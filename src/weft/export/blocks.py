@@ -31,11 +31,13 @@ def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
     return ids.tolist(), indices_in(ids, values).astype(np.int64)
 
 
-def function_table(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
-    """Return `value` of each function as a table over function ids; 0 for unknown ids."""
+def make_function_table(
+    functions: FunctionTable, compute_value: Callable[[Function], object], dtype: Any
+) -> NDArray[Any]:
+    """Return an array over function ids with `compute_value` of each function; 0 for unknown ids."""
     table = np.zeros(MAX_ID + 1, dtype)
     for function in functions:
-        table[function.id] = value(function)
+        table[function.id] = compute_value(function)
     return table
 
 
@@ -44,7 +46,7 @@ class SlotTables:
 
     def __init__(self, functions: FunctionTable) -> None:
         def having(fits: Callable[[Function], bool]) -> Mask:
-            return function_table(functions, fits, np.bool_)
+            return make_function_table(functions, fits, np.bool_)
 
         self.comm = having(lambda f: "comm" in f.slot)
         self.peer = having(lambda f: "peer" in f.slot)
@@ -55,6 +57,7 @@ class SlotTables:
         self.object = having(lambda f: "object" in f.slot)
         self.flag = having(lambda f: "flag" in f.slot)
         self.poll = having(lambda f: f.is_poll)
+        self.folded = having(lambda f: f.is_folded)
 
 
 @cache
@@ -121,17 +124,25 @@ class Block:
 
     @cached_property
     def peer(self) -> NDArray[np.int32]:
-        """Return the peer as in Event.peer."""
+        """Return the peer of each call, numbered as in Event.peer."""
         peer: NDArray[np.int32] = self.events["peer"].copy()
         peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
         return peer
 
     @cached_property
     def failed_polls(self) -> Mask:
-        """Return whether the event stands for failed polls; its count is their number."""
+        """Return a mask of the events that stand for failed polls (such as MPI_Test without a result); their count is
+        the number of polls.
+        """
         polls = slot_tables(self.rank.trace.functions).poll[self.function]
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
         return failed
+
+    @cached_property
+    def calls(self) -> Ints:
+        """Return how many calls the event stands for: failed polls or equal local calls in a row, else 1."""
+        folds = self.failed_polls | slot_tables(self.rank.trace.functions).folded[self.function]
+        return np.where(folds, np.maximum(self.count, 1), 1)
 
     def encode_column(self, column: str) -> tuple[list[int], Ints]:
         """Return the distinct ids in a column, and for each event the index of its id."""
@@ -144,7 +155,7 @@ class Block:
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
-        """Return the peer as index of a rank of the run; -1 if the communicator does not tell."""
+        """Return the peer of each call as index of a rank of the run; -1 if the communicator does not tell."""
         found = np.full(len(self), -1, np.int32)
         for id in sorted_distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
@@ -156,7 +167,7 @@ class Block:
 
     @cached_property
     def type_size(self) -> Ints:
-        """Return the bytes of the datatype argument; -1 if unknown."""
+        """Return the size in bytes of each call's datatype; -1 if unknown."""
 
         def size(id: int) -> int:  # noqa: A002 - the domain's word
             found = size_in_bytes(self.rank.datatype(id)) if id else None
@@ -167,7 +178,7 @@ class Block:
 
     @cached_property
     def bytes(self) -> Ints:
-        """Return the bytes of the buffer that count and datatype describe; -1 if unknown."""
+        """Return the size in bytes of each call's buffer, by count and datatype; -1 if unknown."""
         known = (self.count >= 0) & (self.type_size >= 0)
         size = self.count.astype(np.float64) * self.type_size
         # A count out of a hostile record times a size is not a number of bytes.
@@ -180,7 +191,7 @@ progress_callback: Final[ContextVar[Callable[[int], None] | None]] = ContextVar(
 
 
 def read_blocks(rank: Rank, run: Extent) -> Iterator[Block]:
-    """Yield the events of a rank in blocks, and report progress after each."""
+    """Yield the events of a rank in blocks of at most BLOCK, and report progress after each."""
     tell = progress_callback.get()
     for start in range(0, len(rank.events), BLOCK):
         block = Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)

@@ -67,11 +67,11 @@ class CallLineWriter:
         self._errors = TextTable([error_text(trace.system, error) for error in range(ERRORS)])
         self._buffer = np.empty(_ROOM, np.uint8)
 
-    def render_lines(self, rows: CallRows) -> Iterator[bytes]:
-        """Yield the lines of some calls in UTF-8, many at a time."""
-        columns = self._input_columns(rows)
-        given = self._kernel_input(columns)
-        done, end = 0, len(rows)
+    def render_lines(self, calls: CallRows) -> Iterator[bytes]:
+        """Yield the lines of some calls in UTF-8, many lines at a time."""
+        columns = self._make_input_columns(calls)
+        given = self._make_kernel_input(columns)
+        done, end = 0, len(calls)
         while done < end:
             start = done
             used = ctypes.c_uint64()
@@ -79,20 +79,20 @@ class CallLineWriter:
             yield self._buffer[: used.value].tobytes()
             if done == start:
                 event = self._trace.event(int(columns["rank"][done]), int(columns["index"][done]))
-                yield self._render_unusual(event).encode("utf-8", "backslashreplace")
+                yield self._render_call_in_python(event).encode("utf-8", "backslashreplace")
                 done += 1
 
-    def _render_unusual(self, event: Event) -> str:
-        """Return the line of a call that the kernel cannot write."""
+    def _render_call_in_python(self, event: Event) -> str:
+        """Return the line of a call that the C kernel cannot write."""
         if self._table is None:
             return json.dumps(event_json(event), default=str) + "\n"
         return "  ".join(self._table.align_cells(event)).rstrip() + "\n"
 
     # Columns
 
-    def _input_columns(self, rows: CallRows) -> dict[str, NDArray[Any]]:
+    def _make_input_columns(self, calls: CallRows) -> dict[str, NDArray[Any]]:
         """Return the columns of some calls that the kernel reads, in the order of the calls."""
-        parts = rows.parts
+        parts = calls.parts
         for part in parts:
             self._prepare_rank(part.rank)
         columns = {
@@ -101,37 +101,45 @@ class CallLineWriter:
             "enter": np.concatenate([part.enter for part in parts]),
             "leave": np.concatenate([part.leave for part in parts]),
         }
-        for name, column in (("site", self._site_column), ("task", self._task_column), ("comm", self._comm_column)):
+        for name, column in (
+            ("site", self._site_column),
+            ("task", self._make_task_column),
+            ("comm", self._make_comm_column),
+        ):
             columns[name] = np.concatenate([column(part) for part in parts])
-        return {name: np.ascontiguousarray(column[rows.order]) for name, column in columns.items()}
+        return {name: np.ascontiguousarray(column[calls.order]) for name, column in columns.items()}
 
-    def _text_numbers(self, kind: str, rank: Rank, ids: NDArray[Any], text: Callable[[int], str]) -> NDArray[np.uint32]:
-        """Return for a column of a rank's ids the numbers of the texts that `text` makes of them."""
+    def _number_texts(
+        self, text_kind: str, rank: Rank, ids: NDArray[Any], render_text: Callable[[int], str]
+    ) -> NDArray[np.uint32]:
+        """Return for a column of a rank's ids the numbers, in the kernel's table of texts, of what `render_text` makes
+        of them.
+        """
         different = sorted_distinct(ids)
         table = np.empty(len(different), np.uint32)
         for place, id in enumerate(different.tolist()):
-            key = kind, rank.index, id
+            key = text_kind, rank.index, id
             if key not in self._numbers:
-                self._numbers[key] = self._texts[kind].number(text(id))
+                self._numbers[key] = self._texts[text_kind].number(render_text(id))
             table[place] = self._numbers[key]
         found: NDArray[np.uint32] = table[indices_in(different, ids)]
         return found
 
     def _site_column(self, part: RankCalls) -> NDArray[np.uint32]:
         column = np.ascontiguousarray(part.rank.events["site"][part.index])
-        return self._text_numbers("sites", part.rank, column, lambda number: self._site_text(part.rank.site(number)))
+        return self._number_texts("sites", part.rank, column, lambda number: self._site_text(part.rank.site(number)))
 
     def _site_text(self, site: CallSite) -> str:
         if self._table is None:
             return json.dumps(site_json(site), default=str)
         return self._table.align_cell("where", escaped(site.text))
 
-    def _task_column(self, part: RankCalls) -> NDArray[np.uint32]:
-        """Return the numbers of the texts of the tasks that made some calls."""
-        tasks = part.rank.tasks
-        ids = tasks.ids[part.index] if tasks is not None else np.zeros(len(part.index), np.int64)
-        return self._text_numbers(
-            "tasks", part.rank, ids, lambda number: self._task_text(tasks.get(number) if tasks else None)
+    def _make_task_column(self, calls: RankCalls) -> NDArray[np.uint32]:
+        """Return for each call the number, in the table of texts, of the task that made it."""
+        tasks = calls.rank.tasks
+        ids = tasks.ids[calls.index] if tasks is not None else np.zeros(len(calls.index), np.int64)
+        return self._number_texts(
+            "tasks", calls.rank, ids, lambda number: self._task_text(tasks.get(number) if tasks else None)
         )
 
     def _task_text(self, task: LogicalTask | None) -> str:
@@ -139,21 +147,23 @@ class CallLineWriter:
             return json.dumps(task_json(task), default=str)
         return self._table.align_cell("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
-    def _comm_column(self, part: RankCalls) -> NDArray[np.uint32]:
-        """Return the communicators for JSON, those of windows and files included; 0 for text."""
+    def _make_comm_column(self, calls: RankCalls) -> NDArray[np.uint32]:
+        """Return for each call its communicator for JSON, also that of a window or file; 0 for text, which does not
+        need it.
+        """
         if self._table is not None:
-            return np.zeros(len(part.index), np.uint32)
+            return np.zeros(len(calls.index), np.uint32)
 
         def name(id: int) -> str:  # noqa: A002 - the domain's word
-            comm = part.rank.comm(id)
+            comm = calls.rank.comm(id)
             return json.dumps(comm.name if comm else None)
 
-        return self._text_numbers("comms", part.rank, comm_ids(part.rank, part.rank.events[part.index]), name)
+        return self._number_texts("comms", calls.rank, comm_ids(calls.rank, calls.rank.events[calls.index]), name)
 
     # What C gets
 
     def _prepare_rank(self, rank: Rank) -> None:
-        """Make the structure of a rank that the kernel reads."""
+        """Make the structure with a rank's object names that the C kernel reads, if it is not made yet."""
         if rank.index in self._kept:
             return
         names = RankNames(rank, self._programs, self._json)
@@ -168,8 +178,8 @@ class CallLineWriter:
         self._ranks[rank.index] = of_rank
         self._kept[rank.index] = of_rank, tails
 
-    def _kernel_input(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
-        """Return the input of the kernel for some calls."""
+    def _make_kernel_input(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
+        """Return the input structure of the C kernel for some calls."""
         programs, table = self._programs, self._table
         given: dict[str, Any] = {name: words.table().structure for name, words in self._texts.items()} | columns
         given |= {f"{head}_width": table.widths[head] if table else 0 for head in ("time", "rank", "event", "took")}

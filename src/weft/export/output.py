@@ -31,7 +31,9 @@ class ExportCount(NamedTuple):
 
 @contextmanager
 def stage_output(out: Path) -> Iterator[Path]:
-    """Yield a path beside `out` to write to, which becomes `out` at the end and is removed after an error."""
+    """Yield a path beside `out` to write to; it is renamed to `out` at the end, and removed after an error. Raises
+    UsageError if `out` exists.
+    """
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists: remove it, or name another place with -o")
     try:

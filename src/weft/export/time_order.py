@@ -70,7 +70,7 @@ class _Queue:
         return self.read >= len(self.rank.events)
 
     def read_ahead(self) -> None:
-        """Read on until at least `step` calls that fit are in the queue."""
+        """Read events until at least `step` calls that fit the filter are in the queue, or all are read."""
         while self.held < self.step and not self.is_exhausted:
             part = slice(self.read, self.read + self.step)
             mask = self.wanted.mask(self.rank, part.start, part.stop)
@@ -90,27 +90,26 @@ class _Queue:
         """Return the key of the last call that was read."""
         return int(self.blocks[-1][0][-1])
 
-    def take_before(self, bound: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
-        """Take the calls before the time `bound` (with `with_equal` also those at it; None: all) out of the queue.
-
-        Returns their keys and the calls, None if there are none.
+    def take_before(self, end_time: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
+        """Remove the calls before a time (with `with_equal` also those at it; None: all) from the queue, and return
+        (their keys, the calls); None if there are none.
         """
         columns = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
         side: str = "right" if with_equal else "left"
-        end = len(columns[0]) if bound is None else int(np.searchsorted(columns[0], bound, side=side))  # type: ignore[call-overload]
+        end = len(columns[0]) if end_time is None else int(np.searchsorted(columns[0], end_time, side=side))  # type: ignore[call-overload]
         self.blocks = [tuple(column[end:] for column in columns)] if end < len(columns[0]) else []  # type: ignore[list-item]
         self.held = len(columns[0]) - end
         key, index, enter, leave = (column[:end] for column in columns)
         return (key, RankCalls(self.rank, index, enter, leave)) if end else None
 
 
-def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
+def read_calls_in_time_order(trace: Trace, call_filter: Filter) -> Iterator[CallRows]:
     """Yield the calls that fit a filter, of all ranks by entry time; calls at the same time in the order of their
     ranks.
     """
-    ranks = wanted.ranks(trace)
+    ranks = call_filter.ranks(trace)
     step = max(LEAST, AT_ONCE // max(1, len(ranks)))
-    queues = [_Queue(rank, wanted, step) for rank in ranks]
+    queues = [_Queue(rank, call_filter, step) for rank in ranks]
     while True:
         for queue in queues:
             queue.read_ahead()
@@ -126,13 +125,13 @@ def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
         yield CallRows(tuple(part for _, part in some), order)
 
 
-def limit_calls(rows: Iterable[CallRows], first: int | None, last: int | None) -> Iterator[CallRows]:
-    """Yield only the `first` or the `last` calls of some; None: all."""
-    if last is not None:
-        yield from _last_calls(rows, last)
+def limit_calls(calls: Iterable[CallRows], first_count: int | None, last_count: int | None) -> Iterator[CallRows]:
+    """Yield only the first `first_count` or the last `last_count` of some calls; None: all."""
+    if last_count is not None:
+        yield from _take_last_calls(calls, last_count)
         return
-    left = first
-    for some in rows:
+    left = first_count
+    for some in calls:
         if left is not None and len(some) >= left:
             yield some.first(left)
             return
@@ -140,11 +139,11 @@ def limit_calls(rows: Iterable[CallRows], first: int | None, last: int | None) -
         yield some
 
 
-def _last_calls(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
+def _take_last_calls(calls: Iterable[CallRows], count: int) -> Iterator[CallRows]:
     """Yield the last `count` calls."""
     kept: deque[CallRows] = deque()
     held = 0
-    for some in rows:
+    for some in calls:
         kept.append(some)
         held += len(some)
         while kept and held - len(kept[0]) >= count:
@@ -154,8 +153,8 @@ def _last_calls(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
     yield from kept
 
 
-def call_ids(rows: CallRows) -> Iterator[tuple[int, int]]:
-    """Return the calls as (rank index, event index), in order."""
-    rank = np.repeat([part.rank.index for part in rows.parts], [len(part.index) for part in rows.parts])
-    index = np.concatenate([part.index for part in rows.parts])
-    return zip(rank[rows.order].tolist(), index[rows.order].tolist(), strict=True)
+def iterate_call_ids(calls: CallRows) -> Iterator[tuple[int, int]]:
+    """Return an iterator over the calls as (rank index, event index), in order."""
+    rank = np.repeat([part.rank.index for part in calls.parts], [len(part.index) for part in calls.parts])
+    index = np.concatenate([part.index for part in calls.parts])
+    return zip(rank[calls.order].tolist(), index[calls.order].tolist(), strict=True)

@@ -19,7 +19,9 @@ class LogPoint(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         self.weft_message, self.weft_condition, self.weft_left = message, condition, count
 
     def stop(self) -> bool:
-        """Say the message if the condition is true and there were enough visits; the program goes on."""
+        """Print the message if the condition is true and there were enough visits; return false, so that the program
+        goes on.
+        """
         if self.weft_condition:
             try:
                 if not gdb.parse_and_eval(self.weft_condition):
@@ -34,6 +36,7 @@ class LogPoint(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
 
 
 def _value(expression: str) -> str:
+    """Return the value of an expression as text, or gdb's error in angle brackets."""
     try:
         return str(gdb.parse_and_eval(expression))
     except gdb.error as error:

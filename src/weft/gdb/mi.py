@@ -34,19 +34,21 @@ LOG = Path(__file__).parent / "log_gdb.py"
 LOG_MARK = "weft-log:"
 
 
-def _clean_stop(told: dict[str, Any]) -> dict[str, Any]:
-    """Return a stop without what gdb repeats in it from earlier stops, at which its Python let the rank go on."""
-    often = {name: told[name] for name in ("reason", *_OF_WATCHES) if name in told}
+def _clean_stop(stop: dict[str, Any]) -> dict[str, Any]:
+    """Return gdb's report of a stop without the fields that it repeats from earlier stops, at which its Python let the
+    program go on.
+    """
+    often = {name: stop[name] for name in ("reason", *_OF_WATCHES) if name in stop}
     last = {name: value[-1] if isinstance(value, list) else value for name, value in often.items()}
     reason = last.get("reason")
-    return {name: last.get(name, value) for name, value in told.items() if _OF_WATCHES.get(name, reason) == reason}
+    return {name: last.get(name, value) for name, value in stop.items() if _OF_WATCHES.get(name, reason) == reason}
 
 
 PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def quoted(text: str) -> str:
-    """Return a text as a parameter of MI and as a C string, which cannot end early or begin a new line.
+    """Return a text as a C string for gdb's machine interface (MI), which can neither end early nor begin a new line.
 
     gdb reads a command to the end of its line, so that a newline in a name would begin another command, and gdb has
     `shell`. All rooms pass texts to gdb by this function and by `word`.
@@ -104,13 +106,15 @@ class Mi:
         """gdb's own process."""
         return int(self._gdb.gdb_process.pid)
 
-    def take(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the messages that gdb sends within `seconds`; stops among them are also stored."""
+    def read_messages(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the messages that gdb sends within `seconds`; what they report, such as stops, is also stored."""
         with kept(late=True):
-            return self._taken(seconds)
+            return self._read_messages_now(seconds)
 
-    def _taken(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the messages that gdb sends within a time. Raises DebuggerError if gdb has ended."""
+    def _read_messages_now(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the messages that gdb sends within `seconds`, and store what they report. DebuggerError if gdb has
+        ended.
+        """
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
         except Exception as error:  # pygdbmi raises several kinds when gdb has gone
@@ -135,10 +139,12 @@ class Mi:
     def ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
         """Run one MI command and return its result. Raises DebuggerError with gdb's own words."""
         with kept(late=True):
-            return self._answer(command, patience)
+            return self._send_and_await_answer(command, patience)
 
-    def _answer(self, command: str, patience: float) -> dict[str, Any]:
-        """Send a command and return its result. Raises DebuggerError with gdb's own words."""
+    def _send_and_await_answer(self, command: str, patience: float) -> dict[str, Any]:
+        """Send a command of MI, and return its result. DebuggerError with gdb's own words, or if no answer comes in
+        time.
+        """
         self._token += 1
         line = require_one_line(f"{self._token}{command}")
         try:
@@ -147,7 +153,7 @@ class Mi:
             raise DebuggerError(f"gdb has gone: {error}") from error
         still = poll_until_idle(self.process, patience)
         while next(still):
-            for message in self.take(0.05):
+            for message in self.read_messages(0.05):
                 if message["type"] == "result" and message["token"] == self._token:
                     payload = message["payload"] or {}
                     if message["message"] == "error":
@@ -155,7 +161,7 @@ class Mi:
                     return payload if isinstance(payload, dict) else {}
         raise DebuggerError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
-    def said(self, command: str, until: str = "") -> str:
+    def console_output(self, command: str, until: str = "") -> str:
         """Return what a command of gdb's console prints. Raises DebuggerError with gdb's own words.
 
         `until`: the end of the output, if gdb answers before all is printed, as it does once a process runs.
@@ -164,10 +170,10 @@ class Mi:
         self.ask(command)
         still = poll_until_idle(self.process, PATIENCE)
         while until not in (said := "".join(self._console)) and next(still):
-            self.take(0.05)
+            self.read_messages(0.05)
         return said
 
-    def value(self, text: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
+    def value(self, expression: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
         """Return what gdb prints for an expression in the language of a frame; for a reference, the value that it
         refers to.
 
@@ -176,33 +182,35 @@ class Mi:
         """
         where = f"--thread {thread} --frame {level}"
         if form:
-            return strip_reference(self.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}"))
-        value = str((call or self.called)(text, thread, level).get("value", ""))
+            return strip_reference(
+                self.console_output(f"-interpreter-exec {where} console {quoted(f'output/{form} {expression}')}")
+            )
+        value = str((call or self.called)(expression, thread, level).get("value", ""))
         if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
-            value = self.said(f"-interpreter-exec {where} console {quoted(f'output {text}')}")
+            value = self.console_output(f"-interpreter-exec {where} console {quoted(f'output {expression}')}")
         return strip_reference(value)
 
-    def called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Evaluate an expression, which may call a function of the program: gdb then reports `running`, but never
-        `stopped`.
+    def called(self, expression: str, thread: int, level: int) -> dict[str, Any]:
+        """Return gdb's answer for an expression, which may call a function of the program. gdb then reports `running`,
+        but never `stopped`.
         """
         try:
-            return self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")
+            return self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(expression)}")
         finally:
             self.running = False
             self.stops.clear()
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
-        """Return the next stop. Raises DebuggerError if none comes."""
+        """Return the next stop that gdb reports. DebuggerError if none comes within `seconds`."""
         still = poll_until_idle(self.process, seconds)
         while not self.stops and next(still):
-            self.take(0.02)
+            self.read_messages(0.02)
         if not self.stops:
             raise DebuggerError("the rank could not be halted")
         return self.stops.pop(0)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Set exactly these breakpoints, removing all others."""
+        """Set exactly these breakpoints in gdb, and remove all others. DebuggerError for a line without code."""
         wanted = {point.id: point for point in points}
         for number, point in list(self.points.items()):
             if wanted.pop(point.id, None) is None:
@@ -214,46 +222,50 @@ class Mi:
                 made = self.insert(point, quoted(place))
             except DebuggerError as error:
                 if _NO_CODE in str(error):  # gdb from 16 on, where the next line with code is another function's
-                    raise self._without_code(point) from error
+                    raise self._explain_missing_code(point) from error
                 raise
             at = int(made["bkpt"].get("line") or point.line)
             if point.line and at != point.line:
                 self.ask(f"-break-delete {made['bkpt']['number']}")
-                raise _no_code(point, at)
+                raise _error_without_code(point, at)
             number = str(made["bkpt"]["number"])
             if point.log:
                 self.ask(f"-break-delete {number}")
                 number = self._insert_log_point(point, place)
             self.points[number] = point
 
-    def _insert_log_point(self, point: Point, place: str) -> str:
-        """Set a log point, and return its number. DebuggerError if this gdb has no Python."""
+    def _insert_log_point(self, point: Point, location: str) -> str:
+        """Set a log point at a location in gdb's words, and return its number. DebuggerError if this gdb has no
+        Python.
+        """
         if not self._has_log_points:
             try:
                 self.ask(f"-interpreter-exec console {quoted(f'source {LOG}')}")
             except DebuggerError as error:
                 raise DebuggerError(f"log points need a gdb that was built with Python: {error}") from error
             self._has_log_points = True
-        call = f"weft_log({place!r}, {point.log!r}, {point.condition!r}, {point.count})"
-        return self.said(f"-interpreter-exec console {quoted(f'python {call}')}").strip().splitlines()[-1]
+        call = f"weft_log({location!r}, {point.log!r}, {point.condition!r}, {point.count})"
+        return self.console_output(f"-interpreter-exec console {quoted(f'python {call}')}").strip().splitlines()[-1]
 
-    def _without_code(self, point: Point) -> DebuggerError:
-        """Return the error that a line has no code, with the next line of the file that has some."""
+    def _explain_missing_code(self, point: Point) -> DebuggerError:
+        """Return the error that a line has no code; it names the next line of the file that has some."""
         listed = self.ask(f"-symbol-list-lines {quoted(point.file)}").get("lines", ())
-        return _no_code(point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None))
+        return _error_without_code(
+            point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None)
+        )
 
-    def insert(self, point: Point, place: str) -> dict[str, Any]:
-        """Insert a breakpoint at a location in gdb's words."""
+    def insert(self, point: Point, location: str) -> dict[str, Any]:
+        """Set a breakpoint at a location in gdb's words, and return gdb's answer."""
         skip = f"-i {point.count - 1} " if point.count > 1 else ""
         only = f"-c {quoted(point.condition)} " if point.condition else ""
-        return self.ask(f"-break-insert {skip}{only}{place}")
+        return self.ask(f"-break-insert {skip}{only}{location}")
 
     def armed(self, points: Sequence[Point]) -> bool:
         """Return whether these are the breakpoints already."""
         return {point.id for point in points} == {point.id for point in self.points.values()}
 
     def exit(self) -> None:
-        """End gdb, also if it waits for ever, for example for a file of the program's that is a pipe."""
+        """End gdb, by force if it does not end, for example as it waits for a file of the program's that is a pipe."""
         process = self._gdb.gdb_process
         if process is None:
             return
@@ -263,7 +275,7 @@ class Mi:
             self._gdb.exit()
 
 
-def _no_code(point: Point, at: int | None) -> DebuggerError:
+def _error_without_code(point: Point, at: int | None) -> DebuggerError:
     onward = f"; the next line with code is {at}" if at else ", nor in a later one"
     return DebuggerError(f"there is no code in line {point.line}{onward}")
 

@@ -17,34 +17,38 @@ Row = tuple[str, Any, str]
 
 def weft_about(text: str) -> None:
     """The value of an expression, and how many parts it has."""
-    answer(lambda: [part(text, gdb.parse_and_eval(text), text)])
+    print_answer(lambda: [describe_part(text, gdb.parse_and_eval(text), text)])
 
 
 def weft_parts(text: str, start: int, count: int) -> None:
-    """Print the variables of the selected frame, or the parts of the value of an expression there."""
+    """Print as JSON the variables of the selected frame (empty text), or `count` parts of an expression's value from
+    `start` on.
+    """
 
     def found() -> list[dict[str, Any]]:
         """Return the variables of the frame, or some of the parts of the value."""
         if not text:
-            return [part(*row) for row in variables(gdb.selected_frame())]
-        rows = rows_of(gdb.parse_and_eval(text), text)
+            return [describe_part(*row) for row in variables(gdb.selected_frame())]
+        rows = parts_of_value(gdb.parse_and_eval(text), text)
         chosen = rows[start : start + (count or MANY)]
-        return [part(*row) for row in chosen]
+        return [describe_part(*row) for row in chosen]
 
-    answer(found)
+    print_answer(found)
 
 
-def answer(found: Callable[[], list[dict[str, Any]]]) -> None:
-    """Print the result of `found` as JSON, or the error that it raised."""
+def print_answer(make_parts: Callable[[], list[dict[str, Any]]]) -> None:
+    """Print as JSON the parts that `make_parts` returns, or the error that it raises."""
     try:
-        told: dict[str, Any] = {"parts": found()}
+        told: dict[str, Any] = {"parts": make_parts()}
     except (gdb.error, RuntimeError, ValueError, TypeError) as error:
         told = {"error": str(error)}
     print(MARK + json.dumps(told))
 
 
 def variables(frame: Any) -> Iterator[Row]:
-    """Yield arguments and local variables of a frame; of two with one name, the inner one."""
+    """Yield (name, value, expression) for the arguments and local variables of a frame; of two with one name, the inner
+    one.
+    """
     try:
         block = frame.block()
     except RuntimeError:  # no debugging information
@@ -60,19 +64,19 @@ def variables(frame: Any) -> Iterator[Row]:
         block = block.superblock
 
 
-def part(name: str, value: Any, expression: str) -> dict[str, Any]:
-    """Describe a value under a name, with the number of its parts."""
+def describe_part(name: str, value: Any, expression: str) -> dict[str, Any]:
+    """Return a value under a name as a dictionary, with its type and the number of its parts."""
     kind, optimised = str(value.type), value.is_optimized_out
     try:
-        rows = Parts() if optimised else rows_of(value, expression or "x")
-        text = "<optimized out>" if optimised else words(value)
+        rows = Parts() if optimised else parts_of_value(value, expression or "x")
+        text = "<optimized out>" if optimised else render_value(value)
     except gdb.error as error:  # it points to nowhere
         rows, text = Parts(), f"<{error}>"
     return {"name": name, "value": text, "type": kind, "expression": expression, "parts": len(rows),
             "indexed": rows.indexed}  # fmt: skip
 
 
-def words(value: Any) -> str:
+def render_value(value: Any) -> str:
     """Return a value as gdb prints it, a reference with what it refers to."""
     return str(value.format_string(max_elements=40, repeat_threshold=12))
 
@@ -83,29 +87,29 @@ class Parts(list[Row]):
     indexed = False
 
 
-def rows_of(value: Any, text: str) -> Parts:
-    """Return the parts of a value; `text`: the expression for the value."""
+def parts_of_value(value: Any, expression: str) -> Parts:
+    """Return the parts of a value: its members, elements, or what it points to. `expression`: that of the value."""
     printer = gdb.default_visualizer(value)
     if printer is not None:
-        return printed(printer)
+        return parts_by_printer(printer)
     kind = value.type.strip_typedefs()
     if kind.code in (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", -1)):
-        return rows_of(value.referenced_value(), text)
+        return parts_of_value(value.referenced_value(), expression)
     if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
-        return Parts(members(value, kind, text, "%" if fortran() else "."))
+        return Parts(structure_members(value, kind, expression, "%" if is_fortran_frame() else "."))
     if kind.code == gdb.TYPE_CODE_ARRAY:
-        return elements(value, kind, text)
-    return Parts(target(value, kind, text)) if kind.code == gdb.TYPE_CODE_PTR else Parts()
+        return array_elements(value, kind, expression)
+    return Parts(pointer_target(value, kind, expression)) if kind.code == gdb.TYPE_CODE_PTR else Parts()
 
 
-def fortran() -> bool:
+def is_fortran_frame() -> bool:
     """Return whether the chosen frame is of Fortran."""
     language = gdb.parameter("language")
     return "fortran" in (language if language != "auto" else gdb.execute("show language", to_string=True))
 
 
-def printed(printer: Any) -> Parts:
-    """Return the parts that a pretty printer of gdb shows, for example for C++ containers; each is named by its
+def parts_by_printer(printer: Any) -> Parts:
+    """Return the parts that a pretty printer of gdb shows, for example of C++ containers; each part's expression is its
     address.
     """
     rows = Parts()
@@ -121,18 +125,24 @@ def printed(printer: Any) -> Parts:
     return rows
 
 
-def members(value: Any, kind: Any, text: str, link: str) -> Iterator[Row]:
-    """Yield the members of a structure; those of its bases and of unnamed members count as its own."""
+def structure_members(value: Any, kind: Any, expression: str, separator: str) -> Iterator[Row]:
+    """Yield (name, value, expression) for the members of a structure, those of its bases and unnamed members
+    included.
+    """
     for field in kind.fields():
         if field.is_base_class or not field.name:
-            yield from members(value[field], field.type.strip_typedefs(), text, link)
+            yield from structure_members(value[field], field.type.strip_typedefs(), expression, separator)
         elif not field.artificial:
-            yield field.name, value[field], f"{text}{link}{field.name}" if link != "." else f"({text}).{field.name}"
+            yield (
+                field.name,
+                value[field],
+                f"{expression}{separator}{field.name}" if separator != "." else f"({expression}).{field.name}",
+            )
 
 
-def elements(value: Any, kind: Any, text: str) -> Parts:
-    """Return the elements of an array; for a Fortran array of several dimensions, the sections along the last."""
-    rows, of_fortran = Parts(), fortran()
+def array_elements(value: Any, kind: Any, expression: str) -> Parts:
+    """Return the elements of an array; for a Fortran array of several dimensions, the sections along the last one."""
+    rows, of_fortran = Parts(), is_fortran_frame()
     rows.indexed = True
     first, last = kind.range()
     inner = 0
@@ -141,17 +151,17 @@ def elements(value: Any, kind: Any, text: str) -> Parts:
         inner, element = inner + 1, element.target().strip_typedefs()
     for i in range(first, min(last, first + 10 * MANY) + 1):
         name = f"({':,' * inner}{i})" if of_fortran else f"[{i}]"
-        rows.append((name, value[i], f"{text}{name}" if of_fortran else f"({text}){name}"))
+        rows.append((name, value[i], f"{expression}{name}" if of_fortran else f"({expression}){name}"))
     return rows
 
 
-def target(value: Any, kind: Any, text: str) -> Iterator[Row]:
+def pointer_target(value: Any, kind: Any, expression: str) -> Iterator[Row]:
     """Yield what a pointer points to; nothing for text and functions, which gdb shows with the pointer."""
     to = kind.target().strip_typedefs()
     if to.code in (gdb.TYPE_CODE_VOID, gdb.TYPE_CODE_FUNC) or to.sizeof == 1 or int(value) == 0:
         return
     there = value.dereference()
-    if to.code == gdb.TYPE_CODE_STRUCT and not fortran():
-        yield from members(there, to, f"*({text})", ".")
+    if to.code == gdb.TYPE_CODE_STRUCT and not is_fortran_frame():
+        yield from structure_members(there, to, f"*({expression})", ".")
     else:
-        yield f"*{text}", there, f"*({text})" if not fortran() else f"*{text}"
+        yield f"*{expression}", there, f"*({expression})" if not is_fortran_frame() else f"*{expression}"

@@ -39,15 +39,17 @@ class ScriptedGdb:
         """Return the number of gdb's process."""
         return self._gdb.pid
 
-    def ask(self, do: str, *given: Any) -> None:
-        """Send a request to gdb: the name of what to do, and its arguments."""
+    def ask(self, request: str, *arguments: Any) -> None:
+        """Send gdb a request: the name of what to do, and its arguments. DebuggerError if gdb has ended."""
         try:
-            os.write(self._asking, (json.dumps([do, *given]) + "\n").encode())
+            os.write(self._asking, (json.dumps([request, *arguments]) + "\n").encode())
         except OSError as error:
             raise DebuggerError(f"gdb has gone: {error.strerror}") from error
 
     def answer(self) -> Any:
-        """Return the result of the oldest request. Raises DebuggerError if gdb has ended, or does nothing any more."""
+        """Return the result of the oldest unanswered request. DebuggerError with gdb's words, or if gdb has ended or
+        does nothing any more.
+        """
         still = poll_until_idle(self._gdb.pid, PATIENCE)
         while b"\n" not in self._said:
             if not next(still):

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.halo.global_arrays import PlacedPart
-from weft.halo.rank_history import RankHistory, stored_places
+from weft.halo.rank_history import RankHistory, find_stored_places
 from weft.terms.argument_columns import Ints
 
 NOT_YET = -1
@@ -34,12 +34,14 @@ class StoreCoverage:
             )
         self.table = np.zeros((len(self.uses), len(part.edge) + 1), bool)  # the last column is of no such cell
         for row, number in enumerate(self.uses):
-            cells = part.edge_of[stored_places(story.uses[number], part.of).ravel()]
+            cells = part.edge_of[find_stored_places(story.uses[number], part.of).ravel()]
             self.table[row, cells[cells >= 0]] = True
 
-    def group_stores(self, places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-        """Return the sets of uses that store some places of the part, and for each place which of these sets it is."""
-        cells = self.part.edge_of[places]
+    def group_stores(self, cell_places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
+        """Return (the different sets of uses that store cells of the part, for each given cell the index of
+        its set).
+        """
+        cells = self.part.edge_of[cell_places]
         columns, which = np.unique(self.table[:, cells], axis=1, return_inverse=True)
         return [tuple(self.uses[row] for row in np.flatnonzero(column).tolist()) for column in columns.T], which.ravel()
 
@@ -50,15 +52,16 @@ class BorderProgress:
     def __init__(
         self, own: RankHistory, mine: Sequence[int], other: RankHistory, theirs: Sequence[int], looks: Sequence[int]
     ) -> None:
-        self.own, self.theirs = own.find_runs(mine), other.find_runs(theirs)
+        self.own, self.theirs = own.find_times_of_uses(mine), other.find_times_of_uses(theirs)
         self.looks = looks
         lines = own.lines_of_runs(self.own), other.lines_of_runs(self.theirs)
         differ = (k for k, (a, b) in enumerate(zip(*lines, strict=False)) if a != b)
         self.common = next(differ, min(len(one) for one in lines))
 
-    def needed_look(self, uses_made: int) -> int:
-        """Return which look at the owner's cells a rank needs after some number of uses; NOT_YET if that is not
-        known."""
+    def find_needed_look(self, uses_made: int) -> int:
+        """Return the index of the recorded look at the owner's cells that a rank needs after some number of uses;
+        NOT_YET if that is not known.
+        """
         count = bisect_left(self.own, uses_made)
         if not 0 < count <= self.common:
             return NOT_YET

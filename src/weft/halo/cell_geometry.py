@@ -13,9 +13,10 @@ Cells = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Elements of a part: bytes behind its first, shape and strides."""
 
 
-def flat_indices(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Return the flat indices of some elements in an array of this shape and these strides; the array must contain
-    them all."""
+def compute_flat_indices(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
+    """Return the flat indices of some elements (offset, shape, strides in bytes) in an array of a shape and strides
+    that contains them all.
+    """
     offset, form, steps = cells
     at = np.full(form, offset, np.int64)
     for axis, step in enumerate(steps):
@@ -34,17 +35,17 @@ def owned_ranges(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[
     return [(low, n - high) for n, (low, high) in zip(shape, halo, strict=True)]
 
 
-def shell_mask(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
-    """Return which elements are within `layers` layers of the ends of some dimension, as a mask of the array's
-    shape."""
+def make_shell_mask(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
+    """Return a mask of the array's elements that are within `layers` layers of an end of some dimension."""
     made = np.ones(shape, bool)
     made[tuple(slice(min(layers, n), max(n - layers, 0)) for n in shape)] = False
     return made
 
 
-def edge_mask(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Return which elements are owned and so near to an edge that a neighbour has a copy, as a mask of the array's
-    shape."""
+def make_edge_mask(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Return a mask of the array's elements that this rank owns and that are so near an edge that a neighbour has a
+    copy.
+    """
     made = np.zeros(shape, bool)
     whole = [slice(*one) for one in owned_ranges(shape, halo)]
     for axis, (low, high) in enumerate(halo):

@@ -21,7 +21,9 @@ class _Known:
 
 
 def watch_array(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> Array:
-    """Return the array to use in place of `values`: a watched one, or `values` itself if nothing is recorded."""
+    """Return the array to use in place of `values` from here on: one that records accesses, or `values` itself if
+    nothing is recorded.
+    """
     if not _Known.asked:
         try:
             recorder = Recorder()
@@ -45,7 +47,9 @@ def watch_array(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[
 def declare_part(
     run: Path, values: Any, halo: Any, call_site: tuple[str, int, str], arguments: Mapping[str, Any]
 ) -> Any:
-    """Return what `weft.part(values, halo=...)` returns under `weft run`. ValueError if the widths cannot be right."""
+    """Return what `weft.part(values, halo=...)` returns under `weft run`. Raises ValueError if the widths cannot be
+    right.
+    """
     if not isinstance(values, np.ndarray) or isinstance(values, WatchedPart):
         return values
     width = None if halo == INFERRED else parse_widths(halo, values.shape)
@@ -69,8 +73,9 @@ def _listed(given: Any, dimensions: int) -> list[int] | None:
 
 
 def parse_widths(halo: Any, shape: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the ghost cells below and above for each dimension, from one number for all, one for each, or pairs.
-    ValueError if they do not fit."""
+    """Return (ghost cells below, above) for each dimension, from one number for all, one for each, or pairs. Raises
+    ValueError if they do not fit.
+    """
     listed: Iterable[Any] = [halo] * len(shape) if np.ndim(halo) == 0 else halo
     found = [(int(one), int(one)) if np.ndim(one) == 0 else (int(one[0]), int(one[1])) for one in listed]
     if len(found) != len(shape):

@@ -37,7 +37,7 @@ class TracedArray(np.ndarray):
 
 
 def strip_watched(value: Any) -> Any:
-    """Return the same value without watched arrays, also inside tuples, lists and dictionaries."""
+    """Return a value with plain NumPy arrays in place of recording ones, also inside tuples, lists and dictionaries."""
     if isinstance(value, TracedArray):
         return value.view(np.ndarray)
     if type(value) in (tuple, list):
@@ -48,7 +48,9 @@ def strip_watched(value: Any) -> Any:
 
 
 def strip_key(key: Any) -> Any:
-    """Return a key without watched arrays; keys of numbers and slices, as most are, are returned as they are."""
+    """Return an index key without recording arrays in it; keys of numbers and slices, as most are, are returned as they
+    are.
+    """
     for one in key if type(key) is tuple else (key,):
         if type(one) is not slice and type(one) is not int:
             return strip_watched(key)
@@ -86,22 +88,24 @@ def record_safely(part: SharedPart, record: Callable[[SharedPart], object]) -> N
             part.log.give_up(f"{type(error).__name__}: {error} (an array)")
 
 
-def read_operand(view: TracedArray, at: Place) -> tuple[Origin, ...]:
-    """Record that an operand is read, and return what it was made of: itself, if it is inside a part."""
+def read_operand(view: TracedArray, call_site: Place) -> tuple[Origin, ...]:
+    """Record that an operand of an expression is read, and return the elements that it was made of: its own if it is
+    inside a shared part.
+    """
     if view._from or view._part is None:
         return view._from
     part, plain = view._part, view.view(np.ndarray)
-    cells = part.cells_of_view(plain)
+    cells = part.find_cells(plain)
     if cells is None:
         return ()
     part.report_access(cells, READ)
     moment = part.log.count_calls()
-    ghosts = part.record_ghosts(moment) if part.touches(cells, ghosts=True) else part.ghosts_seen
-    return (Origin(plain, part, moment, ghosts, part.log.runs, at),)
+    ghosts = part.record_ghosts(moment) if part.contains_ghosts_or_edges(cells, check_ghosts=True) else part.ghosts_seen
+    return (Origin(plain, part, moment, ghosts, part.log.runs, call_site),)
 
 
 def broadcast_origins(origins: tuple[Origin, ...], shape: tuple[int, ...]) -> tuple[Origin, ...]:
-    """Return origins in the shape of the result that was made of them."""
+    """Return origins (elements that were read), each broadcast to the shape of the result that was made of them."""
     for one in origins:
         if one.view.shape != shape:
             break
@@ -111,14 +115,15 @@ def broadcast_origins(origins: tuple[Origin, ...], shape: tuple[int, ...]) -> tu
 
 
 def find_origins(
-    ufunc: np.ufunc, inputs: Sequence[Any], watched: Sequence[TracedArray], at: Place
+    ufunc: np.ufunc, inputs: Sequence[Any], watched: Sequence[TracedArray], call_site: Place
 ) -> tuple[Origin, ...]:
-    """Return the elements of which a ufunc's result is made; nothing if that is not known. `watched`: the watched
-    arrays among `inputs`."""
+    """Return the elements of which a ufunc's result is made; nothing if that is not known. `watched`: the recording
+    arrays among `inputs`.
+    """
     try:
         found: tuple[Origin, ...] = ()
         for one in watched:
-            found += read_operand(one, at)
+            found += read_operand(one, call_site)
         if ufunc is np.multiply and any(_may_mask(one) for one in inputs):
             return ()  # what is multiplied by nothing is not used
         return found if len(found) <= _MOST_ORIGINS and ufunc.signature is None else ()
@@ -129,7 +134,9 @@ def find_origins(
 
 
 def _may_mask(value: Any) -> bool:
-    """Return whether a factor is 0 somewhere, and is no array that ranks share."""
+    """Return whether a factor is 0 somewhere, so that the product uses nothing of the other factor; False for shared
+    arrays.
+    """
     if isinstance(value, (int, float)):
         return value == 0
     if isinstance(value, TracedArray) and (value._from or value._part is not None):
@@ -137,18 +144,18 @@ def _may_mask(value: Any) -> bool:
     return not np.all(value)
 
 
-def record_element_read(part: SharedPart, array: TracedArray, key: Any, at: Place) -> None:
+def record_element_read(part: SharedPart, array: TracedArray, key: Any, call_site: Place) -> None:
     """Record that a single element of a part is read. `key`: its index in `array`."""
     plain = array.view(np.ndarray)
     view = view_of(plain, key)
-    cells = part.cells_of_view(view)
+    cells = part.find_cells(view)
     if cells is None:
         return
     part.report_access(cells, READ)
-    if part.touches(cells, ghosts=True):
+    if part.contains_ghosts_or_edges(cells, check_ghosts=True):
         moment = part.log.count_calls()
-        origin = Origin(view, part, moment, part.record_ghosts(moment), part.log.runs, at)
-        record_use(part, ("element", at, cells), [origin], at, {"what": "element"})
+        origin = Origin(view, part, moment, part.record_ghosts(moment), part.log.runs, call_site)
+        record_use(part, ("element", call_site, cells), [origin], call_site, {"what": "element"})
 
 
 def record_sum(part: SharedPart, origins: Sequence[Origin], at: Place) -> None:
@@ -158,18 +165,22 @@ def record_sum(part: SharedPart, origins: Sequence[Origin], at: Place) -> None:
 
 
 def record_use(
-    part: SharedPart, key: tuple[Any, ...], origins: Sequence[Origin], at: Place, fields: dict[str, Any]
+    part: SharedPart, key: tuple[Any, ...], origins: Sequence[Origin], call_site: Place, fields: dict[str, Any]
 ) -> None:
-    """Record a use of a part: the ghosts among the elements that it was made of, with `fields` for the log."""
+    """Record a use of a part, with the ghost cells among the elements that the used value was made of, and `fields` for
+    the log.
+    """
     reads = [
-        (o, cells) for o in origins if (cells := o.part.cells_of_view(o.view)) and o.part.touches(cells, ghosts=True)
+        (o, cells)
+        for o in origins
+        if (cells := o.part.find_cells(o.view)) and o.part.contains_ghosts_or_edges(cells, check_ghosts=True)
     ]
     if not reads and fields["what"] != "store":
         return
-    use = part.log.number_of_use(
+    use = part.log.find_or_add_use(
         (part.number, key, tuple((o.part.number, cells, o.at) for o, cells in reads)),
         lambda: {
-            "part": part.number, "at": describe_place(at), **fields,
+            "part": part.number, "at": describe_place(call_site), **fields,
             "reads": [{"part": o.part.number, "cells": cells, "at": describe_place(o.at)} for o, cells in reads],
         },
     )  # fmt: skip

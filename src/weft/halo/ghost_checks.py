@@ -29,9 +29,9 @@ from weft.halo.rank_history import (
     Read,
     Use,
     find_ghosts,
+    find_stored_places,
     note_unseen_uses,
     read_histories,
-    stored_places,
 )
 from weft.halo.width_inference import settle_widths
 from weft.halo.wrong_ghosts import GhostCase, WrongGhosts
@@ -68,8 +68,8 @@ class GhostChecker:
         field = self.fields.get((rank, part))
         return field.parts[rank] if field else None
 
-    def stores_of_part(self, part: PlacedPart) -> StoreCoverage:
-        """Return which uses of its rank store which cells of a part."""
+    def get_store_coverage(self, part: PlacedPart) -> StoreCoverage:
+        """Return which uses of a part's rank store which of its cells, computed at the first call."""
         key = (part.of.rank, part.of.number)
         if key not in self._covering:
             self._covering[key] = StoreCoverage(self.stories[part.of.rank], part)
@@ -80,8 +80,10 @@ class GhostChecker:
         for rank, story in self.stories.items():
             yield from _RankChecker(self, rank, story).find_wrong_ghosts()
 
-    def calls_known_started(self, rank: int, moment: int) -> NDArray[np.int64]:
-        """Return for each rank how many of its calls a rank knows to have begun after `moment` calls of its own."""
+    def find_calls_known_started(self, rank: int, moment: int) -> NDArray[np.int64]:
+        """Return for each rank how many of its calls began before the first `moment` calls of a rank, by
+        happens-before.
+        """
         key = (rank, moment)
         if key not in self._started:
             count = len(self.trace.ranks[rank])
@@ -104,7 +106,7 @@ class _RankChecker:
         """By part the stores that reach ghosts, each with how many looks at ghosts there were behind it."""
 
     def find_wrong_ghosts(self) -> Iterator[Finding]:
-        """Yield a finding for each use of ghost cells by this rank that did not hold what their owner had."""
+        """Yield a finding for each use by this rank of ghost cells that did not have their owner's values."""
         for number, done in enumerate(self.story.done):
             use = self.story.uses[done.use]
             for k, (read, (_, look, _)) in enumerate(zip(use.reads, done.reads, strict=True)):
@@ -116,8 +118,9 @@ class _RankChecker:
             note_unseen_uses(self.story.rank, messages.ghosts_without_use(self.story.parts[part]))
 
     def _find_parts_without_uses(self) -> list[int]:
-        """Return the parts of a native program whose ghosts are loaded, and that no stored cell is seen to be made
-        of."""
+        """Return the numbers of a native program's parts whose ghosts are loaded although no stored cell is seen to be
+        made of them.
+        """
         loaded: dict[int, bool] = {}
         for done in self.story.done:
             use = self.story.uses[done.use]
@@ -127,12 +130,12 @@ class _RankChecker:
                     continue
                 ghosts = source.ghost_of[[ghost for ghost, _ in read.pairs]]
                 if (source.owner[ghosts] >= 0).any():
-                    loaded[read.part] = len(self._ghosts_of_read(use, read, k, done).ghost) > 0
+                    loaded[read.part] = len(self._get_ghosts_of_read(use, read, k, done).ghost) > 0
         return sorted(part for part, used in loaded.items() if not used)
 
-    def _ghosts_of_read(self, use: Use, read: Read, number: int, done: Done) -> Ghosts:
-        """Return the ghosts that the `number`-th read of a use takes."""
-        key = (done.use, number)
+    def _get_ghosts_of_read(self, use: Use, read: Read, read_index: int, done: Done) -> Ghosts:
+        """Return the ghosts that the read with an index takes in a use, computed at the first call."""
+        key = (done.use, read_index)
         if key not in self.cached:
             source = self.judge.find_part(self.rank, read.part)
             target = self.judge.find_part(self.rank, use.part)
@@ -142,17 +145,19 @@ class _RankChecker:
                 note_unseen_uses(self.story.rank, messages.ghosts_unfilled(source.of))
         return self.cached[key]
 
-    def _find_wrong(self, use: Use, read: Read, k: int, done: Done) -> Iterator[WrongGhosts]:
-        """Yield the ghosts of a read that are older than what the rank knows of, or than what it has come to itself."""
-        moment, look, runs = done.reads[k]
-        ghosts = self._ghosts_of_read(use, read, k, done).ghost
+    def _find_wrong(self, use: Use, read: Read, read_index: int, done: Done) -> Iterator[WrongGhosts]:
+        """Yield the ghosts of a read that are older than the values of which the rank knows, or than its own progress
+        in time steps.
+        """
+        moment, look, runs = done.reads[read_index]
+        ghosts = self._get_ghosts_of_read(use, read, read_index, done).ghost
         looks = self.story.ghosts[read.part]
         if not len(ghosts) or not 0 < look <= len(looks):
             return
         source = self.judge.find_part(self.rank, read.part)
         assert source is not None
         values, owners = looks[look - 1].values, source.owner[ghosts]
-        started = self.judge.calls_known_started(self.rank, moment)
+        started = self.judge.find_calls_known_started(self.rank, moment)
         for owner in np.unique(owners).tolist():
             mine = ghosts[owners == owner]
             history, part = self._looks_at_owner(read, owner)
@@ -160,9 +165,9 @@ class _RankChecker:
                 continue
             known = max(self.judge.stories[owner].last_known_look(part, int(started[owner])), 0)
             needed = []
-            for some, pace in self._border_progress(done.use, k, owner):
-                version = pace.needed_look(runs)
-                if version > known and not self._changed_after_read(moment, owner, history[version].moment):
+            for some, pace in self._get_border_progress(done.use, read_index, owner):
+                version = pace.find_needed_look(runs)
+                if version > known and not self._is_change_after_read(moment, owner, history[version].moment):
                     needed.append((some, version))
             for some, version in (*needed, (mine, known)):
                 cells = source.cell[some]
@@ -175,22 +180,25 @@ class _RankChecker:
                     told = version == known
                     yield WrongGhosts(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
 
-    def _changed_after_read(self, moment: int, owner: int, changed: int) -> bool:
-        """Return whether a change of the owner comes after a read."""
+    def _is_change_after_read(self, moment: int, owner: int, changed: int) -> bool:
+        """Return whether a change by the owner comes after a read, by happens-before."""
         if moment >= len(self.judge.trace.ranks[self.rank]) or not 0 < changed <= len(self.judge.trace.ranks[owner]):
             return False
         return self.judge.order.reaches(EventId(self.rank, moment), EventId(owner, changed - 1))
 
-    def _border_progress(self, use: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
-        """Return how far owner and reader have come at their border, for the ghosts of a read (cached)."""
-        key = (use, k, owner)
+    def _get_border_progress(self, use: int, read_index: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
+        """Return, for groups of a read's ghosts, how many steps owner and reader have made at their border; computed at
+        the first call.
+        """
+        key = (use, read_index, owner)
         if key not in self.paces:
-            self.paces[key] = self._compute_border_progress(self.story.uses[use], use, k, owner)
+            self.paces[key] = self._compute_border_progress(self.story.uses[use], use, read_index, owner)
         return self.paces[key]
 
     def _compute_border_progress(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
-        """Return the ghosts of a read, grouped by the stores that their owner and this rank make on either side of
-        the border."""
+        """Return a read's ghosts, grouped by the stores that their owner and this rank make on either side of the
+        border.
+        """
         read, ghosts = use.reads[k], self.cached[number, k]
         source, target = self.judge.find_part(self.rank, read.part), self.judge.find_part(self.rank, use.part)
         if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
@@ -201,8 +209,8 @@ class _RankChecker:
         if source.of.late or other.of.late:
             return []  # how often each has stored is not known
         story = self.judge.stories[owner]
-        own = self.judge.stores_of_part(source).group_stores(beside)
-        theirs = self.judge.stores_of_part(other).group_stores(other.edge[source.cell[ghost]])
+        own = self.judge.get_store_coverage(source).group_stores(beside)
+        theirs = self.judge.get_store_coverage(other).group_stores(other.edge[source.cell[ghost]])
         pairs, of = np.unique(np.stack([own[1], theirs[1]]), axis=1, return_inverse=True)
         looks = [look.done for look in story.owned[other.of.number]]
         return [
@@ -215,13 +223,14 @@ class _RankChecker:
         part = field.parts[owner].of.number
         return self.judge.stories[owner].owned[part], part
 
-    def _explain(self, wrong: WrongGhosts, look: int) -> Iterator[Finding]:
-        """Yield the finding that explains wrong ghosts, the first explanation that fits; none if this line was
-        reported."""
+    def _explain(self, wrong: WrongGhosts, look_count: int) -> Iterator[Finding]:
+        """Yield the finding for wrong ghosts, of the first explanation that fits; none if their line was reported
+        before. `look_count`: looks at the ghosts so far.
+        """
         key = (wrong.use.at, wrong.read, wrong.owner)
         if key in self.told:
             return
-        guessed = partial(self._explain_own_store, computed=None)
+        guessed = partial(self._explain_own_store, is_computed=None)
         for explain in (
             self._explain_stale,
             self._explain_never_filled,
@@ -230,15 +239,15 @@ class _RankChecker:
             guessed,
             self._explain_foreign_value,
         ):
-            found = explain(wrong, look)
+            found = explain(wrong, look_count)
             if found is not None:
                 self.told.add(key)
                 yield found
                 return
 
-    def _explain_stale(self, wrong: WrongGhosts, look: int) -> Finding | None:
-        """Return a finding if the ghost holds an older value of its owner's cell."""
-        source, history, part, cells = self._owner_side(wrong)
+    def _explain_stale(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
+        """Return a finding if a ghost has an older value of its owner's cell."""
+        source, history, part, cells = self._find_owner_side(wrong)
         for k, cell in enumerate(cells.tolist()):
             column = np.array([one.values[cell] for one in history[: wrong.known + 1]])
             same = np.flatnonzero(are_close(column, wrong.held[k]))
@@ -252,7 +261,7 @@ class _RankChecker:
             ever = self._has_ever_changed(wrong, int(wrong.ghosts[k]))
             store = self.judge.stories[wrong.owner].find_store_before(history[int(changed[0])], part)
             moment = history[int(changed[0])].moment
-            return messages.stale_ghost(self._make_case(wrong, k), store, moment, ever=ever)
+            return messages.stale_ghost(self._make_case(wrong, k), store, moment, was_renewed=ever)
         return None
 
     def _make_case(self, wrong: WrongGhosts, k: int) -> GhostCase:
@@ -262,47 +271,49 @@ class _RankChecker:
         looks = self.story.ghosts[wrong.read.part]
         return any(not are_close(one.values[ghost], looks[0].values[ghost]) for one in looks[1:])
 
-    def _explain_never_filled(self, wrong: WrongGhosts, look: int) -> Finding | None:
-        """Return a finding if the ghost still holds what it held when it was declared, which was never its owner's
-        value."""
-        looks = self.story.ghosts[wrong.read.part][:look]
+    def _explain_never_filled(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
+        """Return a finding if a ghost still has the value of its declaration, which was never its owner's."""
+        looks = self.story.ghosts[wrong.read.part][:look_count]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
-            if not self._never_had_value(wrong, k) or self._last_store_to(wrong, ghost) is not None:
+            if not self._never_had_value(wrong, k) or self._find_last_store(wrong, ghost) is not None:
                 continue
             if all(are_close(one.values[ghost], looks[0].values[ghost]) for one in looks):
                 return messages.never_filled(self._make_case(wrong, k))
         return None
 
-    def _explain_own_store(self, wrong: WrongGhosts, look: int, computed: bool | None = True) -> Finding | None:
-        """Return a finding if the ghost holds what this rank itself stored there; `computed`: what is known of such
-        a store."""
+    def _explain_own_store(
+        self, wrong: WrongGhosts, look_count: int, is_computed: bool | None = True
+    ) -> Finding | None:
+        """Return a finding if a ghost has a value that this rank itself stored there. `is_computed`: whether the store
+        must be of a computed value; None if either.
+        """
         looks = self.story.ghosts[wrong.read.part]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
-            found = self._last_store_to(wrong, ghost)
+            found = self._find_last_store(wrong, ghost)
             if found is None or not self._never_had_value(wrong, k):
                 continue
             use, number = found
-            behind = [one for one in looks[:look] if one.done > number]
-            before = [one for one in looks[:look] if one.done <= number]
+            behind = [one for one in looks[:look_count] if one.done > number]
+            before = [one for one in looks[:look_count] if one.done <= number]
             if behind and not wrong.read.pairs and behind[0].moment > self.story.done[number].moment:
                 behind = []  # Python's are looked at when they are stored: what came later was brought
             held = (behind or before[-1:])[:1]
-            if use.computed is computed and held and are_close(held[0].values[ghost], wrong.held[k]):
-                redundant = self._owner_stores_by_line(wrong, k, use)
-                return messages.locally_written(self._make_case(wrong, k), use, redundant=redundant)
+            if use.computed is is_computed and held and are_close(held[0].values[ghost], wrong.held[k]):
+                redundant = self._is_stored_by_owner_line(wrong, k, use)
+                return messages.locally_written(self._make_case(wrong, k), use, is_redundant_computation=redundant)
         return None
 
-    def _owner_stores_by_line(self, wrong: WrongGhosts, k: int, use: Use) -> bool:
-        """Return whether the ghost's owner stores the cell by the same line as a use."""
-        _, _, part, cells = self._owner_side(wrong)
+    def _is_stored_by_owner_line(self, wrong: WrongGhosts, ghost_index: int, use: Use) -> bool:
+        """Return whether the ghost's owner stores its cell by the same source line as a use of this rank."""
+        _, _, part, cells = self._find_owner_side(wrong)
         other = self.judge.fields[self.rank, wrong.read.part].parts[wrong.owner]
-        place = int(other.edge[int(cells[k])])
+        place = int(other.edge[int(cells[ghost_index])])
         story = self.judge.stories[wrong.owner]
         uses = (one for one in story.uses.values() if one.what == "store" and one.part == part and one.at == use.at)
-        return any(place in stored_places(one, other.of) for one in uses)
+        return any(place in find_stored_places(one, other.of) for one in uses)
 
-    def _explain_other_cell(self, wrong: WrongGhosts, look: int) -> Finding | None:
-        """Return a finding if the ghost holds what is at another place of the array."""
+    def _explain_other_cell(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
+        """Return a finding if a ghost has the value of another place of the array."""
         field = self.judge.fields[self.rank, wrong.read.part]
         source = field.parts[self.rank]
         for k in range(len(wrong.ghosts)):
@@ -321,50 +332,50 @@ class _RankChecker:
                 return messages.other_cell_copied(self._make_case(wrong, k), rank, where)
         return None
 
-    def _explain_foreign_value(self, wrong: WrongGhosts, look: int) -> Finding | None:
-        """Return a finding if the ghost has changed since it was declared, to a value that its owner's cell never
-        had."""
-        looks = self.story.ghosts[wrong.read.part][:look]
+    def _explain_foreign_value(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
+        """Return a finding if a ghost has changed since its declaration to a value that its owner's cell never had."""
+        looks = self.story.ghosts[wrong.read.part][:look_count]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             if self._never_had_value(wrong, k) and not are_close(looks[0].values[ghost], wrong.held[k]):
                 return messages.foreign_value_received(self._make_case(wrong, k))
         return None
 
-    def _never_had_value(self, wrong: WrongGhosts, k: int) -> bool:
-        """Return whether the owner's cell never had the ghost's value, as far as is known."""
-        source, history, part, cells = self._owner_side(wrong)
+    def _never_had_value(self, wrong: WrongGhosts, ghost_index: int) -> bool:
+        """Return whether the owner's cell is known to have never had the value of a ghost."""
+        source, history, part, cells = self._find_owner_side(wrong)
         if not self.judge.stories[wrong.owner].saw_all_changes(part) or source.of.lag > 0:
             return False
-        return not any(are_close(one.values[int(cells[k])], wrong.held[k]) for one in history)
+        return not any(are_close(one.values[int(cells[ghost_index])], wrong.held[ghost_index]) for one in history)
 
-    def _last_store_to(self, wrong: WrongGhosts, ghost: int) -> tuple[Use, int] | None:
-        """Return the last store of this rank to a ghost before a use, with its number."""
-        source, *_ = self._owner_side(wrong)
+    def _find_last_store(self, wrong: WrongGhosts, ghost: int) -> tuple[Use, int] | None:
+        """Return (use, its index) of this rank's last store to a ghost before the wrong use; None if there is none."""
+        source, *_ = self._find_owner_side(wrong)
         place = int(source.ghosts[ghost])
         for use, number in reversed(self.stores[wrong.read.part]):
-            if self._stores_place(use, place):
+            if self._does_use_store(use, place):
                 return use, number
         return None
 
-    def _stores_place(self, use: Use, place: int) -> bool:
-        """Return whether a use stores a place of its part."""
-        key = (id(use), place)
+    def _does_use_store(self, use: Use, cell_place: int) -> bool:
+        """Return whether a use stores the cell at a flat index of its part."""
+        key = (id(use), cell_place)
         if key not in self._reached:
-            self._reached[key] = bool((stored_places(use, self.story.parts[use.part]) == place).any())
+            self._reached[key] = bool((find_stored_places(use, self.story.parts[use.part]) == cell_place).any())
         return self._reached[key]
 
-    def _owner_side(self, wrong: WrongGhosts) -> tuple[PlacedPart, list[Look], int, Ints]:
-        """Return the part with the ghosts, the looks at its owner's cells, the owner's part number, and the cells of
-        the ghosts."""
+    def _find_owner_side(self, wrong: WrongGhosts) -> tuple[PlacedPart, list[Look], int, Ints]:
+        """Return (the part with the ghosts, the looks at its owner's cells, the owner's part number, the owner's cells
+        of the ghosts).
+        """
         source = self.judge.find_part(self.rank, wrong.read.part)
         assert source is not None
         history, part = self._looks_at_owner(wrong.read, wrong.owner)
         return source, history, part, source.cell[wrong.ghosts]
 
 
-def are_close(one: object, other: object) -> NDArray[np.bool_]:
-    """Return whether values may be the same number, rounded in another way."""
-    a, b = np.asarray(one, np.float64), np.asarray(other, np.float64)
+def are_close(first: object, second: object) -> NDArray[np.bool_]:
+    """Return a mask of the values that may be the same numbers, rounded in another way."""
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= CLOSE * np.maximum(np.abs(a), np.abs(b))
     result: NDArray[np.bool_] = np.asarray(near | (a == b) | (np.isnan(a) & np.isnan(b)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.halo.cell_geometry import edge_mask, owned_ranges
+from weft.halo.cell_geometry import make_edge_mask, owned_ranges
 from weft.terms.argument_columns import Ints
 
 NOBODY: Final = -1
@@ -80,7 +80,7 @@ class PlacedPart:
         owned[tuple(slice(*one) for one in owned_ranges(of.shape, of.halo))] = True
         self.owned = owned.ravel()
         self.ghosts: Ints = np.flatnonzero(~self.owned)
-        self.edge: Ints = np.flatnonzero(edge_mask(of.shape, of.halo))
+        self.edge: Ints = np.flatnonzero(make_edge_mask(of.shape, of.halo))
         self.ghost_of = _inverse(self.ghosts, self.owned.size)
         self.edge_of = _inverse(self.edge, self.owned.size)
         self.owner: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
@@ -96,19 +96,21 @@ class PlacedPart:
             self.unfilled[there] = np.maximum(self.owner[there], self.unfilled[there])
             self.owner[there] = NOBODY
 
-    def to_global(self, places: Ints) -> Ints:
-        """Return the indices in the global array of some places in the part, a row for each."""
-        local = np.stack(np.unravel_index(places, self.of.shape), axis=-1).astype(np.int64)
+    def to_global(self, flat_indices: Ints) -> Ints:
+        """Return the indices in the global array of elements of the part, given by flat index: one row for each."""
+        local = np.stack(np.unravel_index(flat_indices, self.of.shape), axis=-1).astype(np.int64)
         shift = np.array([low - h for low, (h, _) in zip(self.lower, self.of.halo, strict=True)], np.int64)
         return np.asarray(local + shift)
 
-    def to_local(self, indices: Ints) -> Ints:
-        """Return the places in the part of some global indices, NOBODY for those that the part does not own."""
+    def to_local(self, global_indices: Ints) -> Ints:
+        """Return the flat indices in the part of elements of the global array (one row for each); NOBODY for those that
+        the part does not own.
+        """
         first = np.array(self.lower)
-        own = indices - first
+        own = global_indices - first
         there = ((own >= 0) & (own < np.array(self.of.size))).all(axis=1)
         own = own + np.array([h for h, _ in self.of.halo])
-        places = np.full(len(indices), NOBODY, np.int64)
+        places = np.full(len(global_indices), NOBODY, np.int64)
         if there.any():
             places[there] = np.ravel_multi_index(tuple(own[there].T), self.of.shape)
         return places
@@ -126,7 +128,7 @@ class GlobalArray:
         lowers = _find_lower_corners(parts)
         if lowers is None:
             return
-        self.whole, self.periodic = lowers[1], _periodic_axes(parts)
+        self.whole, self.periodic = lowers[1], _find_periodic_axes(parts)
         self.parts = {part.rank: PlacedPart(part, lower) for part, lower in zip(parts, lowers[0], strict=True)}
         if self._parts_overlap():
             self.parts = {}
@@ -137,17 +139,17 @@ class GlobalArray:
         cells = sum(int(np.prod(one.of.size)) for one in self.parts.values())
         return cells > int(np.prod(self.whole))
 
-    def _set_owners(self, one: PlacedPart) -> None:
-        """Set for each ghost of a part the rank that owns the cell, and the number of the cell there."""
-        where = self.wrap_indices(one.to_global(one.ghosts))
+    def _set_owners(self, part: PlacedPart) -> None:
+        """Set for each ghost of a part the rank that owns its cell, and the cell's number there."""
+        where = self.wrap_indices(part.to_global(part.ghosts))
         for rank, other in self.parts.items():
-            if rank == one.of.rank:
+            if rank == part.of.rank:
                 continue
             places = other.to_local(where)
             cells = np.where(places >= 0, other.edge_of[places], NOBODY)
-            one.owner[cells >= 0] = rank
-            one.cell[cells >= 0] = cells[cells >= 0]
-        one.clear_unfilled_ghosts()
+            part.owner[cells >= 0] = rank
+            part.cell[cells >= 0] = cells[cells >= 0]
+        part.clear_unfilled_ghosts()
 
     def wrap_indices(self, indices: Ints) -> Ints:
         """Global indices, of periodic dimensions within the array."""
@@ -156,8 +158,9 @@ class GlobalArray:
 
 
 def group_parts(parts: Iterable[DeclaredPart]) -> list[list[DeclaredPart]]:
-    """Group the parts of each array: those that ranks declared with one name, at one line if it has none, in the
-    same order."""
+    """Return the parts grouped by array: those that ranks declared with one name (else at one line), in the
+    same order.
+    """
     groups: dict[Key, list[DeclaredPart]] = defaultdict(list)
     counts: dict[Key, int] = defaultdict(int)
     for part in parts:
@@ -180,12 +183,12 @@ def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
 
 
 def _find_lower_corners(parts: Sequence[DeclaredPart]) -> tuple[list[tuple[int, ...]], tuple[int, ...]] | None:
-    """Return where each part begins in the whole array, and the shape of the whole array; None if that is not known."""
+    """Return (the first index of each part in the global array, the global shape); None if that is not known."""
     dimensions = {len(part.shape) for part in parts}
     if len(dimensions) != 1:
         return None
     said = [part.lower for part in parts if part.lower is not None]
-    lowers = said if len(said) == len(parts) else _corners_by_grid(parts)
+    lowers = said if len(said) == len(parts) else _compute_corners_from_grid(parts)
     if lowers is None:
         return None
     ends = np.array([np.add(lower, part.size) for lower, part in zip(lowers, parts, strict=True)])
@@ -193,8 +196,8 @@ def _find_lower_corners(parts: Sequence[DeclaredPart]) -> tuple[list[tuple[int, 
     return lowers, whole if whole is not None and said else tuple(int(one) for one in ends.max(axis=0))
 
 
-def divided_axes(part: DeclaredPart) -> list[int]:
-    """Return the dimensions of the array that are divided by the dimensions of the communicator."""
+def find_divided_axes(part: DeclaredPart) -> list[int]:
+    """Return the array's dimensions that the communicator's dimensions divide, in their order."""
     every = list(range(len(part.shape)))
     if part.inferred and len(part.dims) == len(every):
         return every  # one that has no neighbours anywhere shows no ghosts
@@ -207,7 +210,9 @@ def axes_with_ghosts(part: DeclaredPart) -> list[int]:
 
 
 def find_neighbour_sides(part: DeclaredPart, all_parts: Iterable[DeclaredPart]) -> set[Side]:
-    """Return the sides at which a part has a neighbour, as its communicator or the place of each part says."""
+    """Return the sides (dimension, low or high end) at which a part has a neighbour, by its communicator or the parts'
+    places.
+    """
     found = set()
     if part.lower is not None:
         ends = np.array([np.add(one.lower, one.size) for one in all_parts if one.lower is not None]).max(axis=0)
@@ -218,24 +223,26 @@ def find_neighbour_sides(part: DeclaredPart, all_parts: Iterable[DeclaredPart]) 
             found |= {(axis, HIGH)} if first + n < whole[axis] or round_ else set()
         return found
     periods = part.periods or (False,) * len(part.dims)
-    for axis, at, n, period in zip(divided_axes(part), part.coordinates, part.dims, periods, strict=False):
+    for axis, at, n, period in zip(find_divided_axes(part), part.coordinates, part.dims, periods, strict=False):
         round_ = n > 1 and (part.periodic[axis] if part.periodic is not None else period)
         found |= {(axis, LOW)} if at > 0 or round_ else set()
         found |= {(axis, HIGH)} if at + 1 < n or round_ else set()
     return found
 
 
-def _corners_by_grid(parts: Sequence[DeclaredPart]) -> list[tuple[int, ...]] | None:
-    """Return where each part begins, computed from the coordinates of its rank in the grid; None if sizes differ."""
+def _compute_corners_from_grid(parts: Sequence[DeclaredPart]) -> list[tuple[int, ...]] | None:
+    """Return the first global index of each part, by the coordinates of its rank in the grid; None if sizes in a row
+    differ.
+    """
     sizes: dict[tuple[int, int], int] = {}
     for part in parts:
-        for axis, at in zip(divided_axes(part), part.coordinates, strict=False):
+        for axis, at in zip(find_divided_axes(part), part.coordinates, strict=False):
             if sizes.setdefault((axis, at), part.size[axis]) != part.size[axis]:
                 return None
     lowers = []
     for part in parts:
         lower = [0] * len(part.shape)
-        for axis, at in zip(divided_axes(part), part.coordinates, strict=False):
+        for axis, at in zip(find_divided_axes(part), part.coordinates, strict=False):
             before = [sizes.get((axis, k)) for k in range(at)]
             if None in before:
                 return None
@@ -244,12 +251,12 @@ def _corners_by_grid(parts: Sequence[DeclaredPart]) -> list[tuple[int, ...]] | N
     return lowers if all(part.dims for part in parts) else None
 
 
-def _periodic_axes(parts: Sequence[DeclaredPart]) -> tuple[bool, ...]:
-    """Return for each dimension of the array whether it is periodic."""
+def _find_periodic_axes(parts: Sequence[DeclaredPart]) -> tuple[bool, ...]:
+    """Return for each dimension of the array whether it is periodic, so that its ends are neighbours."""
     part = parts[0]
     if part.periodic is not None:
         return part.periodic
     made = [False] * len(part.shape)
-    for axis, period in zip(divided_axes(part), part.periods, strict=False):
+    for axis, period in zip(find_divided_axes(part), part.periods, strict=False):
         made[axis] = period
     return tuple(made)

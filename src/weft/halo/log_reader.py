@@ -31,8 +31,9 @@ class Damaged(ValueError):
 
 
 def read_log(path: Path, run: Path) -> bytes:
-    """Return the bytes of a log of a run. RunError if it cannot be read or leads out of the run, Damaged if it is
-    too large."""
+    """Return the bytes of a rank's log. Raises RunError if it cannot be read or leads out of the run, Damaged if it is
+    too large.
+    """
     with os.fdopen(open_record(path, run), "rb") as file:
         found = file.read(2 * MOST)
     if len(found) == 2 * MOST:
@@ -40,9 +41,10 @@ def read_log(path: Path, run: Path) -> bytes:
     return found
 
 
-def for_each_record(name: str, data: bytes, take: Callable[[Record], None]) -> None:
-    """Pass each whole record of a file to `take`. Damaged for another kind of file, or if `take` cannot use a
-    record."""
+def for_each_record(name: str, data: bytes, process_record: Callable[[Record], None]) -> None:
+    """Call `process_record` with each whole record of a log. Raises Damaged for another kind of file, or if a record is
+    invalid.
+    """
     at = len(MAGIC)
     if data[:at] != MAGIC:
         raise Damaged(f"{name} is not a file of ghost cells")
@@ -51,23 +53,24 @@ def for_each_record(name: str, data: bytes, take: Callable[[Record], None]) -> N
         if at + HEAD.size + size > len(data):
             return  # the process was killed while it wrote
         try:
-            take(Record(Kind(kind), moment, data[at + HEAD.size : at + HEAD.size + size]))
+            process_record(Record(Kind(kind), moment, data[at + HEAD.size : at + HEAD.size + size]))
         except _MISTAKES as error:
             raise Damaged(f"{name} is damaged from byte {at:,} on: what comes before is read") from error
         at += HEAD.size + size
 
 
-def require_integer(value: Any, low: int = 0, high: int = _FAR) -> int:
-    """Return a value that is an integer in a range. ValueError for anything else."""
-    if type(value) is not int or not low <= value < high:
-        raise ValueError(f"{value!r} is not a number from {low} to {high - 1}")
+def require_integer(value: Any, low: int = 0, end: int = _FAR) -> int:
+    """Return a value if it is an integer from `low` to below `end`. Raises ValueError otherwise."""
+    if type(value) is not int or not low <= value < end:
+        raise ValueError(f"{value!r} is not a number from {low} to {end - 1}")
     return value
 
 
-def require_integers(values: Any, length: int | None = None, low: int = 0, high: int = _FAR) -> tuple[int, ...]:
-    """Return `length` integers in a range; without `length` any number up to the dimensions of an array. ValueError
-    otherwise."""
-    found = tuple(require_integer(one, low, high) for one in values)
+def require_integers(values: Any, length: int | None = None, low: int = 0, end: int = _FAR) -> tuple[int, ...]:
+    """Return `length` integers from `low` to below `end`; without `length`, at most as many as an array may have
+    dimensions. Raises ValueError otherwise.
+    """
+    found = tuple(require_integer(one, low, end) for one in values)
     if len(found) > MOST_DIMENSIONS or length not in (None, len(found)):
         raise ValueError(f"{len(found)} numbers are too few or too many")
     return found
@@ -80,7 +83,9 @@ def parse_line(given: Any) -> tuple[str, int, str]:
 
 
 def parse_part(rank: int, fields: Mapping[str, Any]) -> DeclaredPart:
-    """Return the part that a PART record declares. ValueError, KeyError or TypeError if it is invalid."""
+    """Return the part of a shared array that a PART record declares. Raises ValueError, KeyError or TypeError if it is
+    invalid.
+    """
     grid, periodic = fields["grid"], fields["periodic"]
     shape = require_integers(fields["shape"], None, 1)
     given = fields["halo"]
@@ -113,7 +118,7 @@ def _optional_integers(given: Any, dimensions: int) -> tuple[int, ...] | None:
 
 
 def _elements_are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether no two elements share a place in memory."""
+    """Return whether an array of a shape and strides has no two elements at one place of memory."""
     reach = 0
     for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride <= reach:
@@ -123,8 +128,9 @@ def _elements_are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool
 
 
 def parse_cells(given: Any, part: DeclaredPart) -> Cells:
-    """Return elements of a part, as offset, shape and steps. ValueError if some are outside of it, or there are too
-    many."""
+    """Return elements of a part as (offset, shape, strides in bytes). Raises ValueError if some are outside of it, or
+    there are too many.
+    """
     offset, form = require_integer(given[0]), require_integers(given[1])
     steps = require_integers(given[2], len(form), -_FAR)
     ways = [(n - 1) * step for n, step in zip(form, steps, strict=True)]
@@ -149,7 +155,9 @@ def parse_pairs(given: Any, part: DeclaredPart, into: DeclaredPart) -> tuple[tup
 
 
 def count_values(kind: Kind, part: DeclaredPart, shell: int | None = None) -> int:
-    """Return how many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those in the shell."""
+    """Return how many values a record OWNED, UNSEEN or GHOSTS of a part has; with `shell` (a number of layers), how
+    many cells are in the outer layers.
+    """
     if shell is not None:
         return prod(part.shape) - prod(max(n - 2 * shell, 0) for n in part.shape)
     if kind is Kind.GHOSTS:

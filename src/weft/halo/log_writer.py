@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.halo.cell_geometry import Cells, edge_mask, flat_indices, owned_ranges, shell_mask
+from weft.halo.cell_geometry import Cells, compute_flat_indices, make_edge_mask, make_shell_mask, owned_ranges
 from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX
 from weft.native.headers.halo_kinds import HaloKind as Kind
 
@@ -48,10 +48,12 @@ class Recorder:
         self._held = ctypes.c_uint32.in_dll(library, "weft_array_held")
         self.records = bool(library.weft_array_watch())
         if self.records:
-            _keep_memory(library)
+            _keep_freed_memory(library)
 
     def report_access(self, low: int, item: int, cells: Cells, kind: int) -> None:
-        """Tell the recorder that the program reads (1) or writes (2) elements of a part that begins at an address."""
+        """Report to the recorder of MPI calls that the program reads (1) or writes (2) elements of an array, so that it
+        can find races with MPI.
+        """
         if not self._held.value:
             return
         offset, shape, strides = cells
@@ -65,11 +67,11 @@ class Recorder:
         )  # fmt: skip
 
 
-def _keep_memory(library: ctypes.PyDLL) -> None:
-    """Let freed memory stay with the process.
+def _keep_freed_memory(library: ctypes.PyDLL) -> None:
+    """Set the C library's allocator to keep freed memory in the process.
 
-    numpy computes a + b + c in one array where nobody looks at a + b. Of watched arrays each operation makes one of its
-    own; that the system takes each back and gives it anew costs many times what the operation does.
+    numpy computes a + b + c in one array where nobody looks at a + b. With recording arrays each operation makes one of
+    its own; that the system takes each back and gives it anew costs many times what the operation does.
     """
     trim_threshold, mmap_threshold = -1, -3
     with suppress(AttributeError):  # only glibc has it
@@ -109,15 +111,17 @@ class Log:
                 self._file.close()
         self.on = False
 
-    def give_up(self, why: str) -> None:
-        """Stop recording, as what would be written from here on is incomplete; the reason goes into the file."""
+    def give_up(self, reason: str) -> None:
+        """Write a reason to the log and stop recording for good: what follows would be incomplete."""
         with suppress(Exception):
-            self.write_record(Kind.GAVE_UP, why.encode(errors="replace"))
+            self.write_record(Kind.GAVE_UP, reason.encode(errors="replace"))
             self._file.flush()
         self.on = False
 
     def is_recording(self) -> bool:
-        """Return whether an access of this thread is to be recorded; an access of another thread ends the recording."""
+        """Return whether to record an access of this thread. An access of another thread ends the recording
+        for good.
+        """
         if self.on and threading.get_ident() != self.thread:
             self.give_up("another thread than the one that declared the arrays uses them")
         return self.on
@@ -131,14 +135,13 @@ class Log:
         """Return how many calls of MPI the rank has made."""
         return self.recorder.moment()
 
-    def write_record(self, kind: Kind, payload: bytes, moment: int | None = None) -> None:
-        """Add a record to the file. `moment`: the number of MPI calls that it is written for, the current one by
-        default."""
+    def write_record(self, kind: Kind, payload: bytes, call_count: int | None = None) -> None:
+        """Append a record to the log. `call_count`: how many MPI calls came before it; those up to now by default."""
         self._written += HEAD.size + len(payload)
         if self._written > MOST and kind is not Kind.GAVE_UP:
             self.give_up(f"more than {MOST >> 20} MB of accesses")
             return
-        at = self.recorder.moment() if moment is None else moment
+        at = self.recorder.moment() if call_count is None else call_count
         if at == _NO_EVENTS:  # MPI is finalized: nobody gets anything any more
             kind, payload, at, self.on = Kind.END, b"", self._last, False
         self._last = at
@@ -148,12 +151,14 @@ class Log:
         """Add a record of facts."""
         self.write_record(kind, json.dumps(fields).encode())
 
-    def number_of_use(self, key: Any, fields: Callable[[], dict[str, Any]]) -> int:
-        """Return the number of a use; its facts are written when it occurs for the first time."""
+    def find_or_add_use(self, key: Any, make_fields: Callable[[], dict[str, Any]]) -> int:
+        """Return the number of a use with a key; the first time it is added to the log, with the fields that
+        `make_fields` returns.
+        """
         number = self._uses.get(key)
         if number is None:
             number = self._uses[key] = len(self._uses)
-            self.write_json(Kind.USE, {"id": number, **fields()})
+            self.write_json(Kind.USE, {"id": number, **make_fields()})
         return number
 
     def write_run(self, use: int, reads: Sequence[tuple[int, int, int]]) -> None:
@@ -166,8 +171,8 @@ class Log:
         self.write_record(kind, NUMBER.pack(part, 0) + values)
 
 
-def current_place() -> Place:
-    """Return the line of the program that is being executed, outside of Weft and NumPy."""
+def find_call_site() -> Place:
+    """Return (code object, line) of the program's statement that is being executed, outside of Weft and NumPy."""
     frame = sys._getframe(2)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OWN):
         frame = frame.f_back
@@ -192,8 +197,9 @@ def _stored(array: Array) -> int:
 
 
 def _choose_address_reader() -> Callable[[Array], int]:
-    """Return the quickest way to read an array's address: NumPy keeps it first in the object, and makes a dictionary
-    for who asks."""
+    """Return the quickest function that reads an array's address: from NumPy's object itself if that is laid out as
+    known.
+    """
     whole = np.zeros((3, 3))
     some = (whole, whole[1:, 2:], whole[1], np.zeros(()))
     return _stored if all(_stored(one) == _said(one) for one in some) else _said
@@ -218,11 +224,11 @@ class SharedPart:
         self.shape, self.strides, self.item = array.shape, array.strides, array.itemsize
         self.high = self.low + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + self.item
         if halo is None:  # which are ghosts receives tell when the run is over
-            self.is_ghost = self.is_edge = shell_mask(self.shape, SHELL)
+            self.is_ghost = self.is_edge = make_shell_mask(self.shape, SHELL)
         else:
             self.is_ghost = np.ones(self.shape, bool)
             self.is_ghost[tuple(slice(*one) for one in owned_ranges(self.shape, halo))] = False
-            self.is_edge = edge_mask(self.shape, halo)
+            self.is_edge = make_edge_mask(self.shape, halo)
         self.edge, self.ghosts = np.flatnonzero(self.is_edge), np.flatnonzero(self.is_ghost)
         self._numbers = np.arange(array.size).reshape(self.shape)
         self._exact: dict[Kind, bytes] = {}
@@ -245,28 +251,34 @@ class SharedPart:
         """Return a part for another array of the same form."""
         return SharedPart(self.log, array, {**self.facts, "of": self.facts["of"], "like": self.number}, self.halo)
 
-    def cells_of_view(self, view: Array) -> Cells | None:
-        """Return which elements of the part a view has; None if it is elsewhere in memory."""
+    def find_cells(self, view: Array) -> Cells | None:
+        """Return the elements of the part that a view has, as (offset, shape, strides in bytes); None if it is
+        elsewhere in memory.
+        """
         low = address(view)
         if not self.low <= low < self.high or not view.size:
             return None
         return low - self.low, view.shape, view.strides
 
-    def touches(self, cells: Cells, ghosts: bool) -> bool:
-        """Return whether some elements are ghosts, or with `ghosts` false such that neighbours copy."""
-        key = (cells, ghosts)
+    def contains_ghosts_or_edges(self, cells: Cells, check_ghosts: bool) -> bool:
+        """Return whether some elements are ghosts; with `check_ghosts` false, whether neighbours have copies
+        of some.
+        """
+        key = (cells, check_ghosts)
         known = self._meets.get(key)
         if known is None:
-            which = self.is_ghost if ghosts else self.is_edge
+            which = self.is_ghost if check_ghosts else self.is_edge
             known = self._meets[key] = bool(which.ravel()[self.flat_indices(cells)].any())
         return known
 
     def flat_indices(self, cells: Cells) -> NDArray[np.int64]:
         """Return numbers of some elements, in the order of memory with the last index fastest."""
-        return flat_indices(cells, self.shape, self.strides)
+        return compute_flat_indices(cells, self.shape, self.strides)
 
-    def record_values(self, kind: Kind, as_kind: Kind | None = None) -> None:
-        """Record the values of OWNED or GHOSTS if they have changed; as a record of kind `as_kind` if that is given."""
+    def record_values(self, kind: Kind, recorded_kind: Kind | None = None) -> None:
+        """Record the values of all owned edge cells or of all ghosts if they have changed, as a record of `kind` or
+        `recorded_kind`.
+        """
         which = self.edge if kind is Kind.OWNED else self.ghosts
         if not len(which):
             return
@@ -279,31 +291,31 @@ class SharedPart:
         if values == self._seen.get(kind):
             return
         self._seen[kind] = values
-        self.log.write_values(as_kind or kind, self.number, values)
+        self.log.write_values(recorded_kind or kind, self.number, values)
         if kind is Kind.GHOSTS or self.halo is None:
             self.ghosts_seen += 1
 
-    def record_ghosts(self, moment: int) -> int:
-        """Record the ghosts' values if something can have changed them; return how many looks there were."""
-        if self._looked != (moment, self.changes):
-            self._looked = (moment, self.changes)
-            self.record_unseen_changes(moment)
+    def record_ghosts(self, call_count: int) -> int:
+        """Record the ghosts' values if something may have changed them; return how often they have been recorded."""
+        if self._looked != (call_count, self.changes):
+            self._looked = (call_count, self.changes)
+            self.record_unseen_changes(call_count)
             if self.halo is not None:
                 self.record_values(Kind.GHOSTS)
         return self.ghosts_seen
 
-    def record_unseen_changes(self, moment: int) -> None:
-        """Record changes of what neighbours copy that no seen store made: by MPI, or under another name."""
-        if self._unseen != (moment, self.changes):
-            self._unseen = (moment, self.changes)
+    def record_unseen_changes(self, call_count: int) -> None:
+        """Record changes of cells with copies that no recorded store made: by MPI, or under another name."""
+        if self._unseen != (call_count, self.changes):
+            self._unseen = (call_count, self.changes)
             self.record_values(Kind.OWNED, Kind.UNSEEN)
 
-    def record_store(self, cells: Cells | None) -> None:
-        """Record the values after elements have been stored. `cells` None: it is not known which."""
+    def record_store(self, stored_cells: Cells | None) -> None:
+        """Record the values after a store. `stored_cells`: which elements; None if that is not known."""
         self.changes += 1
         self.record_values(Kind.OWNED)
         self._unseen = (self.log.count_calls(), self.changes)
-        if cells is None or self.touches(cells, ghosts=True):
+        if stored_cells is None or self.contains_ghosts_or_edges(stored_cells, check_ghosts=True):
             self.record_ghosts(self._unseen[0])
 
     def report_access(self, cells: Cells, kind: int) -> None:
@@ -312,7 +324,7 @@ class SharedPart:
 
 
 def _to_float32(values: Array) -> NDArray[np.float32]:
-    """Return values as 32-bit floats; of complex numbers a mix of both parts."""
+    """Return values as 32-bit floats, to be recorded; complex numbers as a sum of both parts with factors."""
     if values.dtype.kind == "c":
         values = values.real + 0.618 * values.imag
     with np.errstate(all="ignore"):

@@ -34,15 +34,17 @@ class Ghost(Evidence):
     from_: Sequence[int | list[int]] | None = None
 
 
-def stale_ghost(case: GhostCase, store: Use | None, moment: int, *, ever: bool) -> Finding:
-    """Return the finding that a ghost is older than its owner's value. `ever`: whether it was renewed at some time."""
+def stale_ghost(case: GhostCase, store: Use | None, moment: int, *, was_renewed: bool) -> Finding:
+    """Return the finding that a ghost is older than its owner's value. `was_renewed`: whether it ever got a
+    newer one.
+    """
     wrong = case.wrong
     line = f" at {_at(store.at)}" if store else ""
-    never = "" if ever else ", and nothing ever brings it here"
-    kind = "stale-halo-read" if ever else "remote-access"
+    never = "" if was_renewed else ", and nothing ever brings it here"
+    kind = "stale-halo-read" if was_renewed else "remote-access"
     sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
     words = f"it is older than what rank {wrong.owner} stored{line}{never}"
-    return _make_finding(kind, case, words, sites, changed=[wrong.owner, moment], sure=wrong.told)
+    return _make_finding(kind, case, words, sites, changed=[wrong.owner, moment], is_certain=wrong.told)
 
 
 def never_filled(case: GhostCase) -> Finding:
@@ -50,20 +52,22 @@ def never_filled(case: GhostCase) -> Finding:
     return _make_finding("remote-access", case, "no message ever brings it here", [])
 
 
-def locally_written(case: GhostCase, use: Use, *, redundant: bool) -> Finding:
-    """Return the finding that this rank wrote the ghost: by the line by which its owner computes it, or by another."""
+def locally_written(case: GhostCase, use: Use, *, is_redundant_computation: bool) -> Finding:
+    """Return the finding that this rank itself wrote the ghost: by the line by which its owner computes it, or by
+    another.
+    """
     rank, owner = case.wrong.rank, case.wrong.owner
-    words = f"rank {rank} itself {'computed' if redundant else 'wrote'} the copy at {_at(use.at)}"
-    words += f", not as rank {owner} did" if redundant else ""
-    kind = "stale-halo-read" if redundant else "halo-write"
+    words = f"rank {rank} itself {'computed' if is_redundant_computation else 'wrote'} the copy at {_at(use.at)}"
+    words += f", not as rank {owner} did" if is_redundant_computation else ""
+    kind = "stale-halo-read" if is_redundant_computation else "halo-write"
     return _make_finding(kind, case, words, [Site(rank, "store", *_file(use.at))])
 
 
-def other_cell_copied(case: GhostCase, rank: int, where: list[int]) -> Finding:
+def other_cell_copied(case: GhostCase, rank: int, global_index: list[int]) -> Finding:
     """Return the finding that a ghost holds another element of the array."""
-    where = case.source.of.to_program_index(where)
-    words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
-    return _make_finding("remote-access", case, words, [], from_=[rank, where])
+    global_index = case.source.of.to_program_index(global_index)
+    words = f"the copy holds what rank {rank} has at {_name(case.source)}{global_index}"
+    return _make_finding("remote-access", case, words, [], from_=[rank, global_index])
 
 
 def ghosts_without_use(part: DeclaredPart) -> str:
@@ -75,15 +79,18 @@ def ghosts_without_use(part: DeclaredPart) -> str:
 _REMEDY = "say how wide its ghost cells are (halo)"
 
 
-def widths_differ(parts: Mapping[int, DeclaredPart], side: Side, wide: Mapping[int, int]) -> str:
-    """Return the note that ranks receive different numbers of layers at one side."""
-    fewest, most = (pick(wide, key=lambda rank: (wide[rank], rank)) for pick in (min, max))
+def widths_differ(parts: Mapping[int, DeclaredPart], side: Side, widths_by_rank: Mapping[int, int]) -> str:
+    """Return the note that ranks receive different numbers of layers of ghosts at one side of an array."""
+    fewest, most = (pick(widths_by_rank, key=lambda rank: (widths_by_rank[rank], rank)) for pick in (min, max))
     where = f"{_describe_end(parts[fewest], side)} of {_array(parts[fewest])}"
-    return f"rank {fewest} receives {_layers(wide[fewest])} {where}, rank {most} {wide[most]}: {_REMEDY}"
+    return (
+        f"rank {fewest} receives {_layers(widths_by_rank[fewest])} {where}, "
+        f"rank {most} {widths_by_rank[most]}: {_REMEDY}"
+    )
 
 
 def layers_missing(part: DeclaredPart, side: Side) -> str:
-    """Return the note that the outermost layer is never filled."""
+    """Return the note that receives leave out layers of ghosts at one side of an array."""
     return (
         f"receives fill {_array(part)} {_describe_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
     )
@@ -94,18 +101,18 @@ def receive_not_followed(part: DeclaredPart, event: int) -> str:
     return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
 
 
-def receive_inside(part: DeclaredPart, box: Box, event: int) -> str:
-    """Return the note that a receive fills no layer at an end of the array."""
+def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
+    """Return the note that a receive fills a box that is not a layer at an end of the array."""
     first, last = part.to_program_index([one for one, _ in box]), part.to_program_index([one for _, one in box])
-    into = f"call {event:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
+    into = f"call {event_index:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
     return f"{into}, which is not a layer at one end: {_REMEDY}"
 
 
-def width_not_shown(part: DeclaredPart, side: Side, wide: Sequence[int]) -> str:
-    """Return the note that arrays of one form have other widths, and this one shows none."""
+def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int]) -> str:
+    """Return the note that no receive shows an array's width at a side, and that similar arrays have different ones."""
     return (
-        f"no receive fills {_array(part)} {_describe_end(part, side)}, where others of its form have {wide[0]} "
-        f"and {wide[-1]} layers: {_REMEDY}"
+        f"no receive fills {_array(part)} {_describe_end(part, side)}, where others of its form have {other_widths[0]} "
+        f"and {other_widths[-1]} layers: {_REMEDY}"
     )
 
 
@@ -157,16 +164,16 @@ def _describe_end(part: DeclaredPart, side: Side) -> str:
 def foreign_value_received(case: GhostCase) -> Finding:
     """Return the ghost holds what its owner's cell never had, and where that is from is not known."""
     words = f"the copy holds what rank {case.wrong.owner} never had there"
-    return _make_finding("remote-access", case, words, [], sure=False)
+    return _make_finding("remote-access", case, words, [], is_certain=False)
 
 
 def _make_finding(
-    kind: str, case: GhostCase, why: str, others: list[Site], *, changed: Sequence[int] | None = None,
-    from_: Sequence[int | list[int]] | None = None, sure: bool = True,
+    kind: str, case: GhostCase, explanation: str, other_sites: list[Site], *, changed: Sequence[int] | None = None,
+    from_: Sequence[int | list[int]] | None = None, is_certain: bool = True,
 ) -> Finding:  # fmt: skip
-    """Return a finding of some kind about a ghost, with words that say why.
+    """Return a finding of a kind about a ghost that did not have its owner's value, with an explanation.
 
-    `sure`: whether it is proven that the reader should have had what the owner has. For compiled code it is not:
+    `is_certain`: whether it is proven that the reader should have had the owner's value. For compiled code it is not:
     that it loaded the ghost and then stored the cell leaves out a factor of 0.
     """
     wrong, source = case.wrong, case.source
@@ -177,17 +184,17 @@ def _make_finding(
     many = f", and {len(wrong.ghosts) - 1:,} more of rank {wrong.owner}" if len(wrong.ghosts) > 1 else ""
     message = (
         f"rank {wrong.rank} uses {name}{cell} of rank {wrong.owner}, its ghost cell {local}{many}, at {_at(read.at)}: "
-        f"{why} ({held:.6g} in place of {should:.6g})"
+        f"{explanation} ({held:.6g} in place of {should:.6g})"
     )
     events: list[EventId] = [EventId(wrong.rank, wrong.moment - 1)] if wrong.moment else []
     evidence = Ghost(
         array=name, cell=cell, ghost=local, owner=wrong.owner, value=held, owned=should,
         moment=[wrong.rank, wrong.moment], cells=len(wrong.ghosts), changed=changed, from_=from_,
     )  # fmt: skip
-    sites = (Site(wrong.rank, "load", *_file(read.at)), *others)
+    sites = (Site(wrong.rank, "load", *_file(read.at)), *other_sites)
     cause = "; ".join(f"{site.call} {site.file}:{site.line}" for site in sites)
     ranks = tuple(sorted({wrong.rank, wrong.owner}))
-    certainty: Certainty = "certain" if sure and not read.pairs else "possible"
+    certainty: Certainty = "certain" if is_certain and not read.pairs else "possible"
     return Finding(kind, KINDS[kind].severity, certainty, message, ranks, sites, tuple(events), evidence, cause)
 
 

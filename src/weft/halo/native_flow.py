@@ -20,17 +20,18 @@ NEAR: Final = 5
 """Lines between a load and a store that may be one statement."""
 
 
-def is_ghost_used(load: Line, store: Line, source: PlacedPart, target: PlacedPart, pairs: Ints) -> NDArray[np.bool_]:
-    """Return for pairs (ghost, cell) whether the ghost went into the cell. `load`, `store`: lines; `source`,
-    `target`: parts."""
-    if load[:2] == store[:2]:
+def is_ghost_used(
+    load_line: Line, store_line: Line, ghost_part: PlacedPart, stored_part: PlacedPart, pairs: Ints
+) -> NDArray[np.bool_]:
+    """Return a mask of the pairs (ghost, cell) in which the loaded ghost probably went into the stored cell."""
+    if load_line[:2] == store_line[:2]:
         return np.ones(len(pairs), bool)
-    if source.of.size != target.of.size:
+    if ghost_part.of.size != stored_part.of.size:
         return np.zeros(len(pairs), bool)
-    away = target.to_global(pairs[:, 1]) - source.to_global(pairs[:, 0])
-    wide = np.array([max(width) for width in source.of.halo])
+    away = stored_part.to_global(pairs[:, 1]) - ghost_part.to_global(pairs[:, 0])
+    wide = np.array([max(width) for width in ghost_part.of.halo])
     reached: NDArray[np.bool_] = (np.abs(away) <= np.maximum(wide, 1)).all(axis=1)
-    if load[0] == store[0] and load[2] == store[2] and abs(load[1] - store[1]) <= NEAR:
+    if load_line[0] == store_line[0] and load_line[2] == store_line[2] and abs(load_line[1] - store_line[1]) <= NEAR:
         return reached
     _, side, often = np.unique(away, axis=0, return_inverse=True, return_counts=True)
     result: NDArray[np.bool_] = reached & (often[side.ravel()] > 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.errors import RunError
 from weft.halo import log, log_reader
-from weft.halo.cell_geometry import Cells, flat_indices, shell_mask
+from weft.halo.cell_geometry import Cells, compute_flat_indices, make_shell_mask
 from weft.halo.global_arrays import NOBODY, DeclaredPart, PlacedPart
 from weft.halo.native_flow import is_ghost_used
 from weft.native.headers.halo_kinds import HaloKind as Kind
@@ -110,34 +110,39 @@ class RankHistory:
             self.problem, self.whole = str(error), False
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
-    def set_widths(self, with_widths: Mapping[int, DeclaredPart]) -> None:
-        """Set the widths of parts that were not declared; the widths of parts that are not in `with_widths` are
-        unclear."""
+    def set_widths(self, parts_with_widths: Mapping[int, DeclaredPart]) -> None:
+        """Set the widths of parts that were declared without; the other such parts are unclear."""
         seen: dict[int, list[int]] = {}
         for number, waiting in self.waiting.items():
-            if number not in with_widths:
+            if number not in parts_with_widths:
                 self.unclear.add(number)
                 continue
             looks = self.owned.pop(number, []) if waiting.shell is not None else []
-            part = self.parts[number] = with_widths[number]
+            part = self.parts[number] = parts_with_widths[number]
             if waiting.shell is not None:
                 self.owned[number], self.ghosts[number], seen[number] = _split_shell(looks, part, waiting.shell)
-        self.done = [self._with_ghost_looks(done, seen) for done in self.done]
+        self.done = [self._replace_shell_looks(done, seen) for done in self.done]
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
-    def _with_ghost_looks(self, done: Done, seen: Mapping[int, list[int]]) -> Done:
-        """Return what was done, with looks at ghosts in place of looks at a shell."""
+    def _replace_shell_looks(self, done: Done, ghost_look_counts: Mapping[int, list[int]]) -> Done:
+        """Return a use that was made, with counts of looks at ghosts in place of those at the outer layers (shell)."""
         parts = [read.part for read in self.uses[done.use].reads]
-        if not any(part in seen for part in parts):
+        if not any(part in ghost_look_counts for part in parts):
             return done
         reads = [
-            (at, seen[part][min(looks, len(seen[part]) - 1)] if part in seen else looks, runs)
+            (
+                at,
+                ghost_look_counts[part][min(looks, len(ghost_look_counts[part]) - 1)]
+                if part in ghost_look_counts
+                else looks,
+                runs,
+            )
             for part, (at, looks, runs) in zip(parts, done.reads, strict=True)
         ]
         return Done(done.use, done.moment, tuple(reads))
 
     def _add_record(self, record: log.Record) -> None:
-        """Add a record of the log to the history. ValueError if it is invalid."""
+        """Add a record of the log to the history. Raises ValueError if it is invalid."""
         kind, moment = record.kind, min(record.moment, self._calls)
         if kind is Kind.RUN:
             use, reads = self.uses[record.number()], record.reads()
@@ -189,18 +194,20 @@ class RankHistory:
             reads=tuple(self._parse_read(one, part) for one in fields["reads"]),
         )  # fmt: skip
 
-    def _parse_read(self, fields: dict[str, Any], into: DeclaredPart) -> Read:
-        """Return the read that a part of a USE record describes."""
+    def _parse_read(self, fields: dict[str, Any], stored_part: DeclaredPart) -> Read:
+        """Return one read of a USE record; `stored_part` is the part whose cells the use stores."""
         part, at = self.parts[fields["part"]], self._parse_line(fields["at"])
         if "pairs" in fields:
-            return Read(part.number, None, at, log_reader.parse_pairs(fields["pairs"], part, into))
+            return Read(part.number, None, at, log_reader.parse_pairs(fields["pairs"], part, stored_part))
         return Read(part.number, log_reader.parse_cells(fields["cells"], part), at)
 
-    def _parse_line(self, given: Any) -> Line:
-        """Return file, line and function; for a native program from the number of a call site."""
-        if not isinstance(given, int):
-            return log_reader.parse_line(given)
-        site = self.rank.site(log_reader.require_integer(given))
+    def _parse_line(self, recorded: Any) -> Line:
+        """Return (file, line, function) of a recorded line; a native program records the number of a call site
+        instead.
+        """
+        if not isinstance(recorded, int):
+            return log_reader.parse_line(recorded)
+        site = self.rank.site(log_reader.require_integer(recorded))
         return site.file or Path(site.module or "?").name, site.line, site.function or ""
 
     def last_known_look(self, part: int, calls_started: int) -> int:
@@ -212,8 +219,8 @@ class RankHistory:
         """Return whether each change of what neighbours copy was seen when it was made, to the end."""
         return self.whole and not self.parts[part].late and not any(look.unseen for look in self.owned[part])
 
-    def find_runs(self, uses: Sequence[int]) -> list[int]:
-        """Return when some uses ran, as indices of `done`."""
+    def find_times_of_uses(self, uses: Sequence[int]) -> list[int]:
+        """Return when any of some uses were made, as ascending indices of `done`."""
         chosen = frozenset(uses)
         if chosen not in self._times:
             self._times[chosen] = [k for k, done in enumerate(self.done) if done.use in chosen]
@@ -223,24 +230,27 @@ class RankHistory:
         """Return the file and line of each of some runs of uses."""
         return [self.uses[self.done[k].use].at[:2] for k in times]
 
-    def find_store_before(self, look: Look, part: int) -> Use | None:
-        """Return the last store to a part before a look, None if there was none."""
+    def find_store_before(self, look: Look, part_number: int) -> Use | None:
+        """Return the last use that stored to a part before a look at it; None if there was none."""
         for at in range(look.done - 1, -1, -1):
             use = self.uses[self.done[at].use]
-            if use.what == "store" and use.part == part:
+            if use.what == "store" and use.part == part_number:
                 return use
         return None
 
 
-def _split_shell(looks: Sequence[Look], part: DeclaredPart, shell: int) -> tuple[list[Look], list[Look], list[int]]:
-    """Return the looks at owned cells and at ghosts that looks at a shell contain, and for each number of looks at
-    the shell how many looks at ghosts there were."""
+def _split_shell(
+    shell_looks: Sequence[Look], part: DeclaredPart, layer_count: int
+) -> tuple[list[Look], list[Look], list[int]]:
+    """Return looks at owned cells, looks at ghosts, and for each number of looks at the outer layers (shell) that of
+    looks at ghosts.
+    """
     placed = PlacedPart(part, (0,) * len(part.shape))
-    places = np.flatnonzero(shell_mask(part.shape, shell))
+    places = np.flatnonzero(make_shell_mask(part.shape, layer_count))
     owned: list[Look] = []
     ghosts: list[Look] = []
     seen = [0]
-    for look in looks:
+    for look in shell_looks:
         for found, cells, unseen in ((owned, placed.edge, look.unseen), (ghosts, placed.ghosts, False)):
             values = look.values[np.searchsorted(places, cells)]
             if len(cells) and (not found or found[-1].values.tobytes() != values.tobytes()):
@@ -249,16 +259,17 @@ def _split_shell(looks: Sequence[Look], part: DeclaredPart, shell: int) -> tuple
     return owned, ghosts, seen
 
 
-def stored_places(use: Use, part: DeclaredPart) -> Ints:
-    """Return the places in the part that a use stores."""
+def find_stored_places(use: Use, part: DeclaredPart) -> Ints:
+    """Return the flat indices in a part of the elements that a use stores."""
     if use.places is not None:
         return np.array(use.places, np.int64)
-    return flat_indices(use.cells, part.shape, part.strides) if use.cells else np.zeros(0, np.int64)
+    return compute_flat_indices(use.cells, part.shape, part.strides) if use.cells else np.zeros(0, np.int64)
 
 
 def read_histories(trace: Trace) -> dict[int, RankHistory]:
-    """Read the logs of the run by rank, of ranks that call MPI from one thread, as moments count the calls of one
-    thread."""
+    """Return the history of each rank with a log that calls MPI from one thread only, as times are counted in calls of
+    one thread.
+    """
     found: dict[int, RankHistory] = {}
     room, cells = MOST_OF_RUN, log_reader.MOST_CELLS
     for rank, path in _find_logs(trace):
@@ -287,7 +298,7 @@ def read_histories(trace: Trace) -> dict[int, RankHistory]:
 
 
 def _find_logs(trace: Trace) -> Iterator[tuple[Rank, Path]]:
-    """Yield the ranks that have a log and call MPI from one thread, each with its log."""
+    """Yield (rank, path of its log) for the ranks that have a log and call MPI from one thread only."""
     folder = trace.path / log.FOLDER
     if folder.is_symlink() or not folder.is_dir():
         return
@@ -302,9 +313,9 @@ def _find_logs(trace: Trace) -> Iterator[tuple[Rank, Path]]:
             note_unseen_uses(rank, "several of its threads call MPI")
 
 
-def note_unseen_uses(rank: Rank, why: str) -> None:
-    """Note, with all else that the recorder did not see, that the uses of ghost cells were not all seen."""
-    note = f"uses of ghost cells: {why}"
+def note_unseen_uses(rank: Rank, reason: str) -> None:
+    """Note in a rank's record that not all uses of ghost cells were seen, and why."""
+    note = f"uses of ghost cells: {reason}"
     if note not in rank.definitions.notes:
         rank.definitions.notes.append(note)
         rank.trace.add_problem(f"rank {rank.index}: {note}")
@@ -322,12 +333,14 @@ class Ghosts:
 
 
 def find_ghosts(
-    use: Use, read: Read, source: PlacedPart, target: PlacedPart | None, owner: Ints | None = None
+    use: Use, read: Read, source: PlacedPart, target: PlacedPart | None, owners: Ints | None = None
 ) -> Ghosts:
-    """Return the ghosts of other ranks among what is read, without those that only go to where they came from."""
-    owner = source.owner if owner is None else owner
+    """Return the ghosts among the elements that a read takes, without those that only return to the places they came
+    from.
+    """
+    owners = source.owner if owners is None else owners
     found = (
-        _stored_pairs(use, read, source, target)
+        _find_used_pairs(use, read, source, target)
         if read.cells is None
         else _pair_with_targets(use, read.cells, source, target)
     )
@@ -336,7 +349,7 @@ def find_ghosts(
     places, aims = found
     ghost = source.ghost_of[places].astype(np.int64)
     chosen = ghost >= 0
-    chosen[chosen] &= owner[ghost[chosen]] >= 0
+    chosen[chosen] &= owners[ghost[chosen]] >= 0
     if use.what == "store" and target is not None:
         chosen &= target.owned[aims]
         moved = source.to_global(places[chosen]) != target.to_global(aims[chosen])
@@ -345,9 +358,8 @@ def find_ghosts(
     return Ghosts(ghost, aims[chosen][first])
 
 
-def _stored_pairs(use: Use, read: Read, source: PlacedPart, target: PlacedPart | None) -> tuple[Ints, Ints] | None:
-    """Return the places that were loaded before a store and the cells that were stored, where one went into the
-    other."""
+def _find_used_pairs(use: Use, read: Read, source: PlacedPart, target: PlacedPart | None) -> tuple[Ints, Ints] | None:
+    """Return (flat indices of loaded elements, of the stored cells that each went into); None if there are none."""
     if target is None or not read.pairs:
         return None
     pairs = np.array(read.pairs, np.int64)
@@ -358,13 +370,15 @@ def _stored_pairs(use: Use, read: Read, source: PlacedPart, target: PlacedPart |
 def _pair_with_targets(
     use: Use, cells: Cells, source: PlacedPart, target: PlacedPart | None
 ) -> tuple[Ints, Ints] | None:
-    """Return the places that were read, and for each the element at which it was stored."""
-    places = flat_indices(cells, source.of.shape, source.of.strides)
+    """Return (flat indices of the elements read, for each that of the element it was stored at); None if they do not
+    correspond.
+    """
+    places = compute_flat_indices(cells, source.of.shape, source.of.strides)
     if use.what != "store":
         return places.ravel(), np.full(places.size, NOBODY, np.int64)
     if use.cells is None or target is None:
         return None
-    aims = flat_indices(use.cells, target.of.shape, target.of.strides)
+    aims = compute_flat_indices(use.cells, target.of.shape, target.of.strides)
     try:
         return np.broadcast_to(places, aims.shape).ravel(), aims.ravel()
     except ValueError:

@@ -59,21 +59,20 @@ class Received:
     box: Box | None
 
 
-def find_received_boxes(rank: Rank, places: list[WatchedArray]) -> dict[int, list[Received]]:
-    """Return for each part what receives put there, each box once, in the order of the calls."""
-    found: dict[int, dict[Box | None, int]] = {place.part.number: {} for place in places}
-    for event in _receiving_calls(rank):
-        for address, datatype, count in _receive_buffers(rank.event(event)):
-            for place in places:
+def find_received_boxes(rank: Rank, arrays: list[WatchedArray]) -> dict[int, list[Received]]:
+    """Return part number -> what receives put into the part, each box once, in the order of the calls."""
+    found: dict[int, dict[Box | None, int]] = {place.part.number: {} for place in arrays}
+    for event in _find_receiving_calls(rank):
+        for address, datatype, count in _find_receive_buffers(rank.event(event)):
+            for place in arrays:
                 if place.first <= event < place.end and 0 <= address - place.address < _size_in_bytes(place.part):
                     box = _find_box(place.part, address - place.address, datatype, count)
                     found[place.part.number].setdefault(box, event)
     return {number: [Received(event, box) for box, event in boxes.items()] for number, boxes in found.items()}
 
 
-def _receiving_calls(rank: Rank) -> list[int]:
-    """Return the calls that receive, without those that equal an earlier one in all fields of their rows in the
-    record."""
+def _find_receiving_calls(rank: Rank) -> list[int]:
+    """Return the event indices of a rank's receiving calls, without those whose row equals an earlier one's."""
     of = masks_of(rank.trace.functions)
     rows, others = of.where(rank, _IN_ROW), of.where(rank, _OTHERS)
     alike = np.stack([rank.events[name][rows].astype(np.uint64) for name in ("buffer", "count", "datatype")])
@@ -81,13 +80,13 @@ def _receiving_calls(rank: Rank) -> list[int]:
     return sorted([*rows[np.sort(first)].tolist()[:MOST_CALLS], *others.tolist()[:MOST_CALLS]])
 
 
-def _receive_buffers(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
-    """Yield the buffers that a call receives into: address, datatype and count; -1 if the count is unknown."""
+def _find_receive_buffers(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
+    """Yield (address, datatype, count) of the buffers that a call receives into; the count is -1 if it is unknown."""
     name, args = masks_of(event.rank.trace.functions).name(event.function.id), event.args
     if event.error:
         return
     if name in _NEIGHBOURS:
-        yield from _neighbour_buffers(event, args)
+        yield from _find_neighbour_buffers(event, args)
     elif "recvbuf" in args:
         yield from _known_buffer(event, args["recvbuf"], args.get("recvtype"), args.get("recvcount"))
     elif "origin_addr" in args:
@@ -101,17 +100,22 @@ def _known_buffer(event: Event, address: Any, datatype: Any, count: Any) -> Iter
         yield address, event.rank.datatype(datatype) if isinstance(datatype, int) else None, count
 
 
-def _neighbour_buffers(event: Event, args: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
-    """Yield the buffers of a neighbourhood collective, one for each neighbour, or one of unknown size if all are
-    alike."""
-    address, counts, where = args.get("recvbuf"), args.get("recvcounts"), args.get("rdispls", args.get("displs"))
+def _find_neighbour_buffers(event: Event, arguments: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
+    """Yield (address, datatype, count) for each neighbour of a neighbourhood collective, or once with count -1 if all
+    are alike.
+    """
+    address, counts, where = (
+        arguments.get("recvbuf"),
+        arguments.get("recvcounts"),
+        arguments.get("rdispls", arguments.get("displs")),
+    )
     if not isinstance(counts, list) or not isinstance(where, list) or not isinstance(address, int):
-        yield from _known_buffer(event, address, args.get("recvtype"), -1)
+        yield from _known_buffer(event, address, arguments.get("recvtype"), -1)
         return
-    one = args.get("recvtype")
-    types = args["recvtypes"] if "recvtypes" in args else [one] * len(counts)
+    one = arguments.get("recvtype")
+    types = arguments["recvtypes"] if "recvtypes" in arguments else [one] * len(counts)
     datatype = event.rank.datatype(one) if isinstance(one, int) else None
-    step = 1 if "recvtypes" in args else (datatype.extent if datatype is not None else None) or 0
+    step = 1 if "recvtypes" in arguments else (datatype.extent if datatype is not None else None) or 0
     for count, at, kind in zip(counts, where, types, strict=False):
         yield from _known_buffer(event, address + at * step, kind, count)
 
@@ -120,18 +124,19 @@ def _size_in_bytes(part: DeclaredPart) -> int:
     return sum((n - 1) * stride for n, stride in zip(part.shape, part.strides, strict=True)) + part.item
 
 
-def _find_box(part: DeclaredPart, offset: int, datatype: Datatype | None, count: int) -> Box | None:
-    """Return the box of elements of a part that a buffer spans which begins `offset` bytes after the part's first
-    element; None if it is unknown."""
+def _find_box(part: DeclaredPart, byte_offset: int, datatype: Datatype | None, count: int) -> Box | None:
+    """Return the box of a part's elements that a buffer covers, `byte_offset` after the part's first element; None if
+    it is unknown.
+    """
     layout = layout_of_elements(datatype, count) if count > 0 else None
     found = layout.blocks() if layout else None
     if found is None:
         return None
     at, length = found
-    first, last = offset + at, offset + at + length - part.item
+    first, last = byte_offset + at, byte_offset + at + length - part.item
     if first.min() < 0 or last.max() >= _size_in_bytes(part):
         return None
-    low, high = _indices_by_axis(part, first), _indices_by_axis(part, last)
+    low, high = _compute_indices_by_axis(part, first), _compute_indices_by_axis(part, last)
     widest = sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis])
     apart = np.zeros(len(first), bool)
     box = {}
@@ -143,11 +148,11 @@ def _find_box(part: DeclaredPart, offset: int, datatype: Datatype | None, count:
     return tuple(box[axis] for axis in range(len(part.shape)))
 
 
-def _indices_by_axis(part: DeclaredPart, offsets: Ints) -> dict[int, Ints]:
-    """Return for each dimension the indices of the elements at some byte offsets."""
+def _compute_indices_by_axis(part: DeclaredPart, byte_offsets: Ints) -> dict[int, Ints]:
+    """Return dimension -> index for the elements at some byte offsets of a part."""
     found = {}
     for axis in sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis]):
-        index = offsets // part.strides[axis] if part.shape[axis] > 1 else offsets * 0
+        index = byte_offsets // part.strides[axis] if part.shape[axis] > 1 else byte_offsets * 0
         found[axis] = np.minimum(index, part.shape[axis] - 1)
-        offsets = offsets - found[axis] * part.strides[axis]
+        byte_offsets = byte_offsets - found[axis] * part.strides[axis]
     return found

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft.halo.expression_origins import Origin, TracedArray, read_operand, record_safely, record_use, strip_watched
-from weft.halo.log_writer import Array, Place, SharedPart, current_place
+from weft.halo.log_writer import Array, Place, SharedPart, find_call_site
 
 WRITE: Final = 2
 
@@ -30,22 +30,26 @@ class Store(NamedTuple):
     value: Any
 
 
-def record_around_store(part: SharedPart, recorded: Store, store: Callable[[], object]) -> None:
-    """Call `store`, and record where and what was stored."""
+def record_around_store(part: SharedPart, store_facts: Store, perform_store: Callable[[], object]) -> None:
+    """Perform a store, and record where and what was stored."""
     ready: list[Any] = []
 
     def record_before(of: SharedPart) -> None:
-        at = current_place()
+        """Find out before the store what is stored where."""
+        at = find_call_site()
         cells = (
-            of.cells_of_view(recorded.target)
-            if recorded.target is not None
-            else chosen_elements(of, recorded.whole, recorded.key)
+            of.find_cells(store_facts.target)
+            if store_facts.target is not None
+            else find_chosen_elements(of, store_facts.whole, store_facts.key)
         )
-        made = recorded.value if isinstance(recorded.value, StoredValue) else describe_value(recorded.value, at)
+        made = (
+            store_facts.value if isinstance(store_facts.value, StoredValue) else describe_value(store_facts.value, at)
+        )
         of.record_unseen_changes(of.log.count_calls())
         ready.extend((at, cells, made))
 
     def record_after(of: SharedPart) -> None:
+        """Record the store, the elements that its value was made of, and the values that are now there."""
         at, cells, made = ready
         if cells is None:
             return
@@ -59,7 +63,7 @@ def record_around_store(part: SharedPart, recorded: Store, store: Callable[[], o
         of.record_store(cells if isinstance(cells, tuple) else None)
 
     record_safely(part, record_before)
-    store()
+    perform_store()
     if ready:
         record_safely(part, record_after)
 
@@ -68,22 +72,22 @@ def _comes_from_same_places(origin: Origin, part: SharedPart, cells: Any) -> boo
     """Return whether elements come from the same places at which they are stored."""
     other = origin.part
     same = other.shape == part.shape and other.strides == part.strides
-    return same and isinstance(cells, tuple) and other.cells_of_view(origin.view) == cells
+    return same and isinstance(cells, tuple) and other.find_cells(origin.view) == cells
 
 
-def describe_value(value: Any, at: Place) -> StoredValue:
-    """Return what is known of a value that is stored: its origins, and whether it was computed."""
+def describe_value(value: Any, call_site: Place) -> StoredValue:
+    """Return what is known of a value before it is stored: the elements it was made of, and whether it was computed."""
     if isinstance(value, TracedArray):
-        origins = read_operand(value, at)
+        origins = read_operand(value, call_site)
         return StoredValue(origins, bool(origins) or value._computed, None)
     if isinstance(value, np.ndarray):
         return StoredValue((), False, value)
     return StoredValue((), isinstance(value, (bool, int, float, complex, np.number, np.bool_)), None)
 
 
-def chosen_elements(part: SharedPart, view: Array, key: Any) -> dict[str, Any] | None:
-    """Return the elements that lists of indices or truth values choose, None if the array is not inside the part."""
-    cells = part.cells_of_view(view)
+def find_chosen_elements(part: SharedPart, view: Array, key: Any) -> dict[str, Any] | None:
+    """Return the elements that lists of indices or truth values choose in a view; None if it is not inside the part."""
+    cells = part.find_cells(view)
     if cells is None:
         return None
     mask = np.zeros(view.shape, bool)

@@ -26,7 +26,7 @@ from weft.halo.expression_origins import (
     strip_watched,
     view_of,
 )
-from weft.halo.log_writer import Array, current_place
+from weft.halo.log_writer import Array, find_call_site
 from weft.halo.store_recording import Store, StoredValue, record_around_store, record_unknown_store
 
 _LIKE: Final = frozenset((np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.copy))
@@ -44,7 +44,7 @@ class WatchedPart(TracedArray):
         got = super().__getitem__(strip_key(key))
         if not isinstance(got, np.ndarray):
             if self._part is not None:
-                record_safely(self._part, lambda part: record_element_read(part, self, key, current_place()))
+                record_safely(self._part, lambda part: record_element_read(part, self, key, find_call_site()))
         elif self._from and isinstance(got, WatchedPart):
             if is_basic_key(key):
                 got._from = tuple(one._replace(view=one.view[key]) for one in self._from)
@@ -83,16 +83,16 @@ class WatchedPart(TracedArray):
             log = log or next((log for log in map(log_of, outs) if log), None)
         call = ufunc if method == "__call__" else getattr(ufunc, method)
         if log is None or not log.is_recording():
-            return _result_or_outs(call(*plain, **strip_watched(options)), outs)
+            return _choose_ufunc_result(call(*plain, **strip_watched(options)), outs)
         if method == "__call__" and not outs and "where" not in options:
-            origins = find_origins(ufunc, inputs, watched, current_place())
+            origins = find_origins(ufunc, inputs, watched, find_call_site())
             return _remember_origins(call(*plain, **options), origins)
         return _call_storing_ufunc(_Call(ufunc, method, inputs, plain, outs, strip_watched(options), watched))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function in _LIKE and args and isinstance(args[0], WatchedPart) and kwargs.get("subok", True):
             made = function(strip_watched(args[0]), *args[1:], **kwargs)
-            return _make_same_form(args[0], made, copied=False) if function is not np.copy else made
+            return _watch_new_array(args[0], made, has_copied_values=False) if function is not np.copy else made
         if function is np.copyto and len(args) == 2 and not kwargs:
             if isinstance(args[0], WatchedPart):
                 args[0][...] = args[1]
@@ -105,7 +105,9 @@ class WatchedPart(TracedArray):
         return function(*strip_watched(args), **strip_watched(kwargs))
 
     def weft_shared(self) -> tuple[Array, str, list[int], list[int] | None] | None:
-        """Return what this rank owns of a whole part, its name and its place, for probes; None if it has none."""
+        """Return (what this rank owns, array name, first global index, global shape) for probes of values; None if it
+        is no whole part.
+        """
         part = self._part
         if part is None or part.halo is None or not are_same_elements(part.array, self):
             return None
@@ -116,7 +118,7 @@ class WatchedPart(TracedArray):
 
     def copy(self, order: Any = "C") -> Any:
         """Return a copy as numpy's; the copy of a whole part is watched, too."""
-        return _make_same_form(self, self.view(np.ndarray).copy(order), copied=True)
+        return _watch_new_array(self, self.view(np.ndarray).copy(order), has_copied_values=True)
 
     def fill(self, value: Any) -> None:
         """As numpy's."""
@@ -159,7 +161,7 @@ _IN_PLACE: Final = frozenset(
 
 
 def _has_own_arithmetic(value: Any) -> bool:
-    """Return whether a value has arithmetic of its own."""
+    """Return whether a value's type defines NumPy arithmetic of its own."""
     kind = type(value)
     if kind is np.ndarray or kind is float or kind is int:
         return False
@@ -192,7 +194,7 @@ def _call_storing_ufunc(call: _Call) -> Any:
 
     stored = next((one for one in call.outs if isinstance(one, WatchedPart) and one._part is not None), None)
     known = "where" not in call.options and call.method in ("__call__", "reduce")
-    origins = find_origins(call.ufunc, call.inputs, call.watched, current_place()) if known else ()
+    origins = find_origins(call.ufunc, call.inputs, call.watched, find_call_site()) if known else ()
     first = call.watched[0] if call.watched and call.watched[0] is call.inputs[0] else None
     if call.method == "at" and first is not None and first._part is not None:
         record_around_store(first._part, Store(None, call.plain[0], call.inputs[1], None), store)
@@ -204,8 +206,8 @@ def _call_storing_ufunc(call: _Call) -> Any:
     else:
         store()
     if call.method == "reduce" and origins:
-        record_safely(origins[0].part, lambda part: record_sum(part, origins, current_place()))
-    return _result_or_outs(results[0], call.outs)
+        record_safely(origins[0].part, lambda part: record_sum(part, origins, find_call_site()))
+    return _choose_ufunc_result(results[0], call.outs)
 
 
 def _remember_origins(result: Any, origins: tuple[Origin, ...]) -> Any:
@@ -219,31 +221,33 @@ def _remember_origins(result: Any, origins: tuple[Origin, ...]) -> Any:
     return made
 
 
-def _result_or_outs(result: Any, outs: Sequence[Any]) -> Any:
-    """Return what a ufunc returns: the arrays that it was given to store in, if some of them are watched."""
-    if not outs or not any(isinstance(one, WatchedPart) for one in outs):
+def _choose_ufunc_result(result: Any, out_arguments: Sequence[Any]) -> Any:
+    """Return the result of a ufunc: the caller's own `out` arrays if some of them record accesses, else the computed
+    one.
+    """
+    if not out_arguments or not any(isinstance(one, WatchedPart) for one in out_arguments):
         return result
-    return outs[0] if len(outs) == 1 else tuple(outs)
+    return out_arguments[0] if len(out_arguments) == 1 else tuple(out_arguments)
 
 
-def _make_same_form(old: WatchedPart, made: Array, *, copied: bool) -> Array:
-    """Return a new array of the form of a part as one that is watched, too; what is stored in it counts."""
-    part = old._part
-    if part is None or made.shape != part.shape or not part.log.is_recording():
-        result = made.view(WatchedPart)
+def _watch_new_array(part_array: WatchedPart, new_array: Array, *, has_copied_values: bool) -> Array:
+    """Return a new array of the form of a shared part, recording too, as what is stored in it counts."""
+    part = part_array._part
+    if part is None or new_array.shape != part.shape or not part.log.is_recording():
+        result = new_array.view(WatchedPart)
         result._part, result._computed = None, True
         return result
     try:
-        at = current_place()
-        origins = read_operand(old, at)
+        at = find_call_site()
+        origins = read_operand(part_array, at)
         if not origins or not are_same_elements(origins[0].view, part.array):
-            return made
-        result = made.view(WatchedPart)
+            return new_array
+        result = new_array.view(WatchedPart)
         if part.log.is_copy_followed(at):
-            result._part = part.make_similar(made)
+            result._part = part.make_similar(new_array)
         else:
-            result._from, result._computed = origins if copied else (), True
+            result._from, result._computed = origins if has_copied_values else (), True
         return result
     except Exception as error:  # the program goes on, whatever is wrong here
         part.log.give_up(f"{type(error).__name__}: {error} (copies)")
-        return made
+        return new_array

@@ -48,8 +48,10 @@ class ShownWidths:
 def infer_widths(
     parts: Sequence[DeclaredPart], received: Mapping[tuple[int, int], Sequence[Received]]
 ) -> Iterator[tuple[DeclaredPart, str]]:
-    """Yield the parts with their widths, or one part of an array and why its widths are unclear. `received`:
-    receives by rank and part."""
+    """Yield each part with its inferred widths, or one part of an array and why its widths are unclear.
+
+    `received`: receives by rank and part number.
+    """
     known: list[ShownWidths] = []
     for group in group_parts(parts):
         try:
@@ -63,11 +65,15 @@ def infer_widths(
             yield shown.parts[min(shown.parts)], str(error)
 
 
-def _collect_widths(parts: dict[int, DeclaredPart], got: Mapping[tuple[int, int], Sequence[Received]]) -> ShownWidths:
-    """Return what the receives of all ranks show of one array. Raises Unclear if they contradict each other."""
+def _collect_widths(
+    parts: dict[int, DeclaredPart], received: Mapping[tuple[int, int], Sequence[Received]]
+) -> ShownWidths:
+    """Return the widths of one array that the receives of all ranks show. Raises Unclear if they contradict
+    each other.
+    """
     shown = ShownWidths(parts)
     for rank, part in parts.items():
-        shown.layers[rank] = _filled_layers(part, got.get((rank, part.number), ()))
+        shown.layers[rank] = _find_filled_layers(part, received.get((rank, part.number), ()))
     for side in {side for layers in shown.layers.values() for side in layers}:
         deep = {rank: max(layers[side]) + 1 for rank, layers in shown.layers.items() if side in layers}
         if len(set(deep.values())) > 1:
@@ -76,12 +82,14 @@ def _collect_widths(parts: dict[int, DeclaredPart], got: Mapping[tuple[int, int]
     return shown
 
 
-def _filled_layers(part: DeclaredPart, got: Sequence[Received]) -> Layers:
-    """Return the layers of each side that receives of a rank fill. Raises Unclear."""
+def _find_filled_layers(part: DeclaredPart, received: Sequence[Received]) -> Layers:
+    """Return side -> the layers of ghosts there that receives of a rank fill. Raises Unclear if that cannot be
+    determined.
+    """
     found: Layers = defaultdict(set)
     first: int | None = None
     middle: list[Received] = []
-    for one in got:
+    for one in received:
         if one.box is None:
             raise Unclear(messages.receive_not_followed(part, one.event))
         face = _find_side(part, one.box)
@@ -96,13 +104,13 @@ def _filled_layers(part: DeclaredPart, got: Sequence[Received]) -> Layers:
         if first is not None and one.event > first and not _is_within_layers(part, one.box, found):
             raise Unclear(messages.receive_inside(part, one.box, one.event))
     if first is None and middle:
-        thin = next((one for one in middle if one.box and any(_is_thin(part, one.box))), None)
+        thin = next((one for one in middle if one.box and any(_find_thin_axes(part, one.box))), None)
         if thin is not None and thin.box:
             raise Unclear(messages.receive_inside(part, thin.box, thin.event))
     return dict(found)
 
 
-def _is_thin(part: DeclaredPart, box: Box) -> list[bool]:
+def _find_thin_axes(part: DeclaredPart, box: Box) -> list[bool]:
     """Return for each dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
     return [
         last - first < MOST_WIDE and 2 * (last - first + 1) < n
@@ -111,8 +119,8 @@ def _is_thin(part: DeclaredPart, box: Box) -> list[bool]:
 
 
 def _find_side(part: DeclaredPart, box: Box) -> tuple[Side, range] | None:
-    """Return the side at which a box is, and its layers there; None if there is none or more than one."""
-    thin = [axis for axis, is_thin in enumerate(_is_thin(part, box)) if is_thin]
+    """Return (side of the array at which a box is, its layers there); None if it is at none, or at more than one."""
+    thin = [axis for axis, is_thin in enumerate(_find_thin_axes(part, box)) if is_thin]
     outer = [axis for axis in thin if box[axis][0] == 0 or box[axis][1] == part.shape[axis] - 1]
     if len(thin) > 1:
         thin = outer
@@ -127,7 +135,7 @@ def _find_side(part: DeclaredPart, box: Box) -> tuple[Side, range] | None:
 
 
 def _is_within_layers(part: DeclaredPart, box: Box, layers: Layers) -> bool:
-    """Return whether all of a box is inside layers that are filled, as corners are."""
+    """Return whether a whole box is inside layers that other receives fill, as corners are."""
     for (axis, end), filled in layers.items():
         (first, last), n = box[axis], part.shape[axis]
         if (last if end == LOW else n - 1 - first) <= max(filled):
@@ -169,8 +177,9 @@ def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator
 def _require_watched_widths(
     parts: Mapping[int, DeclaredPart], inferred_parts: dict[int, DeclaredPart]
 ) -> dict[int, DeclaredPart]:
-    """Check native programs' parts, which were watched with guessed widths, against the inferred ones. Raises
-    Unclear."""
+    """Return the parts with inferred widths. Raises Unclear if a native program's parts were watched with other,
+    guessed widths.
+    """
     if not any(part.guessed for part in parts.values()):
         return inferred_parts
     beside = {side for part in inferred_parts.values() for side in find_neighbour_sides(part, inferred_parts.values())}
@@ -192,50 +201,51 @@ def _with_widths(part: DeclaredPart, wide: Mapping[Side, int], unfilled: frozens
     return replace(part, halo=halo, inferred=True, unfilled=unfilled)
 
 
-def _have_same_form(one: ShownWidths, other: ShownWidths) -> bool:
-    """Return whether two arrays have the same form on each rank."""
-    return one.parts.keys() == other.parts.keys() and all(
+def _have_same_form(first: ShownWidths, second: ShownWidths) -> bool:
+    """Return whether two arrays have the same shape and place on each rank."""
+    return first.parts.keys() == second.parts.keys() and all(
         (part.shape, part.lower, part.dims, part.coordinates) ==
-        (other.parts[rank].shape, other.parts[rank].lower, other.parts[rank].dims, other.parts[rank].coordinates)
-        for rank, part in one.parts.items()
+        (second.parts[rank].shape, second.parts[rank].lower, second.parts[rank].dims, second.parts[rank].coordinates)
+        for rank, part in first.parts.items()
     )  # fmt: skip
 
 
-def settle_widths(trace: Trace, stories: dict[int, RankHistory]) -> dict[int, RankHistory]:
-    """Return the histories with all widths set; a part whose widths receives do not show is noted as not seen."""
-    waiting = {rank: story for rank, story in stories.items() if story.waiting}
+def settle_widths(trace: Trace, histories: dict[int, RankHistory]) -> dict[int, RankHistory]:
+    """Return the histories with all widths set; a part whose widths receives do not show is noted as not checked."""
+    waiting = {rank: story for rank, story in histories.items() if story.waiting}
     if not waiting:
-        return stories
+        return histories
     got = {
         (rank, number): found
         for rank, story in waiting.items()
-        for number, found in _boxes_of_undeclared(story).items()
+        for number, found in _find_boxes_of_undeclared(story).items()
     }
     parts = [story.parts[number] for _, story in sorted(waiting.items()) for number in story.waiting]
     made: dict[int, dict[int, DeclaredPart]] = defaultdict(dict)
     for part, why in infer_widths(parts, got):
         if why:
-            note_unseen_uses(stories[part.rank].rank, why)
+            note_unseen_uses(histories[part.rank].rank, why)
         else:
             made[part.rank][part.number] = part
     for rank, story in waiting.items():
         story.set_widths(made[rank])
     if len(trace.ranks) > 1:
-        _note_arrays_without_receives(stories)
-    return stories
+        _note_arrays_without_receives(histories)
+    return histories
 
 
-def _boxes_of_undeclared(story: RankHistory) -> dict[int, list[Received]]:
+def _find_boxes_of_undeclared(history: RankHistory) -> dict[int, list[Received]]:
+    """Return part number -> what receives put into the part, for the parts of a rank without declared widths."""
     places = [
-        WatchedArray(story.parts[number], one.address, one.since, one.end) for number, one in story.waiting.items()
+        WatchedArray(history.parts[number], one.address, one.since, one.end) for number, one in history.waiting.items()
     ]
-    return find_received_boxes(story.rank, places)
+    return find_received_boxes(history.rank, places)
 
 
-def _note_arrays_without_receives(stories: Mapping[int, RankHistory]) -> None:
-    """Note the arrays that no receive fills, except those that have another one's size without its ghosts."""
+def _note_arrays_without_receives(histories: Mapping[int, RankHistory]) -> None:
+    """Note the arrays that no receive fills, except those with the size of another array without its ghosts."""
     told = set()
-    for story in stories.values():
+    for story in histories.values():
         inner = {part.size for part in story.parts.values() if axes_with_ghosts(part)}
         for number in story.waiting:
             part = story.parts[number]

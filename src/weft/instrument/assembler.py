@@ -96,8 +96,8 @@ class Frame:
         self.state: State = ("7", "8"), frozenset()
         self._kept: list[State] = []
 
-    def follow(self, line: str) -> None:
-        """Update the state by a directive (`.cfi_...`)."""
+    def apply_directive(self, line: str) -> None:
+        """Update the frame's state by a line with a directive of the unwinder (`.cfi_…`)."""
         name, _, rest = line.strip().partition(" ")
         values = [value.strip() for value in rest.split(",")]
         (register, offset), saved = self.state
@@ -121,15 +121,15 @@ class Frame:
             case _:
                 self.known = False
 
-    def become(self, state: State) -> Iterator[str]:
-        """Yield the directives that lead from this state to another."""
-        (now, saved), (then, wanted) = self.state, state
+    def render_transition(self, target_state: State) -> Iterator[str]:
+        """Yield the unwinder directives that lead from the current state to another, which becomes the current one."""
+        (now, saved), (then, wanted) = self.state, target_state
         if now != then:
             yield f"\t.cfi_def_cfa {then[0]}, {then[1]}"
         yield from (f"\t.cfi_offset {of}, {far}" for of, far in sorted(wanted - saved))
         gone = {of for of, _ in saved} - {of for of, _ in wanted}
         yield from (f"\t.cfi_restore {of}" for of in sorted(gone))
-        self.state = state
+        self.state = target_state
 
 
 class HookEditor:
@@ -142,7 +142,9 @@ class HookEditor:
         """The line table's flag, which a .loc sets for all that follow."""
 
     def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines of the file with cheap hooks."""
+        """Yield the lines of an assembly file, with hooks (calls before memory accesses) that cost little while their
+        answer is not needed.
+        """
         function: list[str] | None = None
         for line in lines:
             if function is not None:
@@ -158,24 +160,24 @@ class HookEditor:
         if self.changed:
             yield from (f"\t.hidden\tweft_hook_{name}" for name in ("pages", "span", "reach"))
 
-    def _edit_function(self, lines: list[str]) -> list[str]:
-        """Return the lines of a function, between its first and last unwinder directive, with cheap hooks."""
-        lines = _strip_comments(lines)
-        places = [self._normalize_loc(line) for line in lines]
-        if not any(map(_HOOK.match, lines)):
-            return lines
+    def _edit_function(self, function_lines: list[str]) -> list[str]:
+        """Return a function's lines, between its first and last unwinder directive, with cheap hooks."""
+        function_lines = _strip_comments(function_lines)
+        places = [self._normalize_loc(line) for line in function_lines]
+        if not any(map(_HOOK.match, function_lines)):
+            return function_lines
         self.changed = True
         frame = Frame()
-        for line in lines[:-1]:
+        for line in function_lines[:-1]:
             if line.startswith("\t.cfi_"):
-                frame.follow(line)
+                frame.apply_directive(line)
         if frame.known:
-            return self._split_segments(lines, places)
-        return [more for line in lines for more in _inline_page_check(line)]
+            return self._split_segments(function_lines, places)
+        return [more for line in function_lines for more in _inline_page_check(line)]
 
     def _normalize_loc(self, line: str) -> str:
-        """Return a .loc line that means the same anywhere in the file; "" for another line. Its is_stmt flag is
-        remembered.
+        """Return a `.loc` line (source position) that is valid anywhere in the file; "" for another line. Its is_stmt
+        flag is remembered.
         """
         if not line.startswith("\t.loc "):
             return ""
@@ -183,42 +185,48 @@ class HookEditor:
             self._statement = found[1]
         return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
 
-    def _split_segments(self, lines: list[str], places: list[str]) -> list[str]:
-        """Return the function with a copy of its segments without hooks, and those with hooks at its end."""
-        frame, place, pointed = Frame(), "", _FRAME_POINTER in lines
+    def _split_segments(self, function_lines: list[str], locations: list[str]) -> list[str]:
+        """Return a function whose stretches with hooks exist twice: without hooks in place, and with them at the end,
+        where a test jumps to.
+        """
+        frame, place, pointed = Frame(), "", _FRAME_POINTER in function_lines
         hot: list[str] = []
         behind: list[tuple[State, list[str]]] = []
         loop: Loop | None = None
-        at, end = 0, len(lines) - 1
+        at, end = 0, len(function_lines) - 1
 
         def copied(first: int, last: int) -> list[str]:
-            return [places[n] or lines[n] for n in range(first, last) if not _OF_DEBUGGERS.match(lines[n])]
+            return [
+                locations[n] or function_lines[n]
+                for n in range(first, last)
+                if not _OF_DEBUGGERS.match(function_lines[n])
+            ]
 
         while at < end:
-            line = lines[at]
+            line = function_lines[at]
             if not _HOOK.match(line):
                 if line.startswith("\t.cfi_"):
-                    frame.follow(line)
+                    frame.apply_directive(line)
                 elif _LABEL.match(line):
-                    loop = find_loop(lines, at)
-                place = places[at] or place
+                    loop = find_loop(function_lines, at)
+                place = locations[at] or place
                 hot.append(line)
                 if loop and at == loop.last:
                     hot.append(f".Lweft_exit_{loop.number}:")
                     loop = None
                 at += 1
                 continue
-            until = _segment_end(lines, at)
+            until = _find_segment_end(function_lines, at)
             number = self._segments
             self._segments += 1
             if loop:
                 until = min(until, loop.last)
-            before = [place, _take_argument_setup(hot)]
+            before = [place, _pop_argument_setup(hot)]
             slow = [more for part in copied(at, until) for more in _inline_page_check(part)]
             hot += (
                 "\tcmpq\t$0, weft_hook_span(%rip)",
                 f"\tjne\t.Lweft_{number}",
-                *StackSlots(_remove_hooks(lines[at:until]), pointed).lines,
+                *StackSlots(_remove_hooks(function_lines[at:until]), pointed).lines,
                 f".Lweft_back_{number}:",
             )
             cold = [f".Lweft_{number}:", *filter(None, before), *slow]
@@ -226,32 +234,32 @@ class HookEditor:
                 loop.number = number
                 whole = StackSlots(_remove_hooks(copied(loop.first, loop.last)), pointed).lines
                 on_stack = frame.state[0][0] == "7"
-                cold += loop.behind(copied(loop.first, at), copied(until, loop.last), whole, on_stack)
+                cold += loop.render_cold_part(copied(loop.first, at), copied(until, loop.last), whole, on_stack)
             else:
                 cold.append(f"\tjmp\t.Lweft_back_{number}")
             behind.append((frame.state, cold))
-            place = next(filter(None, reversed(places[at:until])), place)
+            place = next(filter(None, reversed(locations[at:until])), place)
             at = until
         # The line table's flag is to be what the compiler left it at.
         if place:
             behind[-1][1].insert(-1, f"{_STATEMENT.sub('', place)} is_stmt {self._statement}")
         for state, cold in behind:
-            hot += (*frame.become(state), *cold)
-        return [*hot, lines[-1]]
+            hot += (*frame.render_transition(state), *cold)
+        return [*hot, function_lines[-1]]
 
 
 Form = tuple[int, tuple[tuple[str, int], ...]]
 """A sum: a number, and registers as they are when an iteration begins, each times a number."""
 
 
-def _add_forms(a: Form | None, b: Form | None, times: int = 1) -> Form | None:
-    """Return the sum of two linear forms, the second multiplied by `times`; None if either is unknown."""
-    if a is None or b is None:
+def _add_forms(first: Form | None, second: Form | None, multiplier: int = 1) -> Form | None:
+    """Return `first + multiplier * second` of two linear forms over registers; None if either is unknown."""
+    if first is None or second is None:
         return None
-    terms = dict(a[1])
-    for register, factor in b[1]:
-        terms[register] = terms.get(register, 0) + factor * times
-    return a[0] + b[0] * times, tuple(sorted((r, f) for r, f in terms.items() if f))
+    terms = dict(first[1])
+    for register, factor in second[1]:
+        terms[register] = terms.get(register, 0) + factor * multiplier
+    return first[0] + second[0] * multiplier, tuple(sorted((r, f) for r, f in terms.items() if f))
 
 
 class Values:
@@ -268,8 +276,8 @@ class Values:
         """A hook was called: it may have changed what is the callee's."""
         self._of.update(dict.fromkeys(_CALLEES))
 
-    def follow(self, line: str) -> None:
-        """Take an instruction into account."""
+    def apply_instruction(self, line: str) -> None:
+        """Update what registers hold by one instruction."""
         operation, _, rest = line.partition("\t# ")[0][1:].partition("\t")
         operands = rest.split(", ") if rest else []
         into = _REGISTERS.get(operands[-1]) if operands else None
@@ -284,19 +292,20 @@ class Values:
         elif not operands or not _GENERAL.match(operation) or (operation.startswith("imul") and len(operands) == 1):
             self.known = False
         elif into and not operation.startswith(("cmp", "test")):
-            self._of[into] = self._result(operation, operands, into) if operands[-1] == into else None
+            self._of[into] = self._compute_result(operation, operands, into) if operands[-1] == into else None
 
-    def _result(self, operation: str, operands: list[str], into: str) -> Form | None:
+    def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
+        """Return the linear form of an instruction's result; None if it is no sum of registers."""
         first = self._value(operands[0])
         match operation:
             case "movq":
                 return first
             case "addq" | "subq":
-                return _add_forms(self._of[into], first, 1 if operation == "addq" else -1)
+                return _add_forms(self._of[target], first, 1 if operation == "addq" else -1)
             case "incq" | "decq":
-                return _add_forms(self._of[into], (1, ()), 1 if operation == "incq" else -1)
+                return _add_forms(self._of[target], (1, ()), 1 if operation == "incq" else -1)
             case "salq" | "shlq" if len(operands) == 2 and first is not None and not first[1]:
-                return _add_forms((0, ()), self._of[into], 1 << (first[0] & 63))
+                return _add_forms((0, ()), self._of[target], 1 << (first[0] & 63))
             case "leaq":
                 found = _MEMORY.match(operands[0])
                 if not found or "%rip" in operands[0]:
@@ -327,25 +336,35 @@ class Loop:
         self._counter, self._step = counter
         self._asks = asks
 
-    def behind(self, begin: list[str], rest: list[str], whole: list[str], on_stack: bool) -> list[str]:
-        """Return what follows the segment with hooks: the rest of the iteration, the question, and the loop without
-        hooks.
+    def render_cold_part(
+        self,
+        iteration_begin: list[str],
+        iteration_rest: list[str],
+        hookless_iteration: list[str],
+        uses_stack_pointer: bool,
+    ) -> list[str]:
+        """Return the code at the function's end that follows a loop's segment with hooks: the rest of the iteration, a
+        call that asks how many iterations may run without hooks, and a loop without hooks for those.
 
         The counter's first value that is not to be reached lies below the stack: a function that calls others has
-        nothing there.
-        `on_stack`: frames are found by the stack's pointer.
+        nothing there. `uses_stack_pointer`: frames are found by the stack's pointer.
         """
-        n, small = self.number, [name for name, whole in _REGISTERS.items() if whole == self._counter][1]
+        n, small = (
+            self.number,
+            [name for name, hookless_iteration in _REGISTERS.items() if hookless_iteration == self._counter][1],
+        )
         step = abs(self._step)
         leave = f"\tj{self._leaves}\t.Lweft_exit_{n}"
-        grown, shrunk = (["\t.cfi_adjust_cfa_offset 64"], ["\t.cfi_adjust_cfa_offset -64"]) if on_stack else ([], [])
+        grown, shrunk = (
+            (["\t.cfi_adjust_cfa_offset 64"], ["\t.cfi_adjust_cfa_offset -64"]) if uses_stack_pointer else ([], [])
+        )
         return [
-            *rest,
+            *iteration_rest,
             leave,
             f"\ttestl\t${(_ASKS_EACH * step - 1) & -step}, {small}",
             f"\tje\t.Lweft_ask_{n}",
             f".Lweft_slow_{n}:",
-            *begin,
+            *iteration_begin,
             f"\tjmp\t.Lweft_{n}",
             f".Lweft_ask_{n}:",
             "\tleaq\t-64(%rsp), %rsp",
@@ -363,7 +382,7 @@ class Loop:
             "\tleaq\t64(%rsp), %rsp",
             *shrunk,
             f".Lweft_free_{n}:",
-            *whole,
+            *hookless_iteration,
             leave,
             f"\tcmpq\t-8(%rsp), {self._counter}",
             f"\tj{'l' if self._step > 0 else 'g'}\t.Lweft_free_{n}",
@@ -377,11 +396,13 @@ class Loop:
         ]
 
 
-def find_loop(lines: list[str], at: int) -> Loop | None:
-    """Return the loop that begins at a label; None if it is not of the kind that can run without hooks."""
-    label = lines[at][:-1]
+def find_loop(lines: list[str], label_line: int) -> Loop | None:
+    """Return the loop that begins at a label's line; None if it cannot run without hooks (its addresses are no sums, or
+    it calls).
+    """
+    label = lines[label_line][:-1]
     back, leaves = 0, ""
-    for number in range(at + 1, len(lines)):
+    for number in range(label_line + 1, len(lines)):
         line = lines[number]
         if (
             line.startswith("\tj")
@@ -391,7 +412,7 @@ def find_loop(lines: list[str], at: int) -> Loop | None:
             back, leaves = number, other
         if _ends_segment(line):
             break
-    body = lines[at + 1 : back]
+    body = lines[label_line + 1 : back]
     if not back or not any(map(_PLAIN.match, body)) or not _are_flags_free(body):
         return None
     values = Values()
@@ -406,16 +427,16 @@ def find_loop(lines: list[str], at: int) -> Loop | None:
         elif _HOOK.match(line):
             return None
         elif line.startswith("\t") and line[1] != ".":
-            values.follow(line)
+            values.apply_instruction(line)
     steps = {r: form[0] for r in set(_REGISTERS.values()) if (form := values[r]) and form[1] == ((r, 1),)}
     counters = [(r, step) for r, step in steps.items() if step and abs(step) & (abs(step) - 1) == 0 and r != "%rsp"]
     asks = _render_reach_calls(accesses, steps) if values.known and counters else None
-    return Loop(at + 1, back, leaves, min(counters, key=lambda c: abs(c[1])), asks) if asks else None
+    return Loop(label_line + 1, back, leaves, min(counters, key=lambda c: abs(c[1])), asks) if asks else None
 
 
-def _are_flags_free(body: list[str]) -> bool:
-    """Return whether the flags are unused when an iteration begins: they are set, or a hook called, before any use."""
-    for line in body:
+def _are_flags_free(loop_lines: list[str]) -> bool:
+    """Return whether the processor's flags are unused when an iteration begins: something sets them before any use."""
+    for line in loop_lines:
         if _HOOK.match(line) or re.match(r"\t(?:cmp|test|add|sub)[bwlq]\t", line):
             return True
         if line.startswith(("\tj", "\tset", "\tcmov", "\tadc", "\tsbb", "\trc", "\tlahf", "\tpushf")):
@@ -423,8 +444,10 @@ def _are_flags_free(body: list[str]) -> bool:
     return False
 
 
-def _render_reach_calls(accesses: list[tuple[Form, int]], steps: dict[str, int]) -> list[str] | None:
-    """Return code that asks for each access how many iterations may run without hooks; None if that cannot be known."""
+def _render_reach_calls(accesses: list[tuple[Form, int]], register_steps: dict[str, int]) -> list[str] | None:
+    """Return code that asks the runtime, for each access, how many iterations may run without hooks; None if that
+    cannot be computed.
+    """
     together: dict[tuple[tuple[tuple[str, int], ...], int], list[int]] = {}
     for (number, terms), bits in accesses:
         together.setdefault((terms, bits), []).append(number)
@@ -440,9 +463,9 @@ def _render_reach_calls(accesses: list[tuple[Form, int]], steps: dict[str, int])
                 place = f"({base},{index},{times})"
             case _:
                 return None
-        if any(r not in steps or r == "%rsp" for r, _ in terms) or high - low > 4096 or abs(low) > 1 << 30:
+        if any(r not in register_steps or r == "%rsp" for r, _ in terms) or high - low > 4096 or abs(low) > 1 << 30:
             return None
-        step = sum(steps[r] * times for r, times in terms)
+        step = sum(register_steps[r] * times for r, times in terms)
         if abs(step) > _FARTHEST:
             return None
         lines += (
@@ -457,7 +480,9 @@ def _render_reach_calls(accesses: list[tuple[Form, int]], steps: dict[str, int])
 
 
 def _strip_comments(lines: list[str]) -> list[str]:
-    """Return the lines of a function without the compiler's comments, except those that mark its own stack slots."""
+    """Return a function's lines without the compiler's comments, except those that mark its own stack slots
+    (`%sfp`).
+    """
     left: list[str] = []
     by_hand = False  # a person's assembly
     for line in lines:
@@ -494,7 +519,9 @@ class StackSlots:
         return [line for line in self._left if line is not None]
 
     def _process_instruction(self, line: str) -> str | None:
-        """Return the instruction in its new form; None if it is not needed."""
+        """Return an instruction that loads no slot whose value a register has; None if the instruction is not
+        needed.
+        """
         if found := _SAVES.match(line):
             key = found[4], _BYTES[found[2]]
             again = self._unread.get(key)
@@ -523,9 +550,11 @@ class StackSlots:
                 self._note_register_write(f"%x{name}", 16)
         return line
 
-    def _process_load(self, line: str, found: re.Match[str]) -> str | None:
-        """Return a load of a slot, or a move if a register still has the value, or None if the target itself has it."""
-        vex, width, slot, into = found[1], _BYTES[found[2]], found[3], found[4]
+    def _process_load(self, line: str, match: re.Match[str]) -> str | None:
+        """Return a load of a slot, or a move if a register still has its value; None if the target register itself has
+        it.
+        """
+        vex, width, slot, into = match[1], _BYTES[match[2]], match[3], match[4]
         held = self._held.get((slot, width))
         low = self._low.get(held, 16) if held else 16
         if held is None or (width == 4 and low > 4):
@@ -541,9 +570,9 @@ class StackSlots:
             self._low[into] = min(low, width)
         return f"\t{vex}mov{'aps' if low <= width else 'q'}\t{held}, {into}"
 
-    def _process_arithmetic(self, line: str, found: re.Match[str]) -> str:
-        """Return an operation on single numbers; a slot operand is replaced by the register that has its value."""
-        width, operand, first, into = _BYTES[found[2]], found[3], found[4] or found[5], found[5]
+    def _process_arithmetic(self, line: str, match: re.Match[str]) -> str:
+        """Return an operation on single numbers, with a slot operand replaced by the register that has its value."""
+        width, operand, first, into = _BYTES[match[2]], match[3], match[4] or match[5], match[5]
         held = self._held.get((operand, width)) if line.endswith("# %sfp") else None
         if held is None:
             self._note_frame_access(line, writes=False)
@@ -558,28 +587,30 @@ class StackSlots:
         self._low[register] = low
 
     def _note_frame_access(self, line: str, width: int = 64, *, writes: bool = True) -> None:
-        """Note that a line may read, and perhaps write, memory of the frame."""
+        """Note that a line may read, and with `writes` write, `width` bytes of memory of the frame."""
         for offset, base in self._frame.findall(line):
             for of in (self._unread, self._held) if writes else (self._unread,):
                 for key in [key for key in of if _slot_overlaps(key, base, int(offset or 0), width)]:
                     del of[key]
 
 
-def _slot_overlaps(key: tuple[str, int], base: str, begin: int, width: int) -> bool:
-    """Return whether a slot may overlap `width` bytes of the frame from offset `begin`."""
-    offset, _, register = key[0].partition("(%r")
+def _slot_overlaps(slot: tuple[str, int], base_letter: str, begin_offset: int, width: int) -> bool:
+    """Return whether a slot may overlap `width` bytes of the frame from an offset; `base_letter`: of the register, %rsp
+    or %rbp.
+    """
+    offset, _, register = slot[0].partition("(%r")
     at = int(offset or 0)
-    return register[0] != base or (at < begin + width and at + key[1] > begin)
+    return register[0] != base_letter or (at < begin_offset + width and at + slot[1] > begin_offset)
 
 
-def _segment_end(lines: list[str], at: int) -> int:
-    """Return the line after the segment that begins with the hook at `at`: after the last hook reached only from there.
+def _find_segment_end(lines: list[str], hook_line: int) -> int:
+    """Return the line after the segment that begins with a hook: after the last hook reached only from there.
 
     Loads soon after it of what was saved before belong to it, too.
     """
-    last = more = at + 1
+    last = more = hook_line + 1
     saved: dict[str, int] = {}
-    for number in range(at + 1, len(lines)):
+    for number in range(hook_line + 1, len(lines)):
         line = lines[number]
         if _ends_segment(line):
             break
@@ -593,7 +624,7 @@ def _segment_end(lines: list[str], at: int) -> int:
 
 
 def _ends_segment(line: str) -> bool:
-    """Return whether a segment ends before a line: a label, a jump or call elsewhere, or not an instruction."""
+    """Return whether a segment ends before a line: a label, a jump or call of other code, or no instruction."""
     if not line.startswith("\t"):
         return not _OF_DEBUGGERS.match(line)
     if line[1] == ".":
@@ -602,7 +633,7 @@ def _ends_segment(line: str) -> bool:
 
 
 def _inline_page_check(line: str) -> list[str]:
-    """Return a line; for a plain hook, with an inline check of the address's page around it."""
+    """Return a line; around a plain hook, code that skips it if the address's page needs no hooks."""
     found = _PLAIN.match(line)
     if not found:
         return [line]
@@ -618,7 +649,7 @@ def _inline_page_check(line: str) -> list[str]:
 
 
 def _remove_hooks(segment: list[str]) -> list[str]:
-    """Return a segment without its hooks, and without the instructions that only set their addresses."""
+    """Return a segment without its hooks, and without the instructions that only computed their arguments."""
     left: list[str] = []
     begin = 0
     for line in segment:
@@ -639,8 +670,8 @@ def _remove_hooks(segment: list[str]) -> list[str]:
     return left
 
 
-def _take_argument_setup(lines: list[str]) -> str:
-    """Remove and return the last instruction if it sets a hook's address; "" otherwise."""
+def _pop_argument_setup(lines: list[str]) -> str:
+    """Remove and return the last instruction if it only sets a hook's address; otherwise return ""."""
     for number in reversed(range(len(lines))):
         line = lines[number]
         if line.startswith("\t.loc ") or _OF_DEBUGGERS.match(line):
@@ -649,8 +680,8 @@ def _take_argument_setup(lines: list[str]) -> str:
     return ""
 
 
-def source_argument(arguments: list[str]) -> int | None:
-    """Return which of an assembler's arguments is the file to assemble; None if it reads standard input."""
+def find_source_argument(arguments: list[str]) -> int | None:
+    """Return the index of the file to assemble among an assembler's arguments; None if it reads standard input."""
     found, value = None, False
     for number, word in enumerate(arguments):
         if not value and (word == "-" or word.endswith(".s")):
@@ -659,9 +690,9 @@ def source_argument(arguments: list[str]) -> int | None:
     return found
 
 
-def main(real: str, arguments: list[str]) -> int:
-    """Run the real assembler on the text with cheap hooks; return its exit status."""
-    at = source_argument(arguments)
+def main(assembler_path: str, arguments: list[str]) -> int:
+    """Run the real assembler on the text with cheap hooks, and return its exit status."""
+    at = find_source_argument(arguments)
     name = "-" if at is None else arguments[at]
     text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")
     if "__tsan_" in text and ".intel_syntax" not in text and not {"--32", "--x32"} & set(arguments):
@@ -670,13 +701,13 @@ def main(real: str, arguments: list[str]) -> int:
         except Exception as error:  # whatever it is, the program is to be built
             print(f"weft cc: the hooks of {name} stay calls, which are slower: {error!r}", file=sys.stderr)
     elif name != "-":
-        os.execv(real, [real, *arguments])
+        os.execv(assembler_path, [assembler_path, *arguments])
     handle, work = tempfile.mkstemp(prefix="weft-cc-", suffix=".s")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode("latin-1"))
         words = [*arguments, work] if at is None else [*arguments[:at], work, *arguments[at + 1 :]]
-        return subprocess.run([real, *words], check=False).returncode
+        return subprocess.run([assembler_path, *words], check=False).returncode
     finally:
         Path(work).unlink(missing_ok=True)  # `weft cc` that is ended takes its folder away
 

@@ -134,15 +134,18 @@ SHORTENED: Final = re.compile(r"^\tcall\tweft_check_slow_", re.M)
 _TRACED: Final = re.compile(r"\b__sanitizer_cov_(load|store)(1|2|4|8|16)\b")
 
 
-def rewrite(text: str, *, gcc: bool = True) -> str:
-    """Return the assembly with hooks of 4 and 8 bytes written out inline; gcc's loops also get second copies."""
+def rewrite(assembly: str, *, gcc: bool = True) -> str:
+    """Return a compiler's assembly whose hooks for 4 and 8 bytes are inline code; in gcc's, loops also get second
+    copies without hooks.
+    """
     if not gcc:
-        text = _TRACED.sub(lambda found: f"__tsan_{'read' if found[1] == 'load' else 'write'}{found[2]}", text)
+        assembly = _TRACED.sub(lambda found: f"__tsan_{'read' if found[1] == 'load' else 'write'}{found[2]}", assembly)
     if not POSSIBLE:
-        return text
+        return assembly
     count = 0
 
     def one(found: re.Match[str]) -> str:
+        """Return the inline code for one hook."""
         nonlocal count
         count += 1
         what, size = found[1], found[2]
@@ -160,6 +163,7 @@ def rewrite(text: str, *, gcc: bool = True) -> str:
     steps = 0
 
     def step(found: re.Match[str]) -> str:
+        """Return the inline code for one call that begins an iteration of a parallel loop."""
         nonlocal steps
         steps += 1
         name, three = f"i{steps}", found[1] == "3"
@@ -167,17 +171,17 @@ def rewrite(text: str, *, gcc: bool = True) -> str:
             n=name, rank=found[1], innermost="rdx" if three else "rsi", second=_SECOND.format(n=name) if three else ""
         )
 
-    text, copies, described = _insert_loop_copies(text) if gcc else (text, "", "")
-    made = _ITERATION.sub(step, _CALL.sub(one, text)) + (_NOTING if count else "") + copies
+    assembly, copies, described = _insert_loop_copies(assembly) if gcc else (assembly, "", "")
+    made = _ITERATION.sub(step, _CALL.sub(one, assembly)) + (_NOTING if count else "") + copies
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)
     )
     return f'{made}\n\t.section\t.data.weft_check,"aw"\n\t.balign\t64\n{sites}{described}' if count else made
 
 
-def _insert_loop_copies(text: str) -> tuple[str, str, str]:
-    """Return the text with jumps into the second copies of its loops, those copies, and their data."""
-    lines = text.split("\n")
+def _insert_loop_copies(assembly: str) -> tuple[str, str, str]:
+    """Return the assembly with jumps into second copies of its loops, the code of these copies, and their data."""
+    lines = assembly.split("\n")
     hooks = [n for n, line in enumerate(lines) if _CALL.match(line)]
     before: dict[int, str] = {}
     behind: dict[int, str] = {}
@@ -190,7 +194,7 @@ def _insert_loop_copies(text: str) -> tuple[str, str, str]:
         copies.append(copy)
         described.append(data)
     if not copies:
-        return text, "", ""
+        return assembly, "", ""
     joined = "\n".join(before.get(n, "") + line + behind.get(n, "") for n, line in enumerate(lines))
     code = f'\n\t.section\t.text.weft_rows,"ax",@progbits\n{rows.SHARED}{"".join(copies)}'
     return joined, code, "".join(described)

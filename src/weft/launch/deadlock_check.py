@@ -53,7 +53,7 @@ class DeadlockCheck:
         return [str(message) for message in found]
 
     def cancel(self) -> None:
-        """Stop the check, as the job has moved or ended."""
+        """Stop the process that checks for a deadlock, as the job has moved or ended."""
         if self._judge.poll() is None:
             self._judge.kill()
         self._judge.wait()

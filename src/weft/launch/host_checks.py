@@ -78,7 +78,8 @@ class TrialLauncher:
     library: MPILibrary
 
     def command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
-        """Return the command that starts one process on each of the hosts; `facts` are its instructions, as JSON."""
+        """Return the command that starts one process of the trial on each host; `facts` are its instructions, passed
+        as JSON."""
         names, count = ",".join(hosts), str(len(hosts))
         options = {
             Family.HYDRA: ["-hosts", names, "-n", count, "-ppn", "1"],

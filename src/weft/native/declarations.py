@@ -196,7 +196,7 @@ def _split_statements(text: str) -> Iterator[str]:
 
 
 def _add_declaration(statement: str, header: Header, known: Known, functions: bool) -> None:
-    """Add what one statement declares to the header and to what is known."""
+    """Add the structure, enum or function that one statement of C declares to the header and to what is known."""
     if re.match(r"_Static_assert|extern |static |WEFT_INLINE |(struct|enum) \w+$", statement):
         return
     if m := re.match(r"(typedef )?struct (?:(\w+) )?\{(.*)\}(?: (\w+))?$", statement):

@@ -111,7 +111,7 @@ class _ModuleWriter:
         return f'{{"names": {names}, "formats": [{formats}], "offsets": {offsets}, "itemsize": {size}}}'
 
     def _member_format(self, member: Member) -> str:
-        """Return the format of a member in a dtype."""
+        """Return NumPy's format of a structure's member, as source of Python."""
         if member.depth:
             code = '"<u8"'
         elif member.parts:
@@ -138,7 +138,7 @@ class _ModuleWriter:
         yield f"\n        def __init__(self, *, {parameters}) -> None: ...\n"
 
     def _member_ctype(self, member: Member) -> str:
-        """Return the ctypes type of a member."""
+        """Return the ctypes type of a structure's member, as source of Python."""
         if member.depth:
             code = "c_void_p"
         elif member.type in SCALARS:

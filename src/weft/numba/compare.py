@@ -62,9 +62,9 @@ class Copies:
         self._keep: list[Any] = []  # blocks are known by their owner's id
 
     def copy(self, value: object) -> Any:
-        """Return the copy of one argument. Raises NotCopyableError."""
+        """Return a copy of one argument, tuples and lists with their items. Raises NotCopyableError for other types."""
         if isinstance(value, np.ndarray) and type(value) in (np.ndarray, np.memmap):
-            return self._array(value)
+            return self._copy_array(value)
         if isinstance(value, PLAIN):
             return value
         if isinstance(value, tuple):
@@ -74,9 +74,10 @@ class Copies:
             return [self.copy(one) for one in value]
         raise NotCopyableError(type(value).__name__)
 
-    def _array(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return the copy of an array, which shares memory with the copies of arrays that share memory with it.
-        Raises NotCopyableError."""
+    def _copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of an array. Copies share memory where the arrays do. Raises NotCopyableError for an array of
+        objects.
+        """
         if array.dtype.hasobject:
             raise NotCopyableError("object array")
         root = array
@@ -84,7 +85,7 @@ class Copies:
             root = root.base
         if array.size == 0:
             return array.copy()
-        low, block = self._block(root)
+        low, block = self._copy_memory(root)
         at = 0 if array is root and array.flags.c_contiguous else _array_address(array) - low
         made: np.ndarray[Any, Any] = np.ndarray(
             array.shape, array.dtype, buffer=block.data, offset=at, strides=array.strides
@@ -93,9 +94,10 @@ class Copies:
             made.flags.writeable = False
         return made
 
-    def _block(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
-        """Return the address of the memory that an array owns, and a copy of that memory; one copy for all arrays in
-        it."""
+    def _copy_memory(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+        """Return (address of the memory that an array owns, a copy of that memory); the copy is made once for all
+        arrays in it.
+        """
         if id(root) not in self._blocks:
             low, high = _byte_bounds(root)
             raw = np.empty(high - low + 64, np.uint8)
@@ -118,79 +120,84 @@ class Difference:
     expected: Any
 
 
-def find_difference(where: str, got: Any, expected: object, parts: float) -> Difference | None:
-    """Return the first element in which a result is not as expected; None if they are equal up to rounding.
+def find_difference(value_name: str, result: Any, expected: object, magnitude: float) -> Difference | None:
+    """Return the first difference between a result and the expected one; None if they are equal up to rounding.
 
-    `where` names the value; `parts` is the sum of the magnitudes of a reduction's partial results, which bounds
-    rounding.
+    `value_name` names the value in messages; `magnitude` is the sum of the absolute values of a reduction's partial
+    results, which bounds rounding.
     """
-    if isinstance(got, SEQUENCES) and isinstance(expected, SEQUENCES):
-        if len(got) != len(expected):
-            return Difference(f"the length of {where}", (), len(got), len(expected))
+    if isinstance(result, SEQUENCES) and isinstance(expected, SEQUENCES):
+        if len(result) != len(expected):
+            return Difference(f"the length of {value_name}", (), len(result), len(expected))
         found = (
-            find_difference(f"{where}[{at}]", one, other, parts)
-            for at, (one, other) in enumerate(zip(got, expected, strict=True))
+            find_difference(f"{value_name}[{at}]", one, other, magnitude)
+            for at, (one, other) in enumerate(zip(result, expected, strict=True))
         )
         return next((one for one in found if one is not None), None)
-    if isinstance(got, np.ndarray) and isinstance(expected, np.ndarray):
-        return _find_array_difference(where, got, expected, parts)
-    if isinstance(got, NUMBERS) and isinstance(expected, NUMBERS):
-        one, other = np.asarray(got), np.asarray(expected)
+    if isinstance(result, np.ndarray) and isinstance(expected, np.ndarray):
+        return _find_array_difference(value_name, result, expected, magnitude)
+    if isinstance(result, NUMBERS) and isinstance(expected, NUMBERS):
+        one, other = np.asarray(result), np.asarray(expected)
         if one.dtype.kind in "SUV" or other.dtype.kind in "SUV":
-            return None if got == expected else Difference(where, (), got, expected)
-        found_one = _find_array_difference(where, one.reshape(1), other.reshape(1), parts)
-        return Difference(where, (), got, expected) if found_one else None
-    if isinstance(got, TEXTS) and type(got) is type(expected):
-        return None if got == expected else Difference(where, (), got, expected)
+            return None if result == expected else Difference(value_name, (), result, expected)
+        found_one = _find_array_difference(value_name, one.reshape(1), other.reshape(1), magnitude)
+        return Difference(value_name, (), result, expected) if found_one else None
+    if isinstance(result, TEXTS) and type(result) is type(expected):
+        return None if result == expected else Difference(value_name, (), result, expected)
     return None  # nothing that can be compared
 
 
-def _find_array_difference(where: str, got: NDArray[Any], expected: NDArray[Any], parts: float) -> Difference | None:
+def _find_array_difference(
+    array_name: str, result: NDArray[Any], expected: NDArray[Any], magnitude: float
+) -> Difference | None:
     """Return the first difference between two arrays; None if they are equal up to rounding or cannot be compared."""
-    if got.shape != expected.shape:
-        return Difference(f"the shape of {where}", (), got.shape, expected.shape)
-    if got.dtype.names is not None:
-        fields = (find_difference(f"{where}.{name}", got[name], expected[name], parts) for name in got.dtype.names)
+    if result.shape != expected.shape:
+        return Difference(f"the shape of {array_name}", (), result.shape, expected.shape)
+    if result.dtype.names is not None:
+        fields = (
+            find_difference(f"{array_name}.{name}", result[name], expected[name], magnitude)
+            for name in result.dtype.names
+        )
         return next((one for one in fields if one is not None), None)
-    if got.dtype.hasobject or got.dtype.kind in "SUVO":
+    if result.dtype.hasobject or result.dtype.kind in "SUVO":
         return None
-    if _same_bytes(got, expected):
+    if _same_bytes(result, expected):
         return None
-    wrong = ~_equal_elements(got, expected, parts)
+    wrong = ~_equal_elements(result, expected, magnitude)
     if not wrong.any():
         return None
-    wrong &= ~_unwritten_elements(got)
+    wrong &= ~_unwritten_elements(result)
     if not wrong.any():
         return None
     index = tuple(int(one) for one in np.argwhere(wrong)[0])
-    return Difference(where, index, got[index], expected[index])
+    return Difference(array_name, index, result[index], expected[index])
 
 
-def _same_bytes(got: NDArray[Any], expected: NDArray[Any]) -> bool:
+def _same_bytes(result: NDArray[Any], expected: NDArray[Any]) -> bool:
     """Return whether two arrays of one shape have the same bytes; they are then equal, NaNs included."""
-    if got.dtype != expected.dtype or not (got.flags.c_contiguous and expected.flags.c_contiguous):
+    if result.dtype != expected.dtype or not (result.flags.c_contiguous and expected.flags.c_contiguous):
         return False
-    return bool(_MEMCMP(_array_address(got), _array_address(expected), got.nbytes) == 0)
+    return bool(_MEMCMP(_array_address(result), _array_address(expected), result.nbytes) == 0)
 
 
-def _equal_elements(got: NDArray[Any], expected: NDArray[Any], parts: float) -> NDArray[Any]:
-    """Return which elements of two arrays are equal up to rounding."""
-    same: np.ndarray[Any, Any] = got == expected
-    if got.dtype.kind not in "fc" or same.all():
+def _equal_elements(result: NDArray[Any], expected: NDArray[Any], magnitude: float) -> NDArray[Any]:
+    """Return a mask of the elements that are equal up to rounding in two arrays."""
+    same: np.ndarray[Any, Any] = result == expected
+    if result.dtype.kind not in "fc" or same.all():
         return same
-    single = got.real.dtype.itemsize < 8
+    single = result.real.dtype.itemsize < 8
     relative, against = (RELATIVE["f"], AGAINST_PARTS["f"]) if single else (RELATIVE["d"], AGAINST_PARTS["d"])
     with np.errstate(all="ignore"):
-        apart = np.abs(got - expected)
-        near = apart <= relative * np.maximum(np.abs(got), np.abs(expected)) + against * parts
-        near &= np.isfinite(got) & np.isfinite(expected)
-    equal: np.ndarray[Any, Any] = same | near | (np.isnan(got) & np.isnan(expected))
+        apart = np.abs(result - expected)
+        near = apart <= relative * np.maximum(np.abs(result), np.abs(expected)) + against * magnitude
+        near &= np.isfinite(result) & np.isfinite(expected)
+    equal: np.ndarray[Any, Any] = same | near | (np.isnan(result) & np.isnan(expected))
     return equal
 
 
-def _unwritten_elements(got: NDArray[Any]) -> NDArray[Any]:
-    """Return which elements still hold the pattern that uninitialised memory is filled with."""
-    raw = np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, got.dtype.itemsize)
+def _unwritten_elements(result: NDArray[Any]) -> NDArray[Any]:
+    """Return a mask of the elements that still have the pattern which Weft fills uninitialised memory with."""
+    raw = np.ascontiguousarray(result).view(np.uint8).reshape(*result.shape, result.dtype.itemsize)
     unwritten: NDArray[Any] = (raw == POISON).all(axis=-1)
     return unwritten
 
@@ -204,8 +211,8 @@ class Variants:
         self._keep: list[Dispatcher] = []
 
     def of(self, dispatcher: Dispatcher) -> Dispatcher:
-        """Return the variant of a compiled function; the compiled functions that it calls are replaced by their
-        variants.
+        """Return a compiled function's variant (compiled with this object's options), which calls the variants of its
+        callees.
         """
         if id(dispatcher) in self._made:
             return self._made[id(dispatcher)]
@@ -219,7 +226,7 @@ class Variants:
         made = type(dispatcher)(copy, dict(dispatcher.locals), options)
         self._made[id(dispatcher)] = made
         self._keep.append(dispatcher)
-        for name in _code_names(function.__code__):
+        for name in _find_used_names(function.__code__):
             if isinstance(known.get(name), Dispatcher):
                 known[name] = self.of(known[name])
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
@@ -228,12 +235,12 @@ class Variants:
         return made
 
 
-def _code_names(code: types.CodeType) -> Iterator[str]:
+def _find_used_names(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that a code object uses, those of nested functions included."""
     yield from code.co_names
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            yield from _code_names(one)
+            yield from _find_used_names(one)
 
 
 def find_callees(dispatcher: Dispatcher) -> Sequence[Dispatcher]:
@@ -246,7 +253,7 @@ def find_callees(dispatcher: Dispatcher) -> Sequence[Dispatcher]:
             continue
         found.append(one)
         function = one.py_func
-        held = [function.__globals__.get(name) for name in _code_names(function.__code__)]
+        held = [function.__globals__.get(name) for name in _find_used_names(function.__code__)]
         for cell in function.__closure__ or ():
             try:
                 held.append(cell.cell_contents)

@@ -30,7 +30,7 @@ from weft.native.headers.numba import MAX_ARGUMENTS
 from weft.numba import loops
 from weft.numba.in_process import Runtime
 from weft.numba.instrument import BOUNDS, Chain, Module, strip_lines
-from weft.numba.left_out import Left
+from weft.numba.left_out import UncheckedCode
 from weft.numba.own import OwnElements, find_own_elements
 
 LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
@@ -53,7 +53,7 @@ class Compiler:
         """Parallel loops by the code object of the function that they stand in."""
         self.ranks: dict[int, int] = {}
         """Dimensions of each array of a loop, by its number."""
-        self.left = Left()
+        self.unchecked = UncheckedCode()
         self._lines: list[tuple[str, int, str]] = [("", 0, "")]
         self._numbers: dict[tuple[str, int, str], int] = {}
         self._places: dict[Chain, int | None] = {}
@@ -66,27 +66,29 @@ class Compiler:
 
     # --- lines ------------------------------------------------------------------------------------------------------
 
-    def number(self, line: int) -> int:
-        """Return the number that encodes the line being compiled, and its file, in the module's line information."""
+    def encode_line(self, line: int) -> int:
+        """Return a number that stands for the line being compiled, its file and function in LLVM's line information."""
         at = self._here[-1] if self._here else ("", line, "")
         if at not in self._numbers:
             self._numbers[at] = len(self._lines)
             self._lines.append(at)
         return self._numbers[at]
 
-    def number_of(self, chain: Chain) -> int | None:
-        """Return the runtime's number for the place of an access, None if the access is not one of the program's."""
-        if chain not in self._places:
-            self._places[chain] = self._new_number([self._lines[number] for number in chain])
-        return self._places[chain]
+    def find_place_id(self, line_chain: Chain) -> int | None:
+        """Return the id in the source map of an access's place; None if the access is not one of the program.
+        `line_chain`: its encoded lines, inlined functions first.
+        """
+        if line_chain not in self._places:
+            self._places[line_chain] = self._add_place([self._lines[number] for number in line_chain])
+        return self._places[line_chain]
 
-    def container_number_of(self, chain: Chain) -> int | None:
+    def find_container_place_id(self, chain: Chain) -> int | None:
         """Return the runtime's number for a call into a container's library, at the program's line."""
         lines = [self._lines[number] for number in chain]
-        return self._new_number([line for line in lines if not line[0].startswith(LIBRARIES)])
+        return self._add_place([line for line in lines if not line[0].startswith(LIBRARIES)])
 
-    def _new_number(self, lines: list[tuple[str, int, str]]) -> int | None:
-        """Return the number of a new place in the source map, None if no line of it is the program's."""
+    def _add_place(self, lines: list[tuple[str, int, str]]) -> int | None:
+        """Add a place to the source map and return its id; None if none of its lines is in the program."""
         if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
             return None
         own = [line for line in lines if line[0] != MADE and not line[0].startswith(LIBRARIES)]
@@ -95,8 +97,10 @@ class Compiler:
 
     # --- modules ----------------------------------------------------------------------------------------------------
 
-    def finish(self, library: Any) -> None:
-        """Insert the hooks into a library's module, and remove the line numbers from what becomes machine code."""
+    def instrument_library(self, library: Any) -> None:
+        """Insert the runtime's calls into the LLVM module of a library that Numba compiled, and remove encoded line
+        numbers from it.
+        """
         text = str(library._final_module)
         if "!DILocation" not in text:
             return
@@ -104,10 +108,10 @@ class Compiler:
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
-            known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
-            module = Module(text, self.number_of, kernel, *known)
-            module.container_number_of = self.container_number_of
-            text = module.instrumented()
+            known = (self.runtime.find_stamps(), ctypes.addressof(guards)) if kernel else ()
+            module = Module(text, self.find_place_id, kernel, *known)
+            module.find_container_place_id = self.find_container_place_id
+            text = module.instrument()
             shared = _parse_module(text, shared.name)
             self._made[id(library)] = (module, guards)
             self._keep.append(library)
@@ -120,7 +124,9 @@ class Compiler:
     # --- loops ------------------------------------------------------------------------------------------------------
 
     def lower_loop(self, lower: Callable[[object, object], object], lowerer: Any, parfor: object) -> object:
-        """Follow Numba as it turns a parallel loop into a kernel and its call."""
+        """Call Numba's lowering of a parallel loop, and note meanwhile which loop it is and which arrays its iterations
+        share out.
+        """
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
         owned: dict[str, OwnElements] = {}
@@ -129,21 +135,23 @@ class Compiler:
         self._loop.append((lowerer, parfor, owned))
         if loops.is_user_loop(parfor):
             with suppress(LookupError, AttributeError):  # a note is not worth the program's compilation
-                self.left.calls(lowerer, parfor)
+                self.unchecked.note_called_functions(lowerer, parfor)
         try:
             return lower(lowerer, parfor)
         finally:
             self._loop.pop()
 
-    def call_kernel(self, call: Callable[..., object], *given: Any) -> object:
-        """Insert calls of the runtime around the call of a kernel, which say which loop it is."""
-        lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
-        listed = [loops.argument_name(name, lowerer.func_ir) for name in names[1:]]
+    def call_kernel(self, call: Callable[..., object], *arguments: Any) -> object:
+        """Call Numba's code generator for the call of a loop's kernel, with calls of the runtime around it that name
+        the loop.
+        """
+        lowerer, compiled, signature, _, names, kinds, _, reductions = arguments[:8]
+        listed = [loops.find_argument_name(name, lowerer.func_ir) for name in names[1:]]
         if loops.is_user_loop(self._loop[-1][1]):
-            self.left.loop(self._loop[-1][1], listed, kinds)
+            self.unchecked.note_unchecked_arguments(self._loop[-1][1], listed, kinds)
         names = list(names)  # the call takes the schedule out of it
         kernel = loops.describe_loop(
-            lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts
+            lowerer, self._loop[-1][1], signature, names, kinds, reductions, arguments[12], self.texts
         )
         self.kernels.setdefault(lowerer.func_ir.func_id.func.__code__, []).append(kernel)
         self._keep.append(kernel)
@@ -156,17 +164,17 @@ class Compiler:
         leave = cgutils.get_or_insert_function(builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave")
         address = cgutils.ir.Constant(cgutils.intp_t, kernel.loop.address).inttoptr(pointer)
         builder.call(enter, [address])
-        result = call(*given)
+        result = call(*arguments)
         builder.call(leave, [])
         if id(compiled.library) in self._made:
             module, guards = self._made[id(compiled.library)]
             if module.arguments == len(names):  # else some argument has no values, and the numbers do not agree
-                kernel.loop.guard(ctypes.addressof(guards), module.stored)
+                kernel.loop.set_guards(ctypes.addressof(guards), module.stored)
                 kernel.loop.places(sorted(module.sites))
                 if not module.bounds:
                     numbers = {name: number for number, name in enumerate(names[1:], 1)}
                     owned = {numbers[name]: uses for name, uses in self._loop[-1][2].items() if name in numbers}
-                    kernel.loop.owned(owned, numbers)
+                    kernel.loop.set_owned_arguments(owned, numbers)
             if module.asks_for_thread:
                 kernel.loop.by_thread()
             kernel.loop.scheduled |= SCHEDULED in module.text
@@ -175,7 +183,7 @@ class Compiler:
 
     # --- bounds -----------------------------------------------------------------------------------------------------
 
-    def item_pointer(
+    def note_item_pointer(
         self,
         original: Callable[..., object],
         context: object,
@@ -184,14 +192,16 @@ class Compiler:
         *rest: object,
         **named: object,
     ) -> object:
-        """Remember the array while Numba computes the address of one of its elements, whose data are at `data`."""
+        """Call Numba's code generator for the address of an element, and note meanwhile that the array's data begin at
+        `data`.
+        """
         self._base, was = data, self._base
         try:
             return original(context, builder, data, *rest, **named)
         finally:
             self._base = was
 
-    def indexing(
+    def note_indexing(
         self,
         original: Callable[..., Any],
         context: object,
@@ -201,16 +211,17 @@ class Compiler:
         *rest: object,
         **named: Any,
     ) -> object:
-        """Remember the array while Numba computes the address of an element or a slice."""
+        """Call Numba's code generator for an element or slice, and note meanwhile which array it is of."""
         self._base, was = array.data, self._base
         try:
             return original(context, builder, kind, array, *rest, **named)
         finally:
             self._base = was
 
-    def bounds_check(self, context: Any, builder: Any, index: Any, extent: object, axis: object = None) -> None:
-        """Insert a check of an index: it tells the runtime of one outside of its bounds, then raises IndexError as
-        Numba does."""
+    def insert_bounds_check(self, context: Any, builder: Any, index: Any, extent: object, axis: object = None) -> None:
+        """Insert a check of an index in compiled code: outside its bounds, it is reported to the runtime and raises
+        IndexError.
+        """
         i32, i64, pointer = cgutils.int32_t, cgutils.intp_t, cgutils.voidptr_t
         kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [pointer, i32, i64, i64, i32])
         tell = cgutils.get_or_insert_function(builder.module, kind, BOUNDS)
@@ -222,20 +233,20 @@ class Compiler:
             context.call_conv.return_user_exc(builder, IndexError, ("index is out of bounds",))
 
 
-def _parse_module(text: str, name: str) -> object:
-    """Return the verified LLVM module of a text, under a name."""
-    module = llvm.parse_assembly(text)
-    module.name = name
+def _parse_module(llvm_text: str, module_name: str) -> object:
+    """Return the verified LLVM module of a text, with a new name."""
+    module = llvm.parse_assembly(llvm_text)
+    module.name = module_name
     module.verify()
     return module
 
 
-def install_hooks(texts: SourceMap, runtime: Runtime) -> Compiler:
-    """Patch Numba in this process, before the program's first function is compiled; return the record of what is
+def install_hooks(source_map: SourceMap, runtime: Runtime) -> Compiler:
+    """Patch Numba in this process before the program's first function is compiled; return the record of what is
     compiled.
     """
-    compiler = Compiler(texts, runtime)
-    compiler.left.install()
+    compiler = Compiler(source_map, runtime)
+    compiler.unchecked.install()
     # Wide loads over strided elements would read what the program does not.
     llvm.set_option("weft", "-enable-interleaved-mem-accesses=false")
     _patch_lines(compiler)
@@ -243,7 +254,7 @@ def install_hooks(texts: SourceMap, runtime: Runtime) -> Compiler:
     _patch_loops(compiler)
     _patch_bounds(compiler)
     dispatcher.Dispatcher.enable_caching = lambda self: None  # machine code from elsewhere has no hooks
-    symbols = runtime.symbols(nrt.c_helpers)
+    symbols = runtime.find_symbols(nrt.c_helpers)
     _start_runtime(symbols)
     parallel._launch_threads()
     for name, address in symbols.items():
@@ -251,10 +262,12 @@ def install_hooks(texts: SourceMap, runtime: Runtime) -> Compiler:
     return compiler
 
 
-def _start_runtime(symbols: dict[str, int]) -> None:
-    """NRT compiles its count of references as it starts: what frees a block is to be the stand-in there, too."""
+def _start_runtime(replacements: dict[str, int]) -> None:
+    """Start Numba's runtime (NRT) with Weft's replacements of its functions, as its code for freeing is
+    compiled then.
+    """
     known = dict(nrt.c_helpers)
-    nrt.c_helpers.update({name: symbols[f"NRT_{name}"] for name in known if f"NRT_{name}" in symbols})
+    nrt.c_helpers.update({name: replacements[f"NRT_{name}"] for name in known if f"NRT_{name}" in replacements})
     try:
         rtsys.initialize(cpu_target.target_context)
     finally:
@@ -262,7 +275,7 @@ def _start_runtime(symbols: dict[str, int]) -> None:
 
 
 def _patch_lines(compiler: Compiler) -> None:
-    """Have Numba emit line information in which a number stands for the file, line and function."""
+    """Make Numba emit line information in which a number stands for the file, line and function."""
     finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
 
     def with_lines(self: object, flags: Any, options: object) -> None:
@@ -270,6 +283,7 @@ def _patch_lines(compiler: Compiler) -> None:
         flags.debuginfo, flags.dbg_directives_only, flags.dbg_extend_lifetimes = True, True, False
 
     def lower_inst(self: Any, inst: Any) -> None:
+        """Lower one instruction, and note its line meanwhile."""
         of = compiler._loop[-1][0] if compiler._loop and KERNEL in self.func_ir.func_id.func_name else self
         compiler._here.append((self.loc.filename, self.loc.line, of.func_ir.func_id.func_name))
         try:
@@ -287,7 +301,7 @@ def _patch_lines(compiler: Compiler) -> None:
             return self.module.add_debug_info("DISubroutineType", {"types": self.module.add_metadata([])})
 
         def _di_location(self, line: int) -> object:
-            return super()._di_location(compiler.number(line))
+            return super()._di_location(compiler.encode_line(line))
 
     cpu.CPUTargetOptions.finalize = with_lines
     lowering.Lower.lower_inst = lower_inst
@@ -297,12 +311,12 @@ def _patch_lines(compiler: Compiler) -> None:
 
 
 def _patch_modules(compiler: Compiler) -> None:
-    """Have each module that Numba has optimised get its hooks."""
+    """Make Numba insert the runtime's calls into each module after it has optimised it."""
     optimize = codegen.CPUCodeLibrary._optimize_final_module
 
     def optimized(self: object) -> None:
         optimize(self)
-        compiler.finish(self)
+        compiler.instrument_library(self)
 
     codegen.CPUCodeLibrary._optimize_final_module = optimized
 
@@ -314,12 +328,12 @@ def _patch_loops(compiler: Compiler) -> None:
 
 
 def _patch_bounds(compiler: Compiler) -> None:
-    """Have the compiler see each index that Numba computes and check its bounds."""
+    """Make Numba note the array of each index that it computes, and check the index's bounds."""
     original = cgutils.get_item_pointer2
-    cgutils.do_boundscheck = compiler.bounds_check
-    cgutils.get_item_pointer2 = lambda *given, **named: compiler.item_pointer(original, *given, **named)
+    cgutils.do_boundscheck = compiler.insert_bounds_check
+    cgutils.get_item_pointer2 = lambda *given, **named: compiler.note_item_pointer(original, *given, **named)
     indexing = arrayobj.basic_indexing
-    arrayobj.basic_indexing = lambda *given, **named: compiler.indexing(indexing, *given, **named)
+    arrayobj.basic_indexing = lambda *given, **named: compiler.note_indexing(indexing, *given, **named)
 
 
 def _version() -> tuple[int, ...]:

@@ -110,25 +110,30 @@ class Loop:
         """The numbers of the places of its accesses."""
         self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
 
-    def owned(self, own: Mapping[int, OwnElements], numbers: Mapping[str, int]) -> None:
-        """Set of which arguments (numbered from 1) each iteration has elements of its own; `numbers`: all arguments
-        by name."""
+    def set_owned_arguments(
+        self, elements_by_argument: Mapping[int, OwnElements], argument_numbers: Mapping[str, int]
+    ) -> None:
+        """Set for the runtime the array arguments (numbered from 1) of which each iteration uses only elements of its
+        own. `argument_numbers`: name -> number.
+        """
         bounds = []
-        for number, uses in own.items():
-            ends = [self._bound(number, d, span, numbers) for d, span in uses.places]
+        for number, uses in elements_by_argument.items():
+            ends = [self._make_bound(number, d, span, argument_numbers) for d, span in uses.places]
             held = [one for one in ends if one is not None]
             if len(held) == len(ends):
                 self._each[number - 1].own = 2 if uses.read else 1
                 bounds += held
         self._head.bound, self._head.bounds = as_c_array(bounds, numba.Bound), len(bounds)
 
-    def _bound(self, number: int, dimension: int, span: ValueRange, numbers: Mapping[str, int]) -> numba.Bound | None:
-        """Return what the runtime reads of the ends of an index, None if it cannot know them."""
-        low, high = self._of(span.low, numbers), self._of(span.high, numbers)
-        if low is None or high is None or dimension >= self._each[number - 1].rank:
+    def _make_bound(
+        self, argument_number: int, dimension: int, span: ValueRange, argument_numbers: Mapping[str, int]
+    ) -> numba.Bound | None:
+        """Return the ends of an argument's index in one dimension for the runtime; None if it cannot know them."""
+        low, high = self._find_term(span.low, argument_numbers), self._find_term(span.high, argument_numbers)
+        if low is None or high is None or dimension >= self._each[argument_number - 1].rank:
             return None
         return numba.Bound(
-            argument=number - 1,
+            argument=argument_number - 1,
             dimension=dimension,
             low_term=span.low.term,
             low_of=low,
@@ -138,11 +143,13 @@ class Loop:
             high=span.high.constant,
         )
 
-    def _of(self, end: BoundSum, numbers: Mapping[str, int]) -> int | None:
-        """Return where the runtime finds the term of a sum, None if it cannot."""
+    def _find_term(self, end: BoundSum, argument_numbers: Mapping[str, int]) -> int | None:
+        """Return the number by which the runtime finds the term of a sum (loop index, value or extent); None if it
+        cannot.
+        """
         if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
             return end.number
-        number = numbers.get(end.name)
+        number = argument_numbers.get(end.name)
         if number is None:
             return None
         if end.term == numba.OF_VALUE:
@@ -150,13 +157,14 @@ class Loop:
         array = self._each[number - 1]
         return int(array.dimension[end.number]) if end.number < array.rank else None
 
-    def guard(self, guards: int, stored: Collection[int] | None) -> None:
-        """Set the address of the guards, a byte for each argument, the schedule's first; the kernel writes to the
-        arguments `stored`."""
-        if stored is not None:
-            self._head.guards = guards
+    def set_guards(self, guards_address: int, stored_arguments: Collection[int] | None) -> None:
+        """Set the address of the guards, a byte for each argument (the schedule's is first), and the arguments that the
+        kernel writes.
+        """
+        if stored_arguments is not None:
+            self._head.guards = guards_address
             for number, one in enumerate(self._each, 1):
-                one.stored = number in stored
+                one.stored = number in stored_arguments
 
     @property
     def asks(self) -> bool:
@@ -183,23 +191,26 @@ class Runtime:
         """Return the address of a function of the library."""
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
 
-    def stamps(self) -> Stamps:
-        """Return the addresses from which compiled code knows the iteration that runs."""
+    def find_stamps(self) -> Stamps:
+        """Return the addresses of the runtime's data by which compiled code knows the iteration that runs."""
         each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
         cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
         return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
 
-    def symbols(self, allocator: dict[str, int]) -> dict[str, int]:
-        """Return addresses by the names that compiled code uses; `allocator`: the functions of Numba's own runtime,
-        by name."""
-        real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(name) for name in ALLOCATOR))
+    def find_symbols(self, numba_functions: dict[str, int]) -> dict[str, int]:
+        """Return name -> address for the functions that compiled code calls. `numba_functions`: those of Numba's own
+        runtime (NRT).
+        """
+        real = (ctypes.c_void_p * len(ALLOCATOR))(*(numba_functions.get(name) for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))
         wide = VECTORS if self._library.weft_numba_wide() else ()
         return {
             **{name: self.address(f"{name}_wide" if name in wide else name) for name in HOOKS},
             **{name: self.address(own) for name, own in SCHEDULER.items()},
             **{
-                f"NRT_{name}": self.address(f"weft_numba_{own}") for name, own in ALLOCATOR.items() if name in allocator
+                f"NRT_{name}": self.address(f"weft_numba_{own}")
+                for name, own in ALLOCATOR.items()
+                if name in numba_functions
             },
         }
 

@@ -38,23 +38,23 @@ class ProcessChecks:
     findings: Path
 
     def write(self) -> None:
-        """Write all that was found so far."""
+        """Write all that was found so far: the runtime's findings, the source map, and the results of comparisons."""
         self.session.runtime.flush()
         self.session.compiler.texts.write(self.texts_path)
         held = {
             "mismatches": [asdict(one) for one in self.session.mismatches.values()],
             "checked": [[file, name, count] for (file, name), count in self.session.checked.items()],
             "ranks": self.session.compiler.ranks,
-            "left": list(self.session.compiler.left.told(self.session.compiler.kernels)),
+            "left": list(self.session.compiler.unchecked.describe(self.session.compiler.kernels)),
         }
         path = self.texts_path.parent / COMPARED
         path.write_text(json.dumps(held), encoding="utf-8")
 
 
-def begin_checks(texts_path: Path, library: Path) -> ProcessChecks:
+def begin_checks(source_map_path: Path, library: Path) -> ProcessChecks:
     """Check everything that Numba compiles from now on; the findings are written when the process ends.
 
-    WeftError if there is no room for the shadow memory.
+    Raises WeftError if there is no memory for the shadow memory.
     """
     if "numba" not in sys.modules:  # it has made its threads when it was imported
         os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
@@ -75,7 +75,7 @@ def begin_checks(texts_path: Path, library: Path) -> ProcessChecks:
         texts = TracedSourceMap(library)
     session = LoopChecks(install_hooks(texts, runtime), runtime)
     session.install()
-    watch = ProcessChecks(session, texts_path, findings)
+    watch = ProcessChecks(session, source_map_path, findings)
     process = os.getpid()
 
     def end() -> None:
@@ -89,7 +89,7 @@ def begin_checks(texts_path: Path, library: Path) -> ProcessChecks:
 
 
 def main() -> None:
-    """Run the script as `python script.py` would."""
+    """Run the user's script as `python script.py` would, with the checks begun."""
     texts, library, script, *arguments = sys.argv[1:]
     try:
         begin_checks(Path(texts).resolve(), Path(library).resolve())
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def format_traceback(error: BaseException) -> list[str]:
-    """Return a traceback without the lines of Weft."""
+    """Return the lines of an exception's traceback without Weft's own."""
     own = (str(Path(__file__).parent), "<frozen runpy>")
     text = traceback.TracebackException.from_exception(error)
     text.stack = traceback.StackSummary.from_list([one for one in text.stack if not one.filename.startswith(own)])

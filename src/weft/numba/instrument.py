@@ -70,25 +70,27 @@ def strip_lines(text: str) -> str:
     return _STRIPPED.sub("", text)
 
 
-def type_size(kind: str) -> int | None:
-    """Return the size in bytes of an LLVM type; None for a type that no access of a program has."""
-    if match := re.fullmatch(r"<(\d+) x ([\w.]+)>", kind):
+def type_size(llvm_type: str) -> int | None:
+    """Return the size in bytes of an LLVM type such as `double` or `<4 x i32>`; None for one that no access of a
+    program has.
+    """
+    if match := re.fullmatch(r"<(\d+) x ([\w.]+)>", llvm_type):
         element = type_size(match[2])
         if match[2] == "i1" or element is None:
             return None
         return int(match[1]) * element
-    if kind in _BITS:
-        return _BITS[kind] // 8
-    if re.fullmatch(r"i\d+", kind):
-        return -(-int(kind[1:]) // 8)
+    if llvm_type in _BITS:
+        return _BITS[llvm_type] // 8
+    if re.fullmatch(r"i\d+", llvm_type):
+        return -(-int(llvm_type[1:]) // 8)
     return None
 
 
-def split_arguments(text: str) -> list[str]:
-    """Split the arguments of a call at the commas outside brackets and quotes."""
+def split_arguments(arguments: str) -> list[str]:
+    """Return the arguments of an LLVM call, split at the commas outside brackets and quotes."""
     parts: list[str] = []
     depth, quoted, start = 0, False, 0
-    for at, sign in enumerate(text):
+    for at, sign in enumerate(arguments):
         if sign == '"':
             quoted = not quoted
         elif quoted:
@@ -98,11 +100,11 @@ def split_arguments(text: str) -> list[str]:
         elif sign in ")]}>":
             depth -= 1
             if depth < 0:
-                return [*parts, text[start:at].strip()]
+                return [*parts, arguments[start:at].strip()]
         elif sign == "," and depth == 0:
-            parts.append(text[start:at].strip())
+            parts.append(arguments[start:at].strip())
             start = at + 1
-    return [*parts, text[start:].strip()]
+    return [*parts, arguments[start:].strip()]
 
 
 def _append_to_name(name: str, suffix: str) -> str:
@@ -111,7 +113,7 @@ def _append_to_name(name: str, suffix: str) -> str:
 
 
 def operand_of_argument(argument: str) -> str:
-    """Return the value of an argument `type attributes value`."""
+    """Return the value of an LLVM call's argument, `%7` of `ptr nonnull %7`."""
     if match := re.search(rf"({_VALUE})$", argument):
         return match[1]
     return argument
@@ -135,10 +137,12 @@ class Stamps:
 
 @dataclass
 class Module:
-    """One module. `number_of` gives the runtime's number for a chain of lines, or None of an access to leave alone."""
+    """One module. `find_place_id` gives the runtime's number for a chain of lines, or None of an access to
+    leave alone.
+    """
 
     text: str
-    number_of: Callable[[Chain], int | None]
+    find_place_id: Callable[[Chain], int | None]
     kernel: bool
     stamps: Stamps | None = None
     """Of a kernel, where it is to tell by itself that an iteration wrote an element before."""
@@ -154,18 +158,18 @@ class Module:
     """Whether it raises for an index outside: its iterations are to be run one at a time."""
     arguments: int = 0
     """Of a kernel: how many it has, the schedule among them."""
-    container_number_of: Callable[[Chain], int | None] = lambda chain: None
+    find_container_place_id: Callable[[Chain], int | None] = lambda chain: None
     """Gives the number of a call into a container's library."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
     _roots: Roots | None = None
     _used: set[str] = field(default_factory=set)
 
-    def instrumented(self) -> str:
-        """Return the text of the module with the calls of the runtime in it."""
+    def instrument(self) -> str:
+        """Return the LLVM text of the module with calls of the runtime before its accesses to memory."""
         lines = self.text.split("\n")
         self.bounds = f"@{BOUNDS}(" in self.text
-        self._chains = chains(lines)
+        self._chains = find_line_chains(lines)
         out: list[str] = []
         function: list[str] | None = None
         head = ""
@@ -175,8 +179,8 @@ class Module:
                 if line.startswith("define ") and _is_program(line):
                     function, head = [], line
             elif line.startswith("}"):
-                hooked = [*self._function(head, function), line]
-                whole = self._whole(head, function, hooked) if self._roots else ()
+                hooked = [*self._instrument_body(head, function), line]
+                whole = self._make_two_variants(head, function, hooked) if self._roots else ()
                 out[-1:] = whole or [head, *hooked]
                 function = None
             else:
@@ -185,21 +189,21 @@ class Module:
         out += [DECLARATIONS[name] for name in sorted(self._used) if f"@{name}(" not in held]
         return "\n".join(out)
 
-    def _function(self, head: str, lines: list[str]) -> Iterator[str]:
-        """Yield the lines of a function's body, with the calls before the accesses."""
-        own = frames(lines)
-        self._told = dict(self._tells(lines))
-        self._roots = Roots(head, lines) if self.kernel and self.guards else None
+    def _instrument_body(self, head: str, ir_lines: list[str]) -> Iterator[str]:
+        """Yield the LLVM lines of a function's body, with a call of the runtime before each access to memory."""
+        own = find_frame_pointers(ir_lines)
+        self._told = dict(self._find_pointer_lines(ir_lines))
+        self._roots = Roots(head, ir_lines) if self.kernel and self.guards else None
         if self._roots is not None:
-            self._writes(lines, own)
+            self._note_stored_arguments(ir_lines, own)
             self.arguments = max(self.arguments, self._roots.count)
         before, label = "", ""
         renamed: dict[str, str] = {}
         out: list[str] = []
-        for line in lines:
+        for line in ir_lines:
             if found := _LABEL.match(line):
                 label = found[1]
-            for new in self._before(line, own, before):
+            for new in self._render_calls_before(line, own, before):
                 out.append(new)
                 if found := _LABEL.match(new):
                     renamed[label] = found[1]
@@ -208,9 +212,10 @@ class Module:
         for line in out:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
 
-    def _whole(self, head: str, lines: list[str], hooked: list[str]) -> list[str]:
-        """Return the function with its hooks and without them, and a function of its name that calls the one that
-        the runtime wants."""
+    def _make_two_variants(self, head: str, ir_lines: list[str], hooked_lines: list[str]) -> list[str]:
+        """Return LLVM lines of a kernel with calls of the runtime, of the kernel without them, and of a function of its
+        name that chooses between the two at run time. Empty if the head has other forms of arguments.
+        """
         found = _HEAD.match(head)
         given = [one.split() for one in split_arguments(found[2])] if found else []
         if not found or not all(re.fullmatch(r"[\w.]+", words[0]) for words in given):
@@ -221,9 +226,9 @@ class Module:
         passed = ", ".join(f"{words[0]} {words[-1]}" for words in given)
         return [
             heads[0],
-            *hooked,
+            *hooked_lines,
             strip_lines(heads[1]),
-            *(strip_lines(self._bounds(line)) for line in lines),
+            *(strip_lines(self._bounds(line)) for line in ir_lines),
             "}",
             strip_lines(head),
             f"  %weft.g = load i8, ptr inttoptr (i64 {self.guards + MAX_ARGUMENTS} to ptr), align 1",
@@ -238,10 +243,10 @@ class Module:
             "}",
         ]
 
-    def _writes(self, lines: list[str], own: set[str]) -> None:
-        """Note which arguments a kernel writes to."""
+    def _note_stored_arguments(self, ir_lines: list[str], frame_pointers: set[str]) -> None:
+        """Note which array arguments a kernel writes to."""
         assert self._roots is not None
-        for line in lines:
+        for line in ir_lines:
             pointer = ""
             if match := _STORE.match(line):
                 pointer = match[2]
@@ -252,7 +257,7 @@ class Module:
                 pointer = next((operand_of_argument(one) for one in given if one.startswith("ptr ")), "?")
             elif re.search(r"call .*@_ZN", line) or _CONTAINER.search(line):
                 pointer = "?"
-            if not pointer or pointer in own or self._roots.fresh(pointer):
+            if not pointer or pointer in frame_pointers or self._roots.fresh(pointer):
                 continue
             root = self._roots.argument(pointer)
             if root is None:
@@ -263,15 +268,17 @@ class Module:
     def _site(self, line: str, pointer: str = "") -> int | None:
         """Return the place of an access; for an access that optimisation moved, and that has no line, the place of
         another one there."""
-        return self.number_of(self._chain(line) or self._told.get(pointer, ()))
+        return self.find_place_id(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
         found = _DEBUG.search(line)
         return self._chains.get(found[1], ()) if found else ()
 
-    def _tells(self, lines: list[str]) -> Iterator[tuple[str, Chain]]:
-        """Yield pointers, each with a line that computes or uses it."""
-        for line in lines:
+    def _find_pointer_lines(self, ir_lines: list[str]) -> Iterator[tuple[str, Chain]]:
+        """Yield (pointer, chain of source lines) for each instruction that computes or uses a pointer and has a source
+        line.
+        """
+        for line in ir_lines:
             if match := _DERIVED.match(line):
                 pointer = match[1]
             elif match := _LOAD.match(line) or _STORE.match(line):
@@ -281,48 +288,54 @@ class Module:
             if chain := self._chain(line):
                 yield pointer, chain
 
-    def _before(self, line: str, own: set[str], before: str) -> Iterator[str]:
-        """Yield the calls to insert before an instruction. `own`: pointers into the function's own frame; `before`:
-        the line before."""
-        if " = load " in line or line.lstrip().startswith("store "):
-            match, what = (_LOAD.match(line), "read") if " = load " in line else (_STORE.match(line), "write")
-            if match is None or match[2] in own or f"(ptr {match[2]}," in before:
+    def _render_calls_before(self, ir_line: str, frame_pointers: set[str], line_before: str) -> Iterator[str]:
+        """Yield the LLVM calls of the runtime to insert before an instruction; none if it accesses no data of the
+        program. `frame_pointers`: those into the function's own frame.
+        """
+        if " = load " in ir_line or ir_line.lstrip().startswith("store "):
+            match, what = (_LOAD.match(ir_line), "read") if " = load " in ir_line else (_STORE.match(ir_line), "write")
+            if match is None or match[2] in frame_pointers or f"(ptr {match[2]}," in line_before:
                 return
-            bytes_, site = type_size(match[1]), self._site(line, match[2])
+            bytes_, site = type_size(match[1]), self._site(ir_line, match[2])
             if bytes_ is not None and site is not None:
-                call = self._call(what, match[2], str(bytes_), site)
-                whole = bytes_ == WORD and re.search(r", align (?:8|16|32|64)\b", line)
-                yield from self._guarded(match[2], call, site if whole else None)
-        elif "call " not in line:
+                call = self._render_access_call(what, match[2], str(bytes_), site)
+                whole = bytes_ == WORD and re.search(r", align (?:8|16|32|64)\b", ir_line)
+                yield from self._render_guarded_call(match[2], call, site if whole else None)
+        elif "call " not in ir_line:
             return
-        elif "@llvm.masked." in line:
-            yield from self._masked(line, own)
-        elif match := _MEMORY.match(line):
-            site = self._site(line)
+        elif "@llvm.masked." in ir_line:
+            yield from self._render_masked_calls(ir_line, frame_pointers)
+        elif match := _MEMORY.match(ir_line):
+            site = self._site(ir_line)
             given = [operand_of_argument(one) for one in split_arguments(match[2])]
             length = given[2].removeprefix("i64 ")
             if site is None:
                 return
             for what, pointer in (("write", given[0]), ("read", given[1])):
-                if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
-                    yield from self._guarded(pointer, self._call(what, pointer, length, site))
-        elif match := _CONTAINER.search(line):
-            site = self.container_number_of(self._chain(line))
+                if (
+                    pointer.startswith("%")
+                    and pointer not in frame_pointers
+                    and (what == "write" or match[1] != "memset")
+                ):
+                    yield from self._render_guarded_call(pointer, self._render_access_call(what, pointer, length, site))
+        elif match := _CONTAINER.search(ir_line):
+            site = self.find_container_place_id(self._chain(ir_line))
             if site is not None and self.kernel and match[2].startswith("%arg."):  # not one of the iteration's own
-                yield self._call("write" if match[1] in CHANGES else "read", match[2], str(WORD), site)
-        elif "@get_thread_id()" in line and self._site(line) is not None:
+                yield self._render_access_call("write" if match[1] in CHANGES else "read", match[2], str(WORD), site)
+        elif "@get_thread_id()" in ir_line and self._site(ir_line) is not None:
             self.asks_for_thread = True
 
-    def _call(self, what: str, pointer: str, length: str, site: int) -> str:
-        """Return the call of the runtime for an access of some bytes."""
-        name = f"weft_numba_{what}" if self.kernel else f"weft_numba_{what}_given"
+    def _render_access_call(self, access: str, pointer: str, length: str, place_id: int) -> str:
+        """Return the LLVM call that reports an access (`read` or `write`) of some bytes to the runtime."""
+        name = f"weft_numba_{access}" if self.kernel else f"weft_numba_{access}_given"
         self._used.add(name)
-        self.sites.add(site)
-        return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
+        self.sites.add(place_id)
+        return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {place_id})"
 
-    def _guarded(self, pointer: str, call: str, cell: int | None = None) -> Iterator[str]:
-        """Yield a call after branches that skip it: for an array that need not be seen, and where the iteration
-        wrote the element before."""
+    def _render_guarded_call(self, pointer: str, call: str, place_id: int | None = None) -> Iterator[str]:
+        """Yield LLVM lines that make a call unless it is unneeded: the array need not be checked, or (with `place_id`)
+        this iteration wrote the element before.
+        """
         new = f"weft.{next(_FRESH)}"
         root = self._roots.argument(pointer) if self._roots else None
         lines: list[str] = []
@@ -333,13 +346,15 @@ class Module:
                 f"  br i1 %{new}.t, label %{new}.look, label %{new}.on",
                 f"{new}.look:",
             ]
-        if cell is not None and self.stamps is not None:
-            lines += _unless_own(new, pointer, cell, self.stamps)
+        if place_id is not None and self.stamps is not None:
+            lines += _render_own_write_test(new, pointer, place_id, self.stamps)
         yield from [*lines, call, f"  br label %{new}.on", f"{new}.on:"] if lines else [call]
 
-    def _masked(self, line: str, own: set[str]) -> Iterator[str]:
-        """Yield the calls for a masked access of vectors, one for each element whose mask bit is set."""
-        match, site = _MASKED.search(line), self._site(line)
+    def _render_masked_calls(self, ir_line: str, frame_pointers: set[str]) -> Iterator[str]:
+        """Yield the LLVM calls for a masked access of vectors, one for each element, made only if its mask bit
+        is set.
+        """
+        match, site = _MASKED.search(ir_line), self._site(ir_line)
         if match is None or site is None:
             return
         given = split_arguments(match[2])
@@ -349,7 +364,7 @@ class Module:
         lanes = int(re.match(r"<(\d+) x", mask)[1])  # type: ignore[index]
         total = type_size(re.match(r"<\d+ x [\w.]+>", value)[0])  # type: ignore[index]
         pointer = operand_of_argument(pointers)
-        if total is None or pointer in own:
+        if total is None or pointer in frame_pointers:
             return
         new = f"%weft.{next(_FRESH)}"
         held = mask[len(f"<{lanes} x i1>") :].strip()
@@ -359,7 +374,7 @@ class Module:
         if pointers.startswith("ptr"):
             self._used.add(name := f"weft_numba_{what}_masked")
             call = f"  call void @{name}(ptr {pointer}, i64 {total // lanes}, i64 {new}.m, i32 {site})"
-            yield from self._guarded(pointer, call)
+            yield from self._render_guarded_call(pointer, call)
             return
         self._used.add(name := f"weft_numba_{what}_lane")
         for lane in range(lanes):
@@ -372,24 +387,25 @@ class Module:
         return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
 
 
-def _unless_own(new: str, pointer: str, place: int, stamps: Stamps) -> Iterator[str]:
-    """Yield the code that jumps to the label `on` if the runtime would do nothing (numba.c, is_mine), and
-    continues otherwise."""
-    seen = stamps.places + 4 * (place & (PLACES - 1))
-    yield f"  %{new}.a = ptrtoint ptr {pointer} to i64"
-    yield f"  %{new}.f = and i64 %{new}.a, {stamps.fold}"
-    yield f"  %{new}.c = add i64 %{new}.f, {stamps.cells}"
-    yield f"  %{new}.p = inttoptr i64 %{new}.c to ptr"
-    yield f"  %{new}.w = load i32, ptr %{new}.p, align 8"
-    yield f"  %{new}.i = load i32, ptr inttoptr (i64 {stamps.iteration} to ptr), align 4"
-    yield f"  %{new}.e = icmp eq i32 %{new}.w, %{new}.i"
-    yield f"  br i1 %{new}.e, label %{new}.own, label %{new}.call"
-    yield f"{new}.own:"
-    yield f"  %{new}.s = load i32, ptr inttoptr (i64 {seen} to ptr), align 4"
-    yield f"  %{new}.l = load i32, ptr inttoptr (i64 {stamps.loop} to ptr), align 4"
-    yield f"  %{new}.k = icmp eq i32 %{new}.s, %{new}.l"
-    yield f"  br i1 %{new}.k, label %{new}.on, label %{new}.call"
-    yield f"{new}.call:"
+def _render_own_write_test(label_prefix: str, pointer: str, place_id: int, stamps: Stamps) -> Iterator[str]:
+    """Yield LLVM lines that jump to the label `on` if this iteration wrote the element before, so that the runtime
+    would do nothing.
+    """
+    seen = stamps.places + 4 * (place_id & (PLACES - 1))
+    yield f"  %{label_prefix}.a = ptrtoint ptr {pointer} to i64"
+    yield f"  %{label_prefix}.f = and i64 %{label_prefix}.a, {stamps.fold}"
+    yield f"  %{label_prefix}.c = add i64 %{label_prefix}.f, {stamps.cells}"
+    yield f"  %{label_prefix}.p = inttoptr i64 %{label_prefix}.c to ptr"
+    yield f"  %{label_prefix}.w = load i32, ptr %{label_prefix}.p, align 8"
+    yield f"  %{label_prefix}.i = load i32, ptr inttoptr (i64 {stamps.iteration} to ptr), align 4"
+    yield f"  %{label_prefix}.e = icmp eq i32 %{label_prefix}.w, %{label_prefix}.i"
+    yield f"  br i1 %{label_prefix}.e, label %{label_prefix}.own, label %{label_prefix}.call"
+    yield f"{label_prefix}.own:"
+    yield f"  %{label_prefix}.s = load i32, ptr inttoptr (i64 {seen} to ptr), align 4"
+    yield f"  %{label_prefix}.l = load i32, ptr inttoptr (i64 {stamps.loop} to ptr), align 4"
+    yield f"  %{label_prefix}.k = icmp eq i32 %{label_prefix}.s, %{label_prefix}.l"
+    yield f"  br i1 %{label_prefix}.k, label %{label_prefix}.on, label %{label_prefix}.call"
+    yield f"{label_prefix}.call:"
 
 
 class Roots:
@@ -407,8 +423,8 @@ class Roots:
             elif (match := _ALLOCATION.match(line)) or ((match := _POINTER.match(line)) and self.fresh(match[2])):
                 self._fresh.add(match[1])
 
-    def _root(self, pointer: str) -> str:
-        """Return the pointer from which another one is derived."""
+    def _find_root(self, pointer: str) -> str:
+        """Return the pointer from which another one is derived, over any number of steps."""
         for _ in range(64):
             if pointer not in self._from:
                 break
@@ -417,35 +433,41 @@ class Roots:
 
     def fresh(self, pointer: str) -> bool:
         """Return whether it points into memory that the function allocated."""
-        return self._root(pointer) in self._fresh
+        return self._find_root(pointer) in self._fresh
 
     def argument(self, pointer: str) -> int | None:
         """Return the number of the argument whose array it points into; the schedule is 0."""
-        match = re.fullmatch(r"%arg\.(\w+)\.4", self._root(pointer))
+        match = re.fullmatch(r"%arg\.(\w+)\.4", self._find_root(pointer))
         return self._arguments.get(match[1]) if match else None
 
 
-def _is_program(define: str) -> bool:
-    """Return whether a function is the program's own or a library function it calls, not glue to Python or to NRT."""
-    match = _DEFINE.match(define)
+def _is_program(head: str) -> bool:
+    """Return whether a function's `define` line is of the program or a library function that it calls, not of glue to
+    Python or NRT.
+    """
+    match = _DEFINE.match(head)
     name = match[1].strip('"') if match else ""
     return not name.startswith(("cpython.", "cfunc.", "NRT_", "numba_", "__gufunc__", ".kernel")) and bool(
         re.match(r"_ZN(?!\d*cpython|\d*cfunc|7cpython|5cfunc)", name)
     )
 
 
-def frames(lines: list[str]) -> set[str]:
-    """Return pointers into the function's own frame, and to where it leaves its result: no data of the program."""
+def find_frame_pointers(ir_lines: list[str]) -> set[str]:
+    """Return the pointers into a function's own frame and to where it returns its result: they lead to no data of the
+    program.
+    """
     own = {"%retptr", "%excinfo"}
-    for line in lines:
+    for line in ir_lines:
         if (match := _ALLOCA.match(line)) or ((match := _DERIVED.match(line)) and match[2] in own):
             own.add(match[1])
     return own
 
 
-def chains(lines: list[str]) -> dict[str, Chain]:
-    """Return the chain of lines of each location of a module; lines that optimisation lost (0) are left out."""
-    held = {match[1]: (int(match[2]), match[3]) for line in lines if (match := _LOCATION.match(line))}
+def find_line_chains(ir_lines: list[str]) -> dict[str, Chain]:
+    """Return location name -> its source lines, inlined functions first; lines that optimisation lost (0) are
+    left out.
+    """
+    held = {match[1]: (int(match[2]), match[3]) for line in ir_lines if (match := _LOCATION.match(line))}
     found = {}
     for name in held:
         chain: list[int] = []

@@ -23,7 +23,7 @@ CALLED: Final = (types.ExternalFunctionPointer, types.ExternalFunction, types.Fu
 
 
 @dataclass(slots=True)
-class Left:
+class UncheckedCode:
     """What Numba compiles and Weft does not check, with the places of each."""
 
     functions: list[Any] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Left:
     """By what it is: the loops that use it."""
 
     def install(self) -> None:
-        """Note what Numba is asked to compile from here on."""
+        """Patch Numba so that each parallel function and ufunc that the program makes from now on is noted here."""
         begin = Dispatcher.__init__
 
         def made(dispatcher: Any, *given: Any, **named: object) -> None:
@@ -43,28 +43,32 @@ class Left:
 
         Dispatcher.__init__ = made
         for builder in (parallel.ParallelUFuncBuilder, parallel.ParallelGUFuncBuilder):
-            builder.__init__ = self._noting(builder.__init__)
+            builder.__init__ = self._wrap_initialiser(builder.__init__)
 
-    def _noting(self, begin: Callable[..., None]) -> Callable[..., None]:
-        """Return the initialisation of a ufunc, which also notes the ufunc."""
+    def _wrap_initialiser(self, initialise: Callable[..., None]) -> Callable[..., None]:
+        """Return the initialiser of Numba's ufunc builders, extended so that it also notes the ufunc here."""
 
         def made(builder: Any, function: Any, *given: object, **named: object) -> None:
-            begin(builder, function, *given, **named)
+            initialise(builder, function, *given, **named)
             self.ufuncs.append(function)
 
         return made
 
-    def loop(self, parfor: Any, names: Iterable[str], kinds: Iterable[Any]) -> None:
-        """Note the arguments of a parallel loop that have no hooks."""
-        for name, kind in zip(names, kinds, strict=False):
+    def note_unchecked_arguments(self, parfor: Any, names: Iterable[str], argument_types: Iterable[Any]) -> None:
+        """Note the arguments of a parallel loop whose accesses are not checked: containers, and pointers to foreign
+        memory.
+        """
+        for name, kind in zip(names, argument_types, strict=False):
             if isinstance(kind, CONTAINERS):
                 called = f"the elements of `{name}`" if name else "the elements of a list, set or dictionary"
                 self._in(parfor, f"{called}, a container of Numba's library")
             elif isinstance(kind, FOREIGN):
                 self._in(parfor, f"what `{name}` points to")
 
-    def calls(self, lowerer: Any, parfor: Any) -> None:
-        """Note the compiled functions that a parallel loop calls; called before Numba takes the loop apart."""
+    def note_called_functions(self, lowerer: Any, parfor: Any) -> None:
+        """Note the compiled functions (such as ctypes ones) that a parallel loop calls; done before Numba takes the
+        loop apart.
+        """
         known = lowerer.fndesc.typemap
         for block in parfor.loop_body.values():
             assigned = [one for one in block.find_insts(ir.Assign) if isinstance(one.value, ir.Global | ir.FreeVar)]
@@ -72,17 +76,20 @@ class Left:
             for one in block.find_exprs(op="call"):
                 if isinstance(known.get(one.func.name), CALLED):
                     name = (
-                        names.get(one.func.name) or loops.argument_name(one.func.name, lowerer.func_ir) or "a function"
+                        names.get(one.func.name)
+                        or loops.find_argument_name(one.func.name, lowerer.func_ir)
+                        or "a function"
                     )
                     self._in(parfor, f"what `{name}` does, a compiled function")
 
     def _in(self, parfor: Any, what: str) -> None:
         self.in_loops.setdefault(what, set()).add((parfor.loc.filename, parfor.loc.line))
 
-    def told(self, compiled: Iterable[Any]) -> Iterator[str]:
-        """Yield a phrase for each thing that is not checked; `compiled`: code objects whose loops are known to the
-        runtime."""
-        known = set(compiled)
+    def describe(self, checked_code: Iterable[Any]) -> Iterator[str]:
+        """Yield a phrase for each thing that was not checked; `checked_code`: the code objects whose loops the runtime
+        knows.
+        """
+        known = set(checked_code)
         for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
             if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):
                 place = format_places([(code.co_filename, code.co_firstlineno)])

@@ -89,53 +89,56 @@ class LoopChecks:
     _compiling: int = 0
 
     def install(self) -> None:
-        """Have calls of compiled functions from Python pass through the checks."""
+        """Patch Numba so that calls of its compiled functions from Python go through this object's checks."""
         call = _dispatcher.Dispatcher.__call__
         compile = Dispatcher.compile
-        Dispatcher.compile = lambda function, *args: self.compiled(compile, function, args)
-        Dispatcher.__call__ = lambda function, *args, **kwargs: self.call(call, function, args, kwargs)
+        Dispatcher.compile = lambda function, *args: self.compile_function(compile, function, args)
+        Dispatcher.__call__ = lambda function, *args, **kwargs: self.check_call(call, function, args, kwargs)
         self.runtime.watch(True)
 
-    def call(
-        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
+    def check_call(
+        self, call: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Return the result of a call from Python, after checking the call if the function has a parallel loop."""
+        """Return the result of a call from Python; if the function has a parallel loop, the call is checked."""
         if self._busy or not self.is_parallel(function):
-            return plain(function, *args, **kwargs)
+            return call(function, *args, **kwargs)
         self._busy = True
         try:
-            return self._checked(plain, function, args, kwargs)
+            return self._run_checked(call, function, args, kwargs)
         finally:
             self._busy = False
 
-    def compiled(self, plain: Callable[..., object], function: object, args: tuple[object, ...]) -> Any:
-        """Let Numba compile a function, and others for it; after the outermost one, tell what its loops are."""
+    def compile_function(self, numba_compile: Callable[..., object], function: object, args: tuple[object, ...]) -> Any:
+        """Call Numba's compilation of a function; after the outermost one, report the new parallel loops to the
+        runtime.
+        """
         self._compiling += 1
         try:
-            return plain(function, *args)
+            return numba_compile(function, *args)
         finally:
             self._compiling -= 1
             if self._compiling == 0 and self.compiler.kernels:
                 self.tell()
 
     def is_parallel(self, function: object) -> bool:
-        """Return whether a call comes to a parallel loop of the user's."""
+        """Return whether a function, or one that it calls, has a parallel loop of the user's."""
         if id(function) not in self._parallel:
             called = find_callees(function)
             found = any(one.targetoptions.get("parallel") and source.calls_prange(one.py_func) for one in called)
             self._parallel[id(function)] = (found, called)
         return self._parallel[id(function)][0]
 
-    def _checked(
-        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
+    def _run_checked(
+        self, call: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> object:
-        """Return the result of a call that is run with its loops checked, and compare it with that of a sequential
-        run."""
+        """Return the result of a call whose loops are checked; it is also compared with the result of a
+        sequential run.
+        """
         code = function.py_func.__code__
         self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1
         key = _key(function, args, kwargs)
-        due = self._due(key)
-        expected = self._expected(plain, function, args, kwargs, key) if due else None
+        due = self._is_comparison_due(key)
+        expected = self._run_sequentially(call, function, args, kwargs, key) if due else None
         outside = self.runtime.outside()
         chosen = self._bounded.of(function) if outside or (due and expected is None) else function
         without_value = self.runtime.without_value()
@@ -143,52 +146,54 @@ class LoopChecks:
         self.runtime.report_bounds(True)
         self.runtime.follow(True)
         try:
-            with quiet(chosen is not function):
-                result = plain(chosen, *args, **kwargs)
+            with suppress_warnings(chosen is not function):
+                result = call(chosen, *args, **kwargs)
         finally:
             self.runtime.follow(False)
             self.runtime.report_bounds(False)
             outside += self.runtime.outside()
         if expected is not None and not outside and not isinstance(expected.value, BaseException):
             garbage = self.runtime.without_value() > without_value
-            self._compare(function, args, kwargs, result, expected, garbage=garbage)
+            self._compare_with_sequential(function, args, kwargs, result, expected, read_unset_memory=garbage)
         return result
 
-    def _due(self, key: tuple[object, ...]) -> bool:
-        """Return whether a call's results are compared: the first ones with arguments like these, then fewer and
-        fewer."""
-        calls = self._calls[key] = self._calls.get(key, 0) + 1
-        return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
+    def _is_comparison_due(self, call_key: tuple[object, ...]) -> bool:
+        """Return whether to compare the results of a call: of calls with alike arguments, the first ones, then ever
+        fewer.
+        """
+        calls = self._calls[call_key] = self._calls.get(call_key, 0) + 1
+        return calls <= ALWAYS or calls & (calls - 1) == 0 or call_key in self._uncopied
 
-    def _expected(
+    def _run_sequentially(
         self,
-        plain: Callable[..., object],
+        call: Callable[..., object],
         function: Any,
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
-        key: tuple[object, ...],
+        call_key: tuple[object, ...],
     ) -> Expected | None:
-        """Return what a sequential run of a call leaves; None if the arguments cannot be copied or Numba cannot
-        compile it so."""
+        """Return the result and the arguments after a sequential run of a call on copies; None if they cannot be
+        copied, or the function not compiled for that.
+        """
         copies = Copies()
         try:
             given = copies.copy(args)
             named = {name: copies.copy(value) for name, value in kwargs.items()}
         except NotCopyableError:
-            self._uncopied.add(key)
+            self._uncopied.add(call_key)
             return None
         self.runtime.watch(False)
         try:
             variant = self._sequential.of(function)
-            with quiet(self._calls[key] == 1), same_random(), silence():
-                value = plain(variant, *given, **named)
+            with suppress_warnings(self._calls[call_key] == 1), preserve_random_state(), suppress_output():
+                value = call(variant, *given, **named)
         except Exception as error:
             value = error
         finally:
             self.runtime.watch(True)
         return Expected(value, given, named)
 
-    def _compare(
+    def _compare_with_sequential(
         self,
         function: Any,
         args: tuple[object, ...],
@@ -196,10 +201,11 @@ class LoopChecks:
         result: object,
         expected: Expected,
         *,
-        garbage: bool,
+        read_unset_memory: bool,
     ) -> None:
-        """Compare the result and the arguments of a call with those of a sequential run. `garbage`: the call read
-        memory without a value."""
+        """Compare a call's result and arguments with those of the sequential run, and report the first difference.
+        `read_unset_memory`: the call read memory without a value.
+        """
         if any(kernel.loop.asks for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
         parts = self.runtime.magnitude()
@@ -213,7 +219,7 @@ class LoopChecks:
         for where, one, other in pairs:
             found = find_difference(where, one, other, parts)
             if found is not None:
-                self._tell(function, found, garbage=garbage)
+                self._report_difference(function, found, read_unset_memory=read_unset_memory)
                 return
 
     def _called(self, function: object) -> Sequence[Any]:
@@ -223,22 +229,29 @@ class LoopChecks:
         found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in self._called(function)]
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
-    def _tell(self, function: Any, found: Difference, *, garbage: bool) -> None:
-        """Report which variable explains a difference, or that none does; `garbage`: the call read memory without a
-        value."""
+    def _report_difference(self, function: Any, difference: Difference, *, read_unset_memory: bool) -> None:
+        """Report which variable explains a difference, or that none does. `read_unset_memory`: the call read memory
+        without a value.
+        """
         suspects: list[tuple[Any, Suspect]] = []
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
             suspects += [(one, suspect) for suspect in source.find_suspects(one.py_func, reductions)] if held else []
-        if not suspects and garbage:
+        if not suspects and read_unset_memory:
             return  # garbage in, garbage out: that has been said
-        where = found.where + (f"[{', '.join(map(str, found.index))}]" if found.index else "")
-        apart = f"{where} is {describe_value(found.got)}, run sequentially it is {describe_value(found.expected)}"
-        evidence = {"where": where, "got": describe_value(found.got), "expected": describe_value(found.expected)}
+        where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
+        apart = (
+            f"{where} is {describe_value(difference.got)}, run sequentially it is {describe_value(difference.expected)}"
+        )
+        evidence = {
+            "where": where,
+            "got": describe_value(difference.got),
+            "expected": describe_value(difference.expected),
+        }
         for one, suspect in suspects:
             text = f"{suspect.name} in the prange loop of {one.py_func.__name__}: {suspect.reason}; {apart}"
-            self._add(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")
+            self._add_mismatch(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")
         if suspects:
             return
         kernels = self._kernels(function)
@@ -249,10 +262,12 @@ class LoopChecks:
         text = f"{function.py_func.__name__}: {apart}"
         if reduced:
             text = f"the reduction of {name} in the prange loop of {kernel.function} gives a wrong result: {apart}"
-        self._add(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
+        self._add_mismatch(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
 
-    def _add(self, function: Any, suspect: Suspect, text: str, evidence: Mapping[str, object], certainty: str) -> None:
-        """Add what comparing results found at a line, or count it again."""
+    def _add_mismatch(
+        self, function: Any, suspect: Suspect, message: str, evidence: Mapping[str, object], certainty: str
+    ) -> None:
+        """Add a difference between results at a line to the findings, or count it again."""
         code = function.py_func.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:
@@ -266,7 +281,7 @@ class LoopChecks:
             code.co_name,
             suspect.loop,
             suspect.name,
-            text,
+            message,
             dict(evidence),
         )
         self.tell()
@@ -283,22 +298,24 @@ class Expected:
 
 def _key(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
     """Return what calls of a function have in common that need not all be compared."""
-    return (id(function), *(_outline(one) for one in (*args, *kwargs.values())))
+    return (id(function), *(_summarize_argument(one) for one in (*args, *kwargs.values())))
 
 
-def _outline(value: object) -> object:
-    """Return what two calls have in common that need not both be compared: types and shapes."""
+def _summarize_argument(value: object) -> object:
+    """Return the type and shape of an argument: calls with equal ones need not all be compared."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.strides)
     if isinstance(value, SEQUENCES):
-        return (type(value), *(_outline(one) for one in value))
+        return (type(value), *(_summarize_argument(one) for one in value))
     return type(value)
 
 
 @contextmanager
-def quiet(on: bool) -> Iterator[None]:
-    """Suppress the warnings of a function that is compiled a second time: its first compilation gives them."""
-    if not on:
+def suppress_warnings(is_compiled_again: bool) -> Iterator[None]:
+    """Suppress Python's warnings in this context while a function is compiled a second time: its first compilation gave
+    them.
+    """
+    if not is_compiled_again:
         yield
         return
     with warnings.catch_warnings():
@@ -307,8 +324,8 @@ def quiet(on: bool) -> Iterator[None]:
 
 
 @contextmanager
-def same_random() -> Iterator[None]:
-    """Let Numba's random numbers continue afterwards as if none had been drawn."""
+def preserve_random_state() -> Iterator[None]:
+    """Restore the state of Numba's random number generators at the end of this context."""
     size = _state_bytes()
     kept = [(pointer, ctypes.string_at(pointer, size)) for pointer in (of() for of in RANDOM)]
     try:
@@ -325,8 +342,8 @@ def _state_bytes() -> int:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
-    """Suppress all output, Python's and C's."""
+def suppress_output() -> Iterator[None]:
+    """Suppress all standard output in this context, Python's and C's."""
     sys.stdout.flush()
     python, kept = sys.stdout, os.dup(1)
     null = os.open(os.devnull, os.O_WRONLY)

@@ -36,7 +36,7 @@ class Kernel:
     """Dimensions of its arrays, by their numbers."""
 
 
-def user_name(name: str) -> str:
+def find_user_name(name: str) -> str:
     """Return the user's name of a variable of Numba's intermediate code (`s.3` is `s`); "" for a temporary."""
     if name.startswith(("$", "expanded_tuple_var", "closure__")):
         return ""
@@ -48,13 +48,13 @@ def is_user_loop(parfor: object) -> bool:
     return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
 
 
-def loop_line_number(parfor: Any, function: Any) -> int:
-    """Return the line of a parallel loop; of loops that Numba fused, the line of the one that the user wrote."""
+def find_loop_line(parfor: Any, function: Any) -> int:
+    """Return the line of a parallel loop; for loops that Numba fused, that of the one which the user wrote."""
     line: int = parfor.loc.line
     if not is_user_loop(parfor):
         return line
     lines = {one.loc.line for block in parfor.loop_body.values() for one in block.body}
-    return source.enclosing_loop_line(function.func_id.func, line, lines)
+    return source.find_enclosing_loop_line(function.func_id.func, line, lines)
 
 
 def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
@@ -63,11 +63,13 @@ def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
         yield head[0], head[1] if len(head) > 1 else None
 
 
-def argument_name(name: str, function: Any) -> str:
-    """Return the name of an argument for messages: the variable, or the one that a temporary was made from."""
+def find_argument_name(name: str, function: Any) -> str:
+    """Return the name of an argument for messages: the variable, or the one that a temporary was made from; "" if there
+    is none.
+    """
     at: Any = name
     for _ in range(MAX_STEPS):
-        if text := user_name(at):
+        if text := find_user_name(at):
             return text
         try:
             made = function.get_definition(at)
@@ -80,7 +82,7 @@ def argument_name(name: str, function: Any) -> str:
         elif isinstance(made, ir.Arg):
             return str(made.name)
         else:  # what a comprehension makes has lost the name that it is assigned to
-            return source.comprehension_target(function.func_id.func, made.loc.line)
+            return source.find_comprehension_target(function.func_id.func, made.loc.line)
     return ""
 
 
@@ -89,39 +91,43 @@ def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
     parfor: Any,
     signature: tuple[Sequence[object], Sequence[Any]],
     names: Sequence[str],
-    kinds: Sequence[Any],
+    argument_types: Sequence[Any],
     reductions: Sequence[str],
     races: Iterable[str],
-    texts: SourceMap,
+    source_map: SourceMap,
 ) -> Kernel:
-    """Describe a loop from what Numba is about to call its kernel with (parfor_lowering.call_parallel_gufunc).
+    """Describe a parallel loop to the runtime, from what Numba is about to call its kernel with.
 
-    `names` and `kinds` are the arguments' variables and types, the schedule first among the names; `signature` names
-    their dimensions. The order of dimensions and strides is that of call_parallel_gufunc.
+    `names` and `argument_types` are those of the arguments, the schedule first among the names; `signature` names their
+    dimensions. The order of dimensions and strides is that of Numba's call_parallel_gufunc.
     """
     function = lowerer.func_ir
-    file, line = parfor.loc.filename, loop_line_number(parfor, function)
+    file, line = parfor.loc.filename, find_loop_line(parfor, function)
     user = is_user_loop(parfor)
     symbols = list(dict.fromkeys(symbol for one in (*signature[0], *signature[1]) for symbol in one))
     arguments = []
     ranks = {}
     stride = len(names) + 1  # behind the steps of all arguments, and the schedule's own stride
     shared = set(races)
-    first_reduction = len(kinds) - len(reductions)
-    for at, (name, kind, one) in enumerate(zip(names[1:], kinds, [*signature[0], *signature[1]][1:], strict=True)):
-        known = argument_name(reductions[at - first_reduction] if at >= first_reduction else name, function)
-        data = texts.add_variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
+    first_reduction = len(argument_types) - len(reductions)
+    for at, (name, kind, one) in enumerate(
+        zip(names[1:], argument_types, [*signature[0], *signature[1]][1:], strict=True)
+    ):
+        known = find_argument_name(reductions[at - first_reduction] if at >= first_reduction else name, function)
+        data = (
+            source_map.add_variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
+        )
         if at >= first_reduction:
             real = {types.float64: 8, types.float32: 4}.get(kind.dtype, 0)
             arguments.append(Argument(AS_REDUCTION, data, _element_size(lowerer, kind), real, stride))
             stride += kind.ndim
         elif name in shared:
-            data = texts.add_variable(known, file, line, "variable")
-            texts.set_number_type(data, str(getattr(kind, "dtype", kind)))
+            data = source_map.add_variable(known, file, line, "variable")
+            source_map.set_number_type(data, str(getattr(kind, "dtype", kind)))
             arguments.append(Argument(AS_SHARED, data, _element_size(lowerer, kind), 0, stride))
             stride += 1
         elif isinstance(kind, types.Array):
-            texts.set_number_type(data, str(kind.dtype))
+            source_map.set_number_type(data, str(kind.dtype))
             offset = kind.ndim - len(one)
             fits = offset == 0 and kind.ndim <= MAX_RANK
             ranks[data] = kind.ndim
@@ -134,14 +140,14 @@ def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
             arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     kind = "prange" if user else "array expression"
-    construct = texts.add_construct(kind, file, line, indices=source.loop_indices(function.func_id.func, line))
+    construct = source_map.add_construct(kind, file, line, indices=source.loop_indices(function.func_id.func, line))
     return Kernel(
         loop=Loop(construct, user, len(parfor.loop_nests), arguments),
         construct=construct,
         file=file,
         line=line,
         function=function.func_id.func_name,
-        reductions=tuple(dict.fromkeys(filter(None, map(user_name, reductions)))),
+        reductions=tuple(dict.fromkeys(filter(None, map(find_user_name, reductions)))),
         ranks=ranks,
     )
 

@@ -38,15 +38,17 @@ class VariableUses:
     """It is passed on, or a part of it is made that other statements use."""
 
 
-def find_own_elements(parfor: Any, kinds: Mapping[str, object]) -> dict[str, OwnElements]:
-    """Return, by name, the arrays of which each iteration has its own elements; `kinds` are the types of variables."""
+def find_own_elements(parfor: Any, types_by_name: Mapping[str, object]) -> dict[str, OwnElements]:
+    """Return array name -> the index ranges by which each iteration of a loop uses only elements of its own; other
+    arrays are left out.
+    """
     body = LoopBody(parfor)
     found = {}
     for name, uses in body.uses.items():
-        kind = kinds.get(name)
+        kind = types_by_name.get(name)
         if uses.otherwise or not isinstance(kind, types.Array) or body.made.get(name) is not None:
             continue
-        if places := body.places(uses.indices, kind.ndim):
+        if places := body.find_common_ranges(uses.indices, kind.ndim):
             found[name] = OwnElements(places, uses.read)
     return found
 
@@ -61,7 +63,7 @@ class LoopBody:
         """What each variable is assigned; None where it is more than one thing, or comes from outside."""
         self.uses: dict[str, VariableUses] = {}
         inner: dict[str, tuple[Any, Any]] = {}
-        statements = list(_statements(parfor.loop_body.values()))
+        statements = list(_walk_statements(parfor.loop_body.values()))
         for one in statements:
             if isinstance(one, ir.Assign):
                 name = one.target.name
@@ -74,27 +76,27 @@ class LoopBody:
         self.nests = nests
         self.spans = ValueRanges(nests, self.made, given, inner)
         for one in statements:
-            self._note(one)
+            self._note_uses(one)
 
-    def _note(self, one: Any) -> None:
+    def _note_uses(self, statement: Any) -> None:
         """Note how a statement uses variables: with an index, or otherwise."""
-        if isinstance(one, ir.SetItem | ir.StaticSetItem):
-            self._indexed(one.target, one.index, read=False)
-            self._other([one.value])
-        elif isinstance(one, Parfor):
-            for nest in one.loop_nests:
+        if isinstance(statement, ir.SetItem | ir.StaticSetItem):
+            self._indexed(statement.target, statement.index, read=False)
+            self._other([statement.value])
+        elif isinstance(statement, Parfor):
+            for nest in statement.loop_nests:
                 self._other(bound for bound in (nest.start, nest.stop, nest.step) if isinstance(bound, ir.Var))
-        elif isinstance(one, ir.Assign) and isinstance(one.value, ir.Expr):
-            expression = one.value
+        elif isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
+            expression = statement.value
             if expression.op in {"getitem", "static_getitem"}:
                 self._indexed(expression.value, expression.index, read=True)
             elif expression.op != "getattr" or expression.attr not in HARMLESS:
                 self._other(expression.list_vars())
-        elif isinstance(one, ir.Assign):
-            if isinstance(one.value, ir.Var) and self.spans.name(one.value) not in self.nests:
-                self._other([one.value])
-        elif not isinstance(one, ir.Del):
-            self._other(one.list_vars())
+        elif isinstance(statement, ir.Assign):
+            if isinstance(statement.value, ir.Var) and self.spans.find_copied_name(statement.value) not in self.nests:
+                self._other([statement.value])
+        elif not isinstance(statement, ir.Del):
+            self._other(statement.list_vars())
 
     def _indexed(self, array: Any, index: object, *, read: bool) -> None:
         uses = self.uses.setdefault(array.name, VariableUses())
@@ -105,14 +107,15 @@ class LoopBody:
         for one in variables:
             self.uses.setdefault(one.name, VariableUses()).otherwise = True
 
-    def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, ValueRange], ...]:
-        """Return the index ranges that all uses of an array have in common, as (dimension, range); () if iterations
-        may meet."""
+    def find_common_ranges(self, indices: Iterable[Any], dimensions: int) -> tuple[tuple[int, ValueRange], ...]:
+        """Return (dimension, range) for the indices of all uses of an array; empty if two iterations may use one
+        element.
+        """
         places: dict[tuple[int, ValueRange], None] = {}
         alike: list[ValueRange | None] = []
         for index in indices:
-            items = [self.spans.of(one) for one in self._items(index)]
-            if len(items) != rank:
+            items = [self.spans.find_range(one) for one in self._split_index(index)]
+            if len(items) != dimensions:
                 return ()
             for d, item in enumerate(items):
                 if item is None:
@@ -122,21 +125,21 @@ class LoopBody:
         held = {one.nest for one in alike if one is not None}
         return tuple(places) if places and held >= set(self.nests.values()) else ()
 
-    def _items(self, index: object) -> list[object]:
+    def _split_index(self, index: object) -> list[object]:
         """Return the items of an index, one for each dimension."""
         if isinstance(index, tuple | list):
             return list(index)
         if isinstance(index, ir.Var):
-            held = self.made.get(self.spans.name(index))
+            held = self.made.get(self.spans.find_copied_name(index))
             if isinstance(held, ir.Expr) and held.op == "build_tuple":
                 return list(held.items)
         return [index]
 
 
-def _statements(blocks: Iterable[Any]) -> Iterator[object]:
-    """Yield the statements of some blocks, with those of parallel loops inside."""
+def _walk_statements(blocks: Iterable[Any]) -> Iterator[object]:
+    """Yield the statements of some blocks, those of parallel loops inside included."""
     for block in blocks:
         for one in block.body:
             yield one
             if isinstance(one, Parfor):
-                yield from _statements([one.init_block, *one.loop_body.values()])
+                yield from _walk_statements([one.init_block, *one.loop_body.values()])

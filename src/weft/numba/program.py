@@ -28,17 +28,20 @@ COMPARED: Final = "numba.json"
 
 
 def run_checked(
-    script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None
+    script: Path, arguments: Sequence[str], findings_path: Path, source_map_path: Path, timeout: float | None = None
 ) -> ProcessEnd:
-    """Run the script in a process of its own with this interpreter; return how it ended.
+    """Run the user's script, checked, in a process of its own, and return how it ended.
 
-    The runtime writes to `findings`, the source map to `texts`, and the results of comparisons beside it.
+    The runtime writes to `findings_path`, the source map goes to `source_map_path`, the results of comparisons beside
+    it.
     """
     require_numba()
     _verify_syntax(script)
-    command = own_python("-m", "weft.numba.inside", str(texts), str(build_numba_library()), str(script), *arguments)
-    environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
-    findings.touch()
+    command = own_python(
+        "-m", "weft.numba.inside", str(source_map_path), str(build_numba_library()), str(script), *arguments
+    )
+    environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings_path)}
+    findings_path.touch()
     return run_process(command, environment, timeout)
 
 
@@ -67,20 +70,20 @@ def _verify_syntax(script: Path) -> None:
         raise UsageError(f"{script} is not a Python program: {error}") from error
 
 
-def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
-    """Read the runtime's output with one finding for each loop, line and variable, and with indices as in Python."""
-    told = read_runtime_output(findings)
-    ranks = _array_ranks(findings.parent)
-    first = _merge_by_line(list(told.raw_findings.values()), texts)
+def read_merged_output(findings_path: Path, source_map: SourceMap) -> RuntimeOutput:
+    """Return the runtime's output with one finding for each loop, line and variable, and with indices as in Python."""
+    told = read_runtime_output(findings_path)
+    ranks = _array_ranks(findings_path.parent)
+    first = _merge_by_line(list(told.raw_findings.values()), source_map)
     for one in first:
         _fix_index_rank(one, ranks.get(str(one.get("data", 0))))
-        place = texts.places.get(one.get("site", 0))
+        place = source_map.places.get(one.get("site", 0))
         if (
             not one.get("data")
             and place
             and (
-                name := changed_container(place.file, place.line)
-                or only_subscripted_array(place.file, place.line, bool(one.get("write")))
+                name := find_changed_container(place.file, place.line)
+                or find_only_subscripted_array(place.file, place.line, bool(one.get("write")))
             )
         ):
             one["symbol"] = f"`{name}`"
@@ -89,12 +92,14 @@ def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
     return told
 
 
-def _merge_by_line(held: Sequence[dict[str, Any]], texts: SourceMap) -> list[dict[str, Any]]:
-    """Merge findings of one line and add up their counts; those without a line go to another of the same variable."""
+def _merge_by_line(findings: Sequence[dict[str, Any]], source_map: SourceMap) -> list[dict[str, Any]]:
+    """Return the findings, those of one line merged and counted together; those without a line are merged with one of
+    the same variable.
+    """
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for one in held:
-        place = texts.places.get(one.get("site", 0))
-        name = getattr(texts.variables.get(one.get("data", 0)), "name", "")
+    for one in findings:
+        place = source_map.places.get(one.get("site", 0))
+        name = getattr(source_map.variables.get(one.get("data", 0)), "name", "")
         line = (place.file, place.line) if place else (None, 0)
         lines.setdefault((one["kind"], one["construct"], name, *line), []).append(one)
     for key in [key for key in lines if not key[-1]]:
@@ -105,14 +110,16 @@ def _merge_by_line(held: Sequence[dict[str, Any]], texts: SourceMap) -> list[dic
     return [same[0] for same in lines.values()]
 
 
-def _fix_index_rank(one: dict[str, Any], rank: int | None) -> None:
-    """Cut an element's index to the array's own rank, as the runtime sees views as parts of an array."""
-    one["order"] = "python"
-    if "index" in one and rank is not None and len(one["index"]) != rank:
-        one["index"] = one["index"][:rank] if len(one["index"]) > rank else []
+def _fix_index_rank(finding: dict[str, Any], dimensions: int | None) -> None:
+    """Cut an element's index to the array's own number of dimensions: the runtime sees a view as a part of another
+    array.
+    """
+    finding["order"] = "python"
+    if "index" in finding and dimensions is not None and len(finding["index"]) != dimensions:
+        finding["index"] = finding["index"][:dimensions] if len(finding["index"]) > dimensions else []
 
 
-def only_subscripted_array(file: str, line: int, stored: bool) -> str:
+def find_only_subscripted_array(file: str, line: int, stored: bool) -> str:
     """Return the only array of which a line reads (or, if `stored`, writes) an element; "" if there are several or
     none.
     """
@@ -124,8 +131,8 @@ def only_subscripted_array(file: str, line: int, stored: bool) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def changed_container(file: str, line: int) -> str:
-    """Return the only container that a line changes by a method; "" if there are several or none."""
+def find_changed_container(file: str, line: int) -> str:
+    """Return the name of the only container that a line changes by a method; "" if there are several or none."""
     names = {
         node.func.value.id for node in ast.walk(_parse_file(file))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno == line
@@ -158,24 +165,32 @@ def read_comparison_findings(folder: Path) -> list[Finding]:
     return [_make_finding(one) for one in _read_comparisons(folder).get("mismatches", ())]
 
 
-def _make_finding(one: Mapping[str, Any]) -> Finding:
-    """Return the finding of a difference between results that the process recorded."""
-    sites = [Site(0, "compare" if one["line"] == one["loop"] else "assign", one["file"], one["line"], one["function"])]
-    if one["loop"] != one["line"]:
-        sites.append(Site(0, "prange", one["file"], one["loop"], one["function"]))
-    times = f" ({plural(one['count'], 'time')})" if one["count"] > 1 else ""
+def _make_finding(mismatch: Mapping[str, Any]) -> Finding:
+    """Return the finding for a difference between results that the checked process recorded."""
+    sites = [
+        Site(
+            0,
+            "compare" if mismatch["line"] == mismatch["loop"] else "assign",
+            mismatch["file"],
+            mismatch["line"],
+            mismatch["function"],
+        )
+    ]
+    if mismatch["loop"] != mismatch["line"]:
+        sites.append(Site(0, "prange", mismatch["file"], mismatch["loop"], mismatch["function"]))
+    times = f" ({plural(mismatch['count'], 'time')})" if mismatch["count"] > 1 else ""
     return Finding(
-        kind=one["kind"],
-        severity=KINDS[one["kind"]].severity,
-        certainty=one["certainty"],
-        message=one["message"] + times,
+        kind=mismatch["kind"],
+        severity=KINDS[mismatch["kind"]].severity,
+        certainty=mismatch["certainty"],
+        message=mismatch["message"] + times,
         sites=tuple(sites),
         evidence=Compared(
-            **one["evidence"],
+            **mismatch["evidence"],
             case="compared",
-            count=one["count"],
-            variable=one["name"],
-            loop=Loop(kind="prange", file=one["file"], line=one["loop"]),
+            count=mismatch["count"],
+            variable=mismatch["name"],
+            loop=Loop(kind="prange", file=mismatch["file"], line=mismatch["loop"]),
         ),
     )
 

@@ -47,12 +47,12 @@ def calls_prange(function: Any) -> bool:
     return _names_prange(function.__code__, function.__globals__)
 
 
-def _names_prange(code: CodeType, known: Mapping[str, object]) -> bool:
-    """Return whether code, or a function inside it, uses prange under some name. `known`: the global names."""
+def _names_prange(code: CodeType, global_names: Mapping[str, object]) -> bool:
+    """Return whether code, or a function within it, uses prange under some name. `global_names`: name -> value."""
     names = (*code.co_names, *code.co_freevars)
-    found = (getattr(known.get(name), "__name__", name) for name in names)
+    found = (getattr(global_names.get(name), "__name__", name) for name in names)
     inner = (one for one in code.co_consts if isinstance(one, CodeType))
-    return not PRANGE.isdisjoint(found) or any(_names_prange(one, known) for one in inner)
+    return not PRANGE.isdisjoint(found) or any(_names_prange(one, global_names) for one in inner)
 
 
 @cache
@@ -86,7 +86,7 @@ def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
     return getattr(function.__globals__.get(name), "__name__", name) in PRANGE
 
 
-def enclosing_loop_line(function: FunctionType, line: int, lines: Collection[int]) -> int:
+def find_enclosing_loop_line(function: FunctionType, line: int, lines: Collection[int]) -> int:
     """Return the line of the parallel loop that encloses one of `lines`; `line` if it begins a loop or none does."""
     known = find_parallel_loops(function)
     if any(loop.lineno == line for loop in known):
@@ -102,26 +102,28 @@ def loop_indices(function: FunctionType, line: int) -> list[str]:
 
 
 def find_suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
-    """Return the variables that may explain a wrong result; `reductions`: what Numba takes for one, by loop line."""
+    """Return the variables that may explain a wrong result of a function. `reductions`: the variables that Numba takes
+    for reductions, by the line of their loop.
+    """
     found = parse_function(function)
     if found is None:
         return []
     known = {name for names in reductions.values() for name in names}
     result: list[Suspect] = []
     for loop in find_parallel_loops(function):
-        result += _loop_suspects(found, loop, reductions.get(loop.lineno, known))
+        result += _find_loop_suspects(found, loop, reductions.get(loop.lineno, known))
     return result
 
 
-def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[str]) -> Iterator[Suspect]:
-    """Yield the variables of one loop that its iterations cannot share as they do."""
-    uses = list(_variable_uses(loop.body))
+def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[str]) -> Iterator[Suspect]:
+    """Yield the variables of one loop that its iterations write but cannot share."""
+    uses = list(_find_variable_uses(loop.body))
     own = {use.name for use in _uses_in_node(loop.target, loop)}
     for name in dict.fromkeys(use.name for use in uses if use.stored):
         if name in own:
             continue
         stores = [use for use in uses if use.stored and use.name == name]
-        after = _line_reading_after(function, loop, name)
+        after = _find_line_reading_after(function, loop, name)
         if name in reductions:
             for use in uses:
                 if use.name == name and not use.stored and not _accumulates(use.statement, name):
@@ -173,14 +175,14 @@ def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collect
             )
 
 
-def _variable_uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
-    """Yield the names in statements, nested statements included, each with its innermost statement."""
+def _find_variable_uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
+    """Yield the uses of names in statements, nested ones included, each with its innermost statement."""
     for statement in body:
         for field in ast.iter_child_nodes(statement):
             if isinstance(field, ast.stmt | ast.ExceptHandler | ast.match_case):
                 continue
             yield from _uses_in_node(field, statement)
-        yield from _variable_uses(_nested_statements(statement))
+        yield from _find_variable_uses(_nested_statements(statement))
 
 
 def _nested_statements(statement: ast.AST) -> list[ast.stmt]:
@@ -195,7 +197,7 @@ def _nested_statements(statement: ast.AST) -> list[ast.stmt]:
 
 
 def _uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
-    """Yield each use of a name in a part of a statement; the target of `+=` is read first."""
+    """Yield the uses of names in a part of a statement; the target of `+=` counts as read, then written."""
     augmented = isinstance(statement, ast.AugAssign) and node is statement.target
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
@@ -242,11 +244,13 @@ def _is_assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> 
     given = function.args
     if any(one.arg == name for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return True
-    return any(use.stored and use.name == name and use.line < loop.lineno for use in _variable_uses(function.body))
+    return any(use.stored and use.name == name and use.line < loop.lineno for use in _find_variable_uses(function.body))
 
 
-def _line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
-    """Return the line after a loop that reads a variable before writing it; 0 if none does. Enclosing loops repeat."""
+def _find_line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
+    """Return the line after a loop that reads a variable before it is written again; 0 if none does. An enclosing loop
+    makes lines before the loop follow it.
+    """
     end = loop.end_lineno or loop.lineno
     around = [
         node
@@ -254,7 +258,7 @@ def _line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str) -> 
         if isinstance(node, ast.For | ast.While) and node.lineno < loop.lineno and (node.end_lineno or 0) >= end
     ]
     begin = min((node.lineno for node in around), default=end + 1)
-    uses = sorted(_variable_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
+    uses = sorted(_find_variable_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
     for use in uses:
         if use.name != name or not (use.line > end or begin <= use.line < loop.lineno):
             continue
@@ -268,21 +272,24 @@ def _line_reading_unwritten(body: Iterable[ast.stmt], name: str) -> int | None:
     return found
 
 
-def _follow_statements(body: Iterable[ast.stmt], name: str, written: bool) -> tuple[int | None, bool]:
-    """Return the line of the first read before a sure write (or None), and whether the statements surely write."""
+def _follow_statements(body: Iterable[ast.stmt], name: str, is_written: bool) -> tuple[int | None, bool]:
+    """Return (the first line that reads a variable before it is certainly written, or None; whether the statements
+    certainly write it).
+    """
     for statement in body:
-        if written:
+        if is_written:
             return None, True
-        found, written = _follow_statement(statement, name)
+        found, is_written = _follow_statement(statement, name)
         if found is not None:
-            return found, written
-    return None, written
+            return found, is_written
+    return None, is_written
 
 
 def _follow_statement(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
-    """Return the first line of a statement that reads a variable before writing it, and whether the statement surely
-    writes it."""
-    own = [use for use in _variable_uses([_without_nested(statement)]) if use.name == name]
+    """Return (the first line of a statement that reads a variable before writing it, or None; whether the statement
+    certainly writes it).
+    """
+    own = [use for use in _find_variable_uses([_without_nested(statement)]) if use.name == name]
     reads = [use for use in own if not use.stored]
     if reads:
         return reads[0].line, False
@@ -306,7 +313,7 @@ def _follow_statement(statement: ast.stmt, name: str) -> tuple[int | None, bool]
 
 
 def _without_nested(statement: ast.stmt) -> ast.stmt:
-    """Return a copy of a statement without the statements in it."""
+    """Return a copy of a compound statement without the statements in it."""
     if not _nested_statements(statement):
         return statement
     bare = type(statement)(
@@ -320,8 +327,8 @@ def _without_nested(statement: ast.stmt) -> ast.stmt:
     return ast.copy_location(bare, statement)
 
 
-def comprehension_target(function: FunctionType, line: int) -> str:
-    """Return the variable that the comprehension at a line is assigned to; "" if there is none."""
+def find_comprehension_target(function: FunctionType, line: int) -> str:
+    """Return the name of the variable that the comprehension at a line is assigned to; "" if there is none."""
     found = parse_function(function)
     kinds = (ast.ListComp, ast.SetComp, ast.DictComp)
     for node in ast.walk(found) if found is not None else ():

@@ -64,8 +64,8 @@ class ValueRanges:
     ) -> None:
         self._nests, self._made, self._given, self._inner = nests, made, given, inner
 
-    def name(self, variable: Any) -> str:
-        """Return the variable that this one is a copy of."""
+    def find_copied_name(self, variable: Any) -> str:
+        """Return the name of the variable that a temporary is a copy of; its own if it is no copy."""
         name = str(variable.name)
         for _ in range(MAX_STEPS):
             held = self._made.get(name)
@@ -76,59 +76,61 @@ class ValueRanges:
             name = str(held.name)
         return name
 
-    def of(self, item: object, steps: int = 0) -> ValueRange | None:
-        """Return the range of a number or variable; None if the text does not bound it."""
+    def find_range(self, item: object, steps_taken: int = 0) -> ValueRange | None:
+        """Return the range of a number or variable; None if the loop's text does not bound it."""
         if isinstance(item, ir.Const):
             item = item.value
         if type(item) is int:
             return ValueRange(BoundSum(item), BoundSum(item)) if abs(item) <= MOST else None
-        if not isinstance(item, ir.Var) or steps >= MAX_STEPS:
+        if not isinstance(item, ir.Var) or steps_taken >= MAX_STEPS:
             return None
-        name = self.name(item)
+        name = self.find_copied_name(item)
         if name in self._nests:
             index = BoundSum(0, OF_NEST, self._nests[name])
             return ValueRange(index, index)
         if name in self._inner:
-            return self._between(*self._inner[name], steps)
+            return self._between(*self._inner[name], steps_taken)
         made = self._made.get(name)
         if isinstance(made, ir.Const):
-            return self.of(made, steps + 1)
+            return self.find_range(made, steps_taken + 1)
         if isinstance(made, ir.Expr):
-            return self._of_expression(made, steps + 1)
+            return self._find_expression_range(made, steps_taken + 1)
         value = BoundSum(0, OF_VALUE, name=name)
         return ValueRange(value, value) if made is None and name in self._given else None
 
-    def _of_expression(self, made: Any, steps: int) -> ValueRange | None:
-        """Return the range of an expression; None if the text does not bound it."""
-        if made.op == "binop" and made.fn in {operator.add, operator.sub}:
-            return self._sum(made, steps)
-        if made.op == "pair_first":
-            bounds = self._range(made.value)
-            return self._between(*bounds, steps) if bounds else None
-        if made.op == "static_getitem" and type(made.index) is int:
-            return self._extent(made.value, made.index)
-        if made.op == "call" and self._calls(made, len) and len(made.args) == 1:
-            return self._of_array(made.args[0], 0)
+    def _find_expression_range(self, expression: Any, steps_taken: int) -> ValueRange | None:
+        """Return the range of an expression's values; None if the loop's text does not bound it."""
+        if expression.op == "binop" and expression.fn in {operator.add, operator.sub}:
+            return self._find_sum_range(expression, steps_taken)
+        if expression.op == "pair_first":
+            bounds = self._find_range_bounds(expression.value)
+            return self._between(*bounds, steps_taken) if bounds else None
+        if expression.op == "static_getitem" and type(expression.index) is int:
+            return self._extent(expression.value, expression.index)
+        if expression.op == "call" and self._calls(expression, len) and len(expression.args) == 1:
+            return self._find_extent_range(expression.args[0], 0)
         return None
 
-    def _sum(self, made: Any, steps: int) -> ValueRange | None:
-        """Return the range of a sum or difference; None if one side is not bounded, or neither is a constant."""
-        left, right = self.of(made.lhs, steps), self.of(made.rhs, steps)
+    def _find_sum_range(self, expression: Any, steps_taken: int) -> ValueRange | None:
+        """Return the range of a sum or difference; None unless one side is a constant and the other has a range."""
+        left, right = self.find_range(expression.lhs, steps_taken), self.find_range(expression.rhs, steps_taken)
         if left is None or right is None:
             return None
-        if made.fn is operator.add and left.low == left.high and left.low.term == OF_NUMBER:
+        if expression.fn is operator.add and left.low == left.high and left.low.term == OF_NUMBER:
             left, right = right, left
         if right.low != right.high or right.low.term != OF_NUMBER:
             return None
-        return left.plus(right.low.constant if made.fn is operator.add else -right.low.constant)
+        return left.plus(right.low.constant if expression.fn is operator.add else -right.low.constant)
 
     def _between(self, start: object, stop: object, steps: int) -> ValueRange | None:
         """Return the range of indices of a loop from `start` up to but not including `stop`."""
-        first, end = self.of(start, steps + 1), self.of(stop, steps + 1)
+        first, end = self.find_range(start, steps + 1), self.find_range(stop, steps + 1)
         return ValueRange(first.low, _add_number(end.high, -1)) if first and end else None
 
-    def _range(self, item: Any) -> tuple[object, object] | None:
-        """Return the bounds of the `range` that an item comes from, if it counts upwards."""
+    def _find_range_bounds(self, item: Any) -> tuple[object, object] | None:
+        """Return (start, stop) of the `range` call that an item is taken from; None if there is none, or it does not
+        count upwards.
+        """
         step = self._made_of(item, "iternext")
         over = self._made_of(step.value, "getiter") if step else None
         call = self._made_of(over.value, "call") if over else None
@@ -136,18 +138,20 @@ class ValueRanges:
             return None
         given = list(call.args)
         if len(given) == 3:
-            by = self.of(given[2])
+            by = self.find_range(given[2])
             if by is None or by.low != by.high or by.low.term != OF_NUMBER or by.low.constant <= 0:
                 return None
         return (0, given[0]) if len(given) == 1 else (given[0], given[1])
 
     def _extent(self, shape: Any, dimension: int) -> ValueRange | None:
         made = self._made_of(shape, "getattr")
-        return self._of_array(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
+        return (
+            self._find_extent_range(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
+        )
 
-    def _of_array(self, array: Any, dimension: int) -> ValueRange | None:
+    def _find_extent_range(self, array: Any, dimension: int) -> ValueRange | None:
         """Return the extent of an array in a dimension as a range; None for an array that the loop may replace."""
-        name = self.name(array)
+        name = self.find_copied_name(array)
         if name not in self._given or self._made.get(name) is not None:
             return None
         extent = BoundSum(0, OF_EXTENT, dimension, name)
@@ -155,9 +159,9 @@ class ValueRanges:
 
     def _made_of(self, variable: Any, operation: str) -> Any:
         """Return the expression of a variable that is assigned once, if it is this operation."""
-        made = self._made.get(self.name(variable)) if isinstance(variable, ir.Var) else None
+        made = self._made.get(self.find_copied_name(variable)) if isinstance(variable, ir.Var) else None
         return made if isinstance(made, ir.Expr) and made.op == operation else None
 
     def _calls(self, call: Any, function: object) -> bool:
-        made = self._made.get(self.name(call.func)) if isinstance(call.func, ir.Var) else None
+        made = self._made.get(self.find_copied_name(call.func)) if isinstance(call.func, ir.Var) else None
         return isinstance(made, ir.Global | ir.FreeVar) and made.value is function

@@ -103,7 +103,9 @@ def runtime_sources() -> Traversable:
 
 
 def find_gcc_compiler(language: str) -> str:
-    """Return the GNU compiler of a language. UsageError if it is clang: the runtime replaces GCC's libgomp."""
+    """Return the command of the GNU compiler of a language. Raises UsageError if it is clang: the runtime replaces
+    GCC's libgomp.
+    """
     name = find_compiler(language)
     if language != "fortran" and is_clang(name):
         variable = {"c": "CC", "c++": "CXX"}[language]
@@ -113,10 +115,11 @@ def find_gcc_compiler(language: str) -> str:
 
 @cache
 def build_runtime() -> Path:
-    """Return the simulated runtime as an object file; it is compiled on first use."""
+    """Return the simulated OpenMP runtime as an object file; it is compiled on first use and then cached."""
     tool = find_gcc_compiler("c")
 
     def make(folder: Path, units: list[str]) -> None:
+        """Compile and join the runtime's sources in a folder."""
         for unit in units:
             run_build_tool([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
         compiled = [unit.replace(".c", ".o") for unit in units]
@@ -132,8 +135,8 @@ def build_runtime() -> Path:
 
 @cache
 def find_offload_objects() -> tuple[list[str], list[str]]:
-    """Return the compiler's objects that go before and after all others to list the device's variables; [] if it has
-    none.
+    """Return the compiler's objects to link before and after all others, which list the variables of target regions for
+    the device; empty if it has none.
     """
     found = []
     for name in ("crtoffloadbegin.o", "crtoffloadend.o", "crtoffloadtable.o"):
@@ -153,7 +156,7 @@ class BuiltProgram:
 
 
 def build_program(request: CheckRequest, folder: Path) -> BuiltProgram:
-    """Compile and link a program in `folder`. UsageError with the compiler's first error if that fails."""
+    """Compile and link a program in `folder`. Raises UsageError with the compiler's first error if that fails."""
     languages = {source_language(source) for source in request.sources}
     sources = _order_by_modules(request.sources)
     # A source in Fortran needs the modules of those before it.
@@ -187,7 +190,7 @@ def build_program(request: CheckRequest, folder: Path) -> BuiltProgram:
 
 
 def _order_by_modules(sources: Sequence[Path]) -> list[Path]:
-    """Order Fortran sources so that each module is compiled before the sources that use it."""
+    """Return Fortran sources in an order that compiles each module before the sources that use it."""
     made: dict[str, Path] = {}
     used: dict[Path, set[str]] = {}
     for one in sources:
@@ -197,20 +200,21 @@ def _order_by_modules(sources: Sequence[Path]) -> list[Path]:
             made[name.lower()] = one
     found: list[Path] = []
 
-    def put(one: Path, way: tuple[Path, ...] = ()) -> None:
-        if one in found or one in way:
+    def put(source: Path, waiting: tuple[Path, ...] = ()) -> None:
+        """Add a source to the result, after the sources of the modules that it uses."""
+        if source in found or source in waiting:
             return
-        for name in sorted(used[one]):
+        for name in sorted(used[source]):
             if name in made:
-                put(made[name], (*way, one))
-        found.append(one)
+                put(made[name], (*waiting, source))
+        found.append(source)
 
     for one in sources:
         put(one)
     return found
 
 
-def compiler_flags(request: CheckRequest, source: Path, folder: Path) -> list[str]:
+def build_compiler_flags(request: CheckRequest, source: Path, folder: Path) -> list[str]:
     """Return the compiler's options for a source, without those for its input and output."""
     fortran = source_language(source) == "fortran"
     options = request.options.for_source(source)
@@ -228,22 +232,22 @@ def compiler_flags(request: CheckRequest, source: Path, folder: Path) -> list[st
     ]
 
 
-def _compile_source(request: CheckRequest, source: Path, number: int, folder: Path) -> tuple[Path, set[int]]:
-    """Compile one source; return its object, and the lines of directives that had to stay as they are.
+def _compile_source(request: CheckRequest, source: Path, source_number: int, folder: Path) -> tuple[Path, set[int]]:
+    """Compile one source; return its object, and the lines of directives that could not be rewritten for the runtime.
 
     A directive that the compiler rejects in its rewritten form is left unchanged, and the source compiled again.
     """
     of = source_language(source)
-    target = folder / f"{number}-{source.stem}.o"
-    words = compiler_flags(request, source, folder)
+    target = folder / f"{source_number}-{source.stem}.o"
+    words = build_compiler_flags(request, source, folder)
     fortran = of == "fortran"
-    copy = folder / f"{number}-{source.stem}{source.suffix if fortran else '.i' if of == 'c' else '.ii'}"
+    copy = folder / f"{source_number}-{source.stem}{source.suffix if fortran else '.i' if of == 'c' else '.ii'}"
     fixed = source.suffix.lower() in FIXED_SUFFIXES
     if fortran:
         text = source.read_text(encoding="utf-8", errors="surrogateescape")
         words += [f"-fdebug-prefix-map={copy}={source.absolute()}"]
     else:
-        text = _preprocess(of, words, source, number, folder)
+        text = _preprocess(of, words, source, source_number, folder)
     kept: set[int] = set()
     while True:
         made = rewrite_fortran(text, copy, fixed, kept) if fortran else rewrite_c(text, of, kept)
@@ -251,7 +255,7 @@ def _compile_source(request: CheckRequest, source: Path, number: int, folder: Pa
         try:
             run_compiler([*find_gcc_compiler(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)
         except UsageError as error:
-            line = _directive_at_error(str(error), source)
+            line = _find_directive_at_error(str(error), source)
             if line is None or line in kept:
                 raise
             kept.add(line)
@@ -259,8 +263,8 @@ def _compile_source(request: CheckRequest, source: Path, number: int, folder: Pa
             return target, kept
 
 
-def _directive_at_error(message: str, source: Path) -> int | None:
-    """Return the line of the directive that the compiler's first error is about; None if no directive is near."""
+def _find_directive_at_error(message: str, source: Path) -> int | None:
+    """Return the line of the directive that the compiler's first error is about; None if the error is not near one."""
     found = re.search(r":(\d+): the program does not compile", message)
     if not found:
         return None
@@ -268,9 +272,9 @@ def _directive_at_error(message: str, source: Path) -> int | None:
     return lines[-1] if lines else None
 
 
-def _preprocess(of: str, words: Sequence[str], source: Path, number: int, folder: Path) -> str:
-    """Return the preprocessed text of a source in language `of`; `words` are the compiler's options."""
+def _preprocess(language: str, options: Sequence[str], source: Path, number: int, folder: Path) -> str:
+    """Return the preprocessed text of a source, compiled with the given options; `number` makes its file unique."""
     made = folder / f"{number}-preprocessed"
-    command = [*find_gcc_compiler(of).split(), *words, "-E", str(source.absolute()), "-o", str(made)]
+    command = [*find_gcc_compiler(language).split(), *options, "-E", str(source.absolute()), "-o", str(made)]
     run_compiler(command, source, folder)
     return made.read_text(encoding="utf-8", errors="surrogateescape")

@@ -44,11 +44,11 @@ from weft.openmp.raw_findings import (
 from weft.openmp.source_rewriting import read_directives, requires_shared_memory, source_language
 from weft.openmp.variable_names import (
     VariableNames,
-    atomic_statement_line,
+    find_atomic_statement_line,
     find_single_directive,
+    get_preprocessed_line,
     is_directive,
     is_fortran_place,
-    preprocessed_line,
 )
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
@@ -147,7 +147,7 @@ class CostWatch:
 
 
 def collect_process_findings(process: CheckedProcess, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
-    """Yield the findings of one process, each of their sites with the rank of the process."""
+    """Yield the findings of one process; each of their sites has the rank of the process."""
     names = VariableNames(program, process.output.program_base)
     try:
         found = list(
@@ -171,7 +171,7 @@ class Processes(Evidence):
 
 
 def merge_process_findings(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
-    """Merge the findings of all processes: findings of the same kind, variable and places become one that names its
+    """Return the findings of all processes; those of the same kind, variable and places become one that names its
     ranks.
     """
     if len(processes) == 1:
@@ -184,14 +184,14 @@ def merge_process_findings(processes: Sequence[Sequence[Finding]]) -> tuple[Find
     return tuple(merge_across_ranks(found, len(processes)) for found in known.values())
 
 
-def merge_across_ranks(found: Sequence[Finding], many: int) -> Finding:
+def merge_across_ranks(findings: Sequence[Finding], rank_count: int) -> Finding:
     """Return the first of several findings at the same places, with the ranks of all in its message and evidence."""
-    numbers = sorted({site.rank for one in found for site in one.sites[:1]})
-    said = f"all {many} ranks" if len(numbers) == many else rank_words(numbers)
-    case = found[0].evidence
+    numbers = sorted({site.rank for one in findings for site in one.sites[:1]})
+    said = f"all {rank_count} ranks" if len(numbers) == rank_count else rank_words(numbers)
+    case = findings[0].evidence
     return dataclasses.replace(
-        found[0],
-        message=f"{found[0].message}, on {said}",
+        findings[0],
+        message=f"{findings[0].message}, on {said}",
         evidence=changed(case, ranks=numbers) if isinstance(case, CheckCase) else Processes(ranks=numbers),
     )
 
@@ -203,8 +203,8 @@ def _loop(strand: Strand) -> Loop | None:
 
 
 def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> Iterator[Finding]:
-    """Yield a finding for each reduction that ran and whose declared operation is not the operation of its loop or
-    block.
+    """Yield a finding for each reduction that ran and that declares another operation than its loop or block
+    computes.
     """
     ran: dict[tuple[str, int], int] = defaultdict(int)
     for one in process.construct_runs:
@@ -239,9 +239,9 @@ def collect_private_variables(sources: Sequence[Path]) -> set[tuple[str, str]]:
 
 
 def read_process_output(path: Path) -> CheckedProcess:
-    """Read the file that the runtime wrote in one process, and look up the source place of each program counter.
+    """Return what the runtime wrote in one process, with the source place of each program counter.
 
-    Raises WeftError if the runtime found no room for its shadow memory.
+    Raises WeftError if the runtime found no memory for its shadow memory.
     """
     told = runtime_output.read_runtime_output(path)
     if told.usage is not None:
@@ -252,7 +252,7 @@ def read_process_output(path: Path) -> CheckedProcess:
         own = [one for one in frames if not is_library_file(one[0])] or frames[:1]
         directive_line = told.lines.get(pc, 0)  # code of a function in the loop's bound may stand before the loop
         file, line, function = next((one for one in reversed(own) if is_directive(one[0], directive_line)), own[0])
-        number = told.lines.get(pc) or atomic_statement_line(file or "", line)
+        number = told.lines.get(pc) or find_atomic_statement_line(file or "", line)
         places[pc] = make_place(file, number, function)
         if is_header(file):
             calls = (make_place(*one) for one in own[own.index((file, line, function)) :] if not is_header(one[0]))
@@ -267,7 +267,7 @@ def make_place(file: str | None, line: int, function: str | None) -> AccessPlace
 
 
 def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[Path]) -> list[Path]:
-    """Return the files beside `sources` (headers, mostly) that hold a directive that ran, relative to the current
+    """Return the included files with a directive that ran, which are not among `sources`, relative to the current
     folder.
     """
     known = {str(source.absolute()) for source in sources}
@@ -303,9 +303,8 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
 
 
 def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> None:
-    """Move sections and single blocks to the lines of their directives, in place.
-
-    The compiler gives their calls the line of the statement before.
+    """Change the places of sections and single blocks to the lines of their directives: the compiler gives their calls
+    the line of the statement before.
     """
     known = {str(source.absolute()): list(read_directives(source)) for source in sources}
     for one in process.construct_runs:
@@ -318,9 +317,11 @@ def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> N
 
 
 def count_construct_runs(
-    sources: Sequence[Path], processes: Sequence[CheckedProcess], texts: SourceMap
+    sources: Sequence[Path], processes: Sequence[CheckedProcess], source_map: SourceMap
 ) -> RuntimeOutput:
-    """Add each directive of the sources to `texts`, and return how often each ran, with how many iterations in all."""
+    """Add each directive of the sources to the source map, and return how often each ran, with how many iterations in
+    all.
+    """
     counts: dict[tuple[str, int], list[int]] = {}
     for place, ran in ((process.construct_place(one), one) for process in processes for one in process.construct_runs):
         one = counts.setdefault((place.file, place.line), [0, 0])
@@ -335,7 +336,7 @@ def count_construct_runs(
             loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
             region = {"parallel", "teams"} & set(directive.head) or is_target_directive(directive)
             kind = "parallel" if loop else "region" if region else directive.head[0]
-            number = texts.add_construct(kind, str(source), line, text=format_directive(directive, source))
+            number = source_map.add_construct(kind, str(source), line, text=format_directive(directive, source))
             if (counted := counts.get((str(source.absolute()), line))) is not None:
                 told.construct_runs[number] = (counted[0], counted[1])
     return told
@@ -351,8 +352,8 @@ def format_directive(directive: OpenMPDirective, source: Path) -> str:
     return ("!$omp " if source_language(source) == "fortran" else "#pragma omp ") + str(directive)
 
 
-def race_cause(race: RawOpenMPFinding) -> object:
-    """Return a key that all races of one cause share: the variable (or memory) and the construct of the access."""
+def make_race_cause(race: RawOpenMPFinding) -> object:
+    """Return a key that is equal for races of one cause: the variable (or memory) and the construct of the access."""
     at = (race.other_access if race.access.strand.what == "host" else race.access).strand.pc
     if race.named.name:
         return (race.named.name, race.named.line, at)
@@ -365,19 +366,19 @@ def race_sort_key(race: RawOpenMPFinding) -> tuple[bool, bool, bool, int]:
 
 
 def make_findings(
-    records: Sequence[RawOpenMPFinding], names: VariableNames, private: Collection[tuple[str, str]]
+    records: Sequence[RawOpenMPFinding], names: VariableNames, private_variables: Collection[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Turn the raw findings of one process into findings, one for each cause.
+    """Yield the findings of one process from its raw findings, one for each cause.
 
-    `private`: (file, variable) of all variables that some directive makes private.
+    `private_variables`: (file, variable) of all variables that some directive makes private.
     """
     causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:
         if one.kind in ("data-race", "chunk-race"):
             one.named = name_raced_variable(one, names)
-            causes[race_cause(one)].append(one)
+            causes[make_race_cause(one)].append(one)
         elif one.kind == "valueless":
-            yield from _make_uninitialised_read(one, names, private)
+            yield from _make_uninitialised_read(one, names, private_variables)
         elif one.kind not in device_copies.KINDS_OF:
             yield from _make_sync_findings(one)
     yield from device_copies.make_copy_findings((one for one in records if one.kind in device_copies.KINDS_OF), names)
@@ -389,9 +390,10 @@ def make_findings(
 def merge_container_races(
     causes: Mapping[object, Sequence[RawOpenMPFinding]],
 ) -> list[list[RawOpenMPFinding]]:
-    """Return the races by cause, with those on the memory of one container together.
+    """Return the races, one list for each cause; those on the memory of one container of the language's library are
+    together.
 
-    A container of the language's library has its own block of memory for each part: its races are at the same calls.
+    Such a container has a block of memory of its own for each part: its races are at the same calls.
     """
     merged: list[tuple[set[tuple[int, str, int]], list[RawOpenMPFinding]]] = []
     for races in sorted(causes.values(), key=lambda races: not any(one.named.line for one in races)):
@@ -420,29 +422,29 @@ def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedEl
 
 
 def _make_uninitialised_read(
-    one: RawOpenMPFinding, names: VariableNames, private: Collection[tuple[str, str]]
+    raw_finding: RawOpenMPFinding, names: VariableNames, private_variables: Collection[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Yield the finding for a read of a private variable that has no value; nothing if the memory is no such variable
-    now.
+    """Yield the finding for a read of a private variable without a value; nothing if the memory is no such variable any
+    more.
     """
-    place, strand = one.access.place, one.access.strand
-    text = preprocessed_line(place)
-    known = [names.name_memory(one, ((place, False), (place, False)), is_fortran_place(place)).name]
-    known += [name for file, name in sorted(private) if re.search(rf"\b{name}\b", text)]
-    name = next((one for one in known if (place.file, one) in private), "")
+    place, strand = raw_finding.access.place, raw_finding.access.strand
+    text = get_preprocessed_line(place)
+    known = [names.name_memory(raw_finding, ((place, False), (place, False)), is_fortran_place(place)).name]
+    known += [name for file, name in sorted(private_variables) if re.search(rf"\b{name}\b", text)]
+    name = next((raw_finding for raw_finding in known if (place.file, raw_finding) in private_variables), "")
     if not name:  # what once was private, and is another function's now
         return
     message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at))
-    evidence = CheckCase(case="private", count=one.count, variable=name, loop=_loop(strand))
+    evidence = CheckCase(case="private", count=raw_finding.count, variable=name, loop=_loop(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
-        message=message + format_times(one.count), evidence=evidence,
+        message=message + format_times(raw_finding.count), evidence=evidence,
         sites=(Site(0, "read", place.file, place.line, place.function),),
     )  # fmt: skip
 
 
 def _describe_access_strand(access: Access) -> str:
-    """Name the iteration, task or thread that made an access, with the line of its directive."""
+    """Return the name of the iteration, task or thread that made an access, with the line of its directive."""
     strand = access.strand
     return messages.describe_strand(
         strand, find_single_directive(strand.at, access.place) if strand.what == "single" else strand.at
@@ -450,7 +452,7 @@ def _describe_access_strand(access: Access) -> str:
 
 
 def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
-    """Make one finding of all races of one cause: the first gives the message, all give places and counts."""
+    """Return one finding for all races of one cause: the first gives the message, all give places and counts."""
     first = races[0]
     named, place = first.named, first.access.place
     fortran = is_fortran_place(place)
@@ -460,7 +462,7 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     )
     pairs = {(race.access.place.line, race.other_access.place.line): race for race in races}
     said += (
-        messages.name_saving_chunk(first)
+        messages.describe_ordering_chunk(first)
         or messages.suggest_taskwait(first)
         or messages.suggest_other_type(first)
         or messages.suggest_threadprivate(first)
@@ -493,21 +495,23 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     )  # fmt: skip
 
 
-def _make_sync_findings(one: RawOpenMPFinding) -> Iterator[Finding]:
-    """Yield the finding for a missed barrier, locks taken in both orders, or a deadlock."""
-    place, other = one.access.place, one.other_access.place
-    if one.kind == "barrier":
+def _make_sync_findings(raw_finding: RawOpenMPFinding) -> Iterator[Finding]:
+    """Yield the finding for a barrier that threads miss, locks taken in both orders, or a deadlock."""
+    place, other = raw_finding.access.place, raw_finding.other_access.place
+    if raw_finding.kind == "barrier":
         if place.line == other.line and place.file == other.file:
             return
-        yield make_sync_finding("missed-barrier", messages.describe_barrier(one.why, other), (place, other), "barrier")
-    elif one.kind == "lock-order":
+        yield make_sync_finding(
+            "missed-barrier", messages.describe_barrier(raw_finding.why, other), (place, other), "barrier"
+        )
+    elif raw_finding.kind == "lock-order":
         yield make_sync_finding("potential-deadlock", messages.describe_lock_order(other), (place, other), "lock")
-    elif one.kind == "deadlock":
+    elif raw_finding.kind == "deadlock":
         yield make_sync_finding("deadlock", messages.describe_deadlock(other), (place, other), "waits")
 
 
-def make_sync_finding(kind: str, message: str, places: Sequence[AccessPlace], call: str) -> Finding:
-    """Make a finding about synchronisation, which touches no data; `call` is the word for each of its sites."""
-    found = tuple(Site(0, call, one.file, one.line, one.function) for one in places if one.line)
+def make_sync_finding(kind: str, message: str, places: Sequence[AccessPlace], site_word: str) -> Finding:
+    """Return a finding about synchronisation, which touches no data; `site_word` is the word for each of its sites."""
+    found = tuple(Site(0, site_word, one.file, one.line, one.function) for one in places if one.line)
     certainty = KINDS[kind].certainty
     return Finding(kind=kind, severity=KINDS[kind].severity, certainty=certainty, message=message, sites=found)

@@ -21,7 +21,8 @@ KINDS_OF: Final = {
 
 
 def make_copy_findings(records: Iterable[RawOpenMPFinding], names: VariableNames) -> Iterator[Finding]:
-    """Yield one finding for each function, variable, side (host or device) and cause, at its first place.
+    """Yield the findings about copies of data on a device: one for each function, variable, side (host or device) and
+    cause.
 
     Raw findings next to other mapped memory are left out unless that memory is of the same variable.
     """
@@ -43,7 +44,7 @@ def make_copy_findings(records: Iterable[RawOpenMPFinding], names: VariableNames
 
 
 def _make_finding(group: list[RawOpenMPFinding]) -> Finding:
-    """Make one finding of raw findings that share a cause; the first gives the message."""
+    """Return one finding for raw findings that share a cause; the first gives the message."""
     first = group[0]
     named, region = first.named, first.region
     count = sum(one.count for one in group)
@@ -60,11 +61,11 @@ def _make_finding(group: list[RawOpenMPFinding]) -> Finding:
     )
     return Finding(
         kind=kind, severity=KINDS[kind].severity, certainty="certain", message=said + format_times(count),
-        sites=tuple(dict.fromkeys(site for one in group for site in _finding_sites(one))), evidence=evidence,
+        sites=tuple(dict.fromkeys(site for one in group for site in _make_finding_sites(one))), evidence=evidence,
     )  # fmt: skip
 
 
-def _finding_sites(record: RawOpenMPFinding) -> Iterator[Site]:
+def _make_finding_sites(record: RawOpenMPFinding) -> Iterator[Site]:
     """Yield the sites of a raw finding: the access, and the write or map that made the copy old."""
     place, other = record.access.place, record.other_access.place
     what = "map" if record.why == "part" else record.access.does

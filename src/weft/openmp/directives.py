@@ -71,26 +71,26 @@ class OpenMPDirective:
         return OpenMPDirective(self.head, (*self.clauses, *clauses))
 
 
-def parse_directive(text: str, folded: bool = False) -> OpenMPDirective | None:
-    """Parse the text after `#pragma omp` or `!$omp`; None if it is not a directive that can be read.
+def parse_directive(directive_text: str, ignores_case: bool = False) -> OpenMPDirective | None:
+    """Return the directive in the text after `#pragma omp` or `!$omp`; None if it cannot be read.
 
-    `folded`: write the words of clauses in lower case, as Fortran is not case-sensitive.
+    `ignores_case`: return the words of clauses in lower case, as Fortran is not case-sensitive.
     """
     words: list[OpenMPClause] = []
     at = 0
-    while at < len(text.rstrip()):
-        token = _TOKEN.match(text, at)
+    while at < len(directive_text.rstrip()):
+        token = _TOKEN.match(directive_text, at)
         if token is None:
             return None
         at = token.end()
-        word = token["word"].lower() if folded else token["word"]
+        word = token["word"].lower() if ignores_case else token["word"]
         if not token["open"]:
             words.append(OpenMPClause(word))
             continue
-        end = find_closing_bracket(text, at - 1)
+        end = find_closing_bracket(directive_text, at - 1)
         if end < 0:
             return None
-        words.append(OpenMPClause(word, text[at:end]))
+        words.append(OpenMPClause(word, directive_text[at:end]))
         at = end + 1
     head = []
     for one in words:
@@ -100,104 +100,118 @@ def parse_directive(text: str, folded: bool = False) -> OpenMPDirective | None:
     return OpenMPDirective(tuple(head), tuple(words[len(head) :])) if head else None
 
 
-def find_closing_bracket(text: str, at: int) -> int:
-    """Return the index of the bracket that closes the one at `at`; -1 if none does."""
+def find_closing_bracket(text: str, opening: int) -> int:
+    """Return the index of the bracket that closes the one at index `opening`; -1 if none does."""
     depth = 0
-    for k in range(at, len(text)):
+    for k in range(opening, len(text)):
         depth += (text[k] == "(") - (text[k] == ")")
         if not depth:
             return k
     return -1
 
 
-def rewrite_for_runtime(one: OpenMPDirective, loop: str, line: int, index: str = "") -> OpenMPDirective:
-    """Return the directive as the simulated runtime needs it.
+def rewrite_for_runtime(
+    directive: OpenMPDirective, loop_word: str, line: int, loop_variable: str = ""
+) -> OpenMPDirective:
+    """Return a directive in the form that the simulated runtime needs.
 
-    `loop`: the language's word for a loop (`for` or `do`). `line`: the directive's line, which is passed on in its
-    schedule. `index`: the loop's variable, which keeps its last value after a simd loop; "" if the loop declares it.
+    `loop_word`: the language's word for a loop (`for` or `do`). `line`: the directive's line, which its schedule passes
+    to the runtime. `loop_variable`: keeps its last value after a simd loop; "" if the loop declares it.
     """
-    ends = one.head[:1] == ("end",)
-    head = list(one.head)
-    if one.has_inscan_reduction:
-        return one
+    ends = directive.head[:1] == ("end",)
+    head = list(directive.head)
+    if directive.has_inscan_reduction:
+        return directive
     if "workshare" in head:  # gfortran parts some array assignments that must not be, and names no lines in it
-        return OpenMPDirective(tuple("single" if word == "workshare" else word for word in head), one.clauses)
+        return OpenMPDirective(tuple("single" if word == "workshare" else word for word in head), directive.clauses)
     if "loop" in head:
         at = head.index("loop")
-        head[at : at + 1] = [loop] if "parallel" in head or "teams" not in head else ["parallel", loop]
-        one = one.without_clauses(frozenset(("bind",)))
+        head[at : at + 1] = [loop_word] if "parallel" in head or "teams" not in head else ["parallel", loop_word]
+        directive = directive.without_clauses(frozenset(("bind",)))
         if "teams" in head:
             head.remove("teams")
-            one = one.without_clauses(_OF_TEAMS)
+            directive = directive.without_clauses(_OF_TEAMS)
     if "teams" in head and "distribute" in head:
         at = head.index("distribute")
-        head[at : at + 1] = [] if "parallel" in head else ["parallel", loop]
+        head[at : at + 1] = [] if "parallel" in head else ["parallel", loop_word]
         head.remove("teams")
-        one = one.without_clauses(_OF_TEAMS)
+        directive = directive.without_clauses(_OF_TEAMS)
     if "simd" in head and "declare" not in head:
         if len(head) > 1 + ends:
             head.remove("simd")
-            one = _drop_if_clause(one.without_clauses(_OF_SIMD), "simd")
+            directive = _drop_if_clause(directive.without_clauses(_OF_SIMD), "simd")
         else:
-            return _rewrite_simd_loop(one, loop, line, index)
-    made = OpenMPDirective(tuple(head), one.clauses)
-    return made if ends or loop not in head else _set_schedule(made, loop, line)
+            return _rewrite_simd_loop(directive, loop_word, line, loop_variable)
+    made = OpenMPDirective(tuple(head), directive.clauses)
+    return made if ends or loop_word not in head else _set_schedule(made, loop_word, line)
 
 
-def split_combined(one: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
-    """Split a Fortran directive into two if gfortran needs that, else return it alone.
+def split_combined(directive: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
+    """Return a Fortran directive as the one or two directives that gfortran needs.
 
     `parallel single` does not exist in Fortran; and gfortran 12 ignores `depend` on a combined target construct, so
     that a `taskwait depend` goes before it.
     """
-    before = tuple(clause for clause in one.clauses if clause.word == "depend")
-    if before and one.head[0] == "target" and len(one.head) > 1 and not {"data", "update"} & set(one.head):
-        return OpenMPDirective(("taskwait",), before), one.without_clauses(frozenset(("depend", "nowait")))
-    if one.head == ("parallel", "single"):
-        return OpenMPDirective(("parallel",), one.clauses), OpenMPDirective(("single",), ())
-    if one.head == ("end", "parallel", "single"):
+    before = tuple(clause for clause in directive.clauses if clause.word == "depend")
+    if (
+        before
+        and directive.head[0] == "target"
+        and len(directive.head) > 1
+        and not {"data", "update"} & set(directive.head)
+    ):
+        return OpenMPDirective(("taskwait",), before), directive.without_clauses(frozenset(("depend", "nowait")))
+    if directive.head == ("parallel", "single"):
+        return OpenMPDirective(("parallel",), directive.clauses), OpenMPDirective(("single",), ())
+    if directive.head == ("end", "parallel", "single"):
         return OpenMPDirective(("end", "single"), ()), OpenMPDirective(("end", "parallel"), ())
-    return (one,)
+    return (directive,)
 
 
-def _rewrite_simd_loop(one: OpenMPDirective, loop: str, line: int, index: str) -> OpenMPDirective:
-    """Return a simd loop as a parallel loop whose iterations the runtime treats as lanes (see LANES)."""
-    if one.head[0] == "end":
-        return OpenMPDirective(("end", "parallel", loop), ())
-    safelen = one.find_clause("safelen")
+def _rewrite_simd_loop(directive: OpenMPDirective, loop_word: str, line: int, loop_variable: str) -> OpenMPDirective:
+    """Return a simd loop's directive as that of a parallel loop, whose iterations the runtime treats as lanes (see
+    LANES).
+    """
+    if directive.head[0] == "end":
+        return OpenMPDirective(("end", "parallel", loop_word), ())
+    safelen = directive.find_clause("safelen")
     words = (safelen.inside or "").strip() if safelen else ""
     at = int(words) if words.isdigit() else 0
     named = any(
-        index and re.search(rf"\b{re.escape(index)}\b", c.inside or "", re.I)
-        for c in one.clauses
+        loop_variable and re.search(rf"\b{re.escape(loop_variable)}\b", c.inside or "", re.I)
+        for c in directive.clauses
         if c.word in ("lastprivate", "private", "linear")
     )
-    kept = _drop_if_clause(one.without_clauses(_OF_SIMD), "simd").clauses
-    kept = tuple(c for c in kept if not (c.word == "linear" and index and index.lower() in (c.inside or "").lower()))
-    linear = one.find_clause("linear")
-    lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
-    last = (OpenMPClause("lastprivate", index),) if index and (lost or not named) else ()
+    kept = _drop_if_clause(directive.without_clauses(_OF_SIMD), "simd").clauses
+    kept = tuple(
+        c
+        for c in kept
+        if not (c.word == "linear" and loop_variable and loop_variable.lower() in (c.inside or "").lower())
+    )
+    linear = directive.find_clause("linear")
+    lost = linear is not None and loop_variable and loop_variable.lower() in (linear.inside or "").lower()
+    last = (OpenMPClause("lastprivate", loop_variable),) if loop_variable and (lost or not named) else ()
     return OpenMPDirective(
-        ("parallel", loop),
+        ("parallel", loop_word),
         (*kept, *last, OpenMPClause("num_threads", str(LANES + at)), OpenMPClause("schedule", f"dynamic, {line}")),
     )
 
 
-def _drop_if_clause(one: OpenMPDirective, word: str) -> OpenMPDirective:
-    """Return the directive without its clause `if(WORD: ...)`."""
+def _drop_if_clause(directive: OpenMPDirective, modifier: str) -> OpenMPDirective:
+    """Return the directive without its clause `if(MODIFIER: ...)`."""
     return OpenMPDirective(
-        one.head, tuple(c for c in one.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(word)))
+        directive.head,
+        tuple(c for c in directive.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(modifier))),
     )
 
 
-def _set_schedule(one: OpenMPDirective, loop: str, line: int) -> OpenMPDirective:
-    """Return the directive with the schedule that tells the runtime kind, line and chunk of the loop, in place of its
+def _set_schedule(directive: OpenMPDirective, loop_word: str, line: int) -> OpenMPDirective:
+    """Return a directive with a schedule that passes the loop's kind, line and chunk to the runtime, in place of its
     own.
     """
-    schedule = one.find_clause("schedule")
+    schedule = directive.find_clause("schedule")
     words, _, chunk = (schedule.inside or "").partition(",") if schedule else ("", "", "")
     kind = words.rpartition(":")[2].strip().lower()
-    order = one.find_clause("order")
+    order = directive.find_clause("order")
     modifier = (order.inside or "").partition(":")[0].strip().lower() if order else ""
     if modifier == "reproducible" and not kind:
         kind = "static"  # the same iteration of two such loops is the same thread's
@@ -205,7 +219,7 @@ def _set_schedule(one: OpenMPDirective, loop: str, line: int) -> OpenMPDirective
         kind = ""
     own = chunk.strip() if kind in ("static", "dynamic") else ""  # guided's chunks may be larger than it says
     if own:
-        own = f" + (long)({own}) * {LINES}L" if loop == "for" else f" + int({own}, 8) * {LINES}_8"
+        own = f" + (long)({own}) * {LINES}L" if loop_word == "for" else f" + int({own}, 8) * {LINES}_8"
     said = OpenMPClause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}{own}")
     # With an order the compiler deals the iterations out itself.
-    return one.without_clauses(frozenset(("schedule", "order"))).with_clauses(said)
+    return directive.without_clauses(frozenset(("schedule", "order"))).with_clauses(said)

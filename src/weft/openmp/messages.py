@@ -13,7 +13,7 @@ from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
-from weft.openmp.variable_names import preprocessed_line, source_line
+from weft.openmp.variable_names import get_preprocessed_line, source_line
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -38,7 +38,7 @@ ADDRESS: Final = 1 << 32
 
 
 def describe_cost(times: int, share: int, place: AccessPlace) -> str:
-    """Say that the check runs slower than promised, with the construct that costs, and what can be left out."""
+    """Return the message that the check is slower than promised, with the construct that costs and the remedy."""
     how = f"some {times} times" if times < MOST_TIMES else f"more than {MOST_TIMES} times"
     where = f": {share}% of it in the construct at {place.file}:{place.line}" if place.line else ""
     return (
@@ -47,17 +47,17 @@ def describe_cost(times: int, share: int, place: AccessPlace) -> str:
     )
 
 
-def describe_barrier(why: str, other: AccessPlace) -> str:
-    """Say that the threads of a team do not meet at one barrier.
+def describe_barrier(reason: str, other_barrier: AccessPlace) -> str:
+    """Return the message that the threads of a team do not meet at one barrier.
 
-    `why`: `work` (not all reach a worksharing construct), `left` (some have left the region), else they wait at
-    `other`.
+    `reason`: `work` (not all reach a worksharing construct), `left` (some have left the region), else they wait at
+    `other_barrier`.
     """
-    if why == "work":
+    if reason == "work":
         return "Some threads of a team come to this construct and others do not: all must share in its work, or none"
-    if why == "left":
+    if reason == "left":
         return "Threads wait at this barrier, which others of their team never reach: they have left the region"
-    return f"Threads wait at this barrier while others of their team wait at another one (line {other.line})"
+    return f"Threads wait at this barrier while others of their team wait at another one (line {other_barrier.line})"
 
 
 def describe_lock_order(other: AccessPlace) -> str:
@@ -72,9 +72,9 @@ def describe_deadlock(other: AccessPlace) -> str:
     return f"No thread can go on: one waits here for ever{where}"
 
 
-def describe_wrong_reduction(name: str, declared: str, does: str, loop: bool) -> str:
-    """Say that a reduction is declared with another operation than its loop (`loop`) or its block computes."""
-    what = f"the {'loop' if loop else 'block'} {'computes' if ' ' in does else 'combines by'} {does}"
+def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: bool) -> str:
+    """Return the message that a reduction is declared with another operation than its loop or its block computes."""
+    what = f"the {'loop' if is_loop else 'block'} {'computes' if ' ' in computed else 'combines by'} {computed}"
     return (
         f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
     )
@@ -86,9 +86,11 @@ def describe_uninitialised_read(name: str, one: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def describe_strand(strand: Strand, place: AccessPlace) -> str:
-    """Name a strand: `iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
-    where = f" at line {place.line}" if place.line else ""
+def describe_strand(strand: Strand, directive_place: AccessPlace) -> str:
+    """Return the name of what executed code (a strand): `iteration 3 of the loop at line 8`, `task 2 made at line 12`,
+    `thread 1`.
+    """
+    where = f" at line {directive_place.line}" if directive_place.line else ""
     what, index = strand.what, strand.index
     if what == "iteration" and abs(index) >= ADDRESS and strand.number >= 0:
         return f"the {ordinal(strand.number + 1)} iteration of the loop{where}"
@@ -99,7 +101,7 @@ def describe_strand(strand: Strand, place: AccessPlace) -> str:
     if what == "section":
         return f"section {index + 1} of the sections{where}"
     if what == "single":
-        return f"the {'workshare' if _WORKSHARE.search(source_line(place)) else 'single'} block{where}"
+        return f"the {'workshare' if _WORKSHARE.search(source_line(directive_place)) else 'single'} block{where}"
     if what == "target":
         return f"the target region{where}"
     if what == "copy":
@@ -111,9 +113,9 @@ def describe_strand(strand: Strand, place: AccessPlace) -> str:
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
-def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool) -> str:
-    """Say which two accesses race; `who` names the strands of the later and of the earlier access."""
-    one, two = who
+def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortran: bool) -> str:
+    """Return the message that two accesses race; `strand_names`: what made the later and the earlier access."""
+    one, two = strand_names
     other = record.other_access
     elsewhere = other.place if other.caller is NOWHERE else other.caller
     file = Path(elsewhere.file).name if elsewhere.file != record.access.place.file else ""
@@ -123,14 +125,16 @@ def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool)
     return text[0].upper() + text[1:]
 
 
-def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place: AccessPlace, fortran: bool) -> str:
-    """Suggest `private` or `reduction` for a shared scalar, if the source line shows which; "" otherwise.
+def suggest_clause(
+    races: Iterable[RawOpenMPFinding], named: NamedElement, access_place: AccessPlace, fortran: bool
+) -> str:
+    """Return the suggestion of `private` or `reduction` for a shared scalar if a source line shows which; "" otherwise.
 
-    `races`: all races on the scalar; `place`: the access whose line is read.
+    `races`: all races on the scalar; `access_place`: the access whose line is read.
     """
     if not named.scalar or not named.name:
         return ""
-    text = preprocessed_line(place)
+    text = get_preprocessed_line(access_place)
     name = re.escape(named.name)
     if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, re.I if fortran else 0):
         return f"; `{named.name}` counts an inner loop, and belongs in private"
@@ -143,7 +147,9 @@ def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place
 
 
 def suggest_other_type(record: RawOpenMPFinding) -> str:
-    """Suggest another function for one with data of its own, another type for the elements of a `vector<bool>`."""
+    """Return the suggestion of another function for one with static data, or of another type than `vector<bool>`; ""
+    otherwise.
+    """
     named, place = record.named, record.access.place
     if named.library_function:
         return f"; {INSTEAD[named.library_function]} has none in common"
@@ -153,18 +159,20 @@ def suggest_other_type(record: RawOpenMPFinding) -> str:
     return ""
 
 
-def is_declared_around(named: NamedElement, file: str, construct: AccessPlace) -> bool:
-    """Return whether a function's static variable is declared in the function of a construct, before it."""
-    between = linecache.getlines(file)[named.line : construct.line]
+def is_declared_around(named: NamedElement, declaration_file: str, construct: AccessPlace) -> bool:
+    """Return whether a function's static variable is declared before a construct in the same function."""
+    between = linecache.getlines(declaration_file)[named.line : construct.line]
     return (
-        file == construct.file
+        declaration_file == construct.file
         and named.line <= construct.line
         and not any(_END_OF_FUNCTION.match(text) for text in between)
     )
 
 
 def suggest_threadprivate(record: RawOpenMPFinding) -> str:
-    """Suggest `threadprivate` for a static variable of a function that the construct calls: no clause can name it."""
+    """Return the suggestion of `threadprivate` for a static variable of a called function, which no clause can name; ""
+    otherwise.
+    """
     construct = record.access.strand.at
     if not record.named.is_local_static or is_declared_around(record.named, record.access.place.file, construct):
         return ""
@@ -172,22 +180,28 @@ def suggest_threadprivate(record: RawOpenMPFinding) -> str:
     return f"; `{name}` is static in a function, where no clause reaches it: make it threadprivate, or a parameter"
 
 
-def name_saving_chunk(record: RawOpenMPFinding) -> str:
-    """Say that the loop's schedule gives both accesses to one thread, and that nothing else orders them."""
+def describe_ordering_chunk(record: RawOpenMPFinding) -> str:
+    """Return the remark that only the loop's schedule, which gives both accesses to one thread, orders them; ""
+    otherwise.
+    """
     if not record.chunk:
         return ""
     return f" but the loop's schedule, which gives each chunk of {record.chunk:,} iterations to one thread"
 
 
 def suggest_taskwait(record: RawOpenMPFinding) -> str:
-    """Suggest `taskwait` or `depend` if one of two accesses is in a construct that the device runs asynchronously."""
+    """Return the suggestion of `taskwait` or `depend` if the device runs the construct of one access asynchronously; ""
+    otherwise.
+    """
     if record.access.strand.beside != record.other_access.strand.beside:
         return "; a `taskwait` between them is missing, or a `depend` at both"
     return ""
 
 
 def suggest_static_schedule(record: RawOpenMPFinding) -> str:
-    """Suggest `schedule(static)` if the accesses are by the same iteration of two loops, one of which has `nowait`."""
+    """Return the suggestion of `schedule(static)` if one iteration of two loops, one with `nowait`, made the accesses;
+    "" otherwise.
+    """
     one, two = record.access.strand, record.other_access.strand
     loops = one.what == two.what == "iteration" and one.pc != two.pc
     if not loops or one.index != two.index:
@@ -196,7 +210,7 @@ def suggest_static_schedule(record: RawOpenMPFinding) -> str:
 
 
 def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
-    """Say what is wrong with a copy on the device, or that there is none; `name` is the variable as text."""
+    """Return the message for a wrong or missing copy of a variable on the device; `name` is the variable as text."""
     if record.kind == "old-copy":
         return describe_old_copy(record, name)
     if record.kind == "beyond":
@@ -205,7 +219,9 @@ def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
 
 
 def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
-    """Say that host or device reads a copy that is older than the other side's, or has no value; add the remedy."""
+    """Return the message that host or device reads a copy that is older than the other side's or has no value, with the
+    remedy.
+    """
     line = record.other_access.place.line
     what, remedy = _OLD[record.why, record.device]
     reader = f"The target region at line {record.region.line}" if record.device else "The host"
@@ -236,7 +252,7 @@ _OLD: Final = {
 
 
 def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
-    """Say that a target region accesses data that is not on the device, or only in part."""
+    """Return the message that a target region accesses data that is not, or only in part, on the device."""
     if record.why == "part":
         return "A map of data of which another map has brought a part to the device already: no map can grow"
     return (

@@ -32,58 +32,63 @@ MOST_LINES: Final = 60
 """Of a construct, in which its inner loops are looked for."""
 
 
-def clause_variables(one: OpenMPDirective, *words: str) -> list[str]:
-    """Return the variables that the clauses with the given words list."""
+def find_clause_variables(directive: OpenMPDirective, *clause_words: str) -> list[str]:
+    """Return the variables that a directive's clauses with the given words list."""
     found: list[str] = []
-    for clause in one.clauses:
-        if clause.word in words and clause.inside and ":" not in clause.inside:
+    for clause in directive.clauses:
+        if clause.word in clause_words and clause.inside and ":" not in clause.inside:
             found += re.findall(r"[A-Za-z_]\w*", clause.inside)
     return found
 
 
 def variables_without_value(one: OpenMPDirective) -> list[str]:
     """Return the variables of a directive whose private copies begin without a value."""
-    first = clause_variables(one, "firstprivate", "linear", "reduction")
-    return [name for name in clause_variables(one, "private", "lastprivate") if name not in first]
+    first = find_clause_variables(one, "firstprivate", "linear", "reduction")
+    return [name for name in find_clause_variables(one, "private", "lastprivate") if name not in first]
 
 
-def render_watch_call(names: Sequence[str], shared: Sequence[str], of: str) -> str:
-    """Return the text to insert before a construct's body: an `if` that is always true and calls the runtime.
+def render_watch_call(private_variables: Sequence[str], shared_variables: Sequence[str], language: str) -> str:
+    """Return C code to insert before a construct's body: an `if` that is always true and reports variables to the
+    runtime.
 
-    `names`: private variables without a value; `shared`: variables whose address is taken; `of`: `c` or `c++`.
+    `private_variables`: they have no value yet; `shared_variables`: only their address is taken; `language`: `c` or
+    `c++`.
     """
-    address = "&" if of == "c" else "__builtin_addressof"
-    calls = [f"({address}({name}), 1)" for name in shared]
+    address = "&" if language == "c" else "__builtin_addressof"
+    calls = [f"({address}({name}), 1)" for name in shared_variables]
     calls += (
         f"weft_omp_private((void *)&({name}), sizeof({name}))"
-        if of == "c"
+        if language == "c"
         else f"weft_omp_private((void *)__builtin_addressof({name}), "
         f"__is_trivially_constructible(__typeof__({name})) ? sizeof({name}) : 0)"
-        for name in names
+        for name in private_variables
     )
     return f" if ({' && '.join(calls)}) "
 
 
-def insert_watch_call_c(lines: list[str], at: int, one: OpenMPDirective, of: str) -> None:
-    """Insert the runtime's call into `lines` after the directive at line `at`, in place.
+def insert_watch_call_c(lines: list[str], directive_line: int, directive: OpenMPDirective, language: str) -> None:
+    """Insert into the lines of a C source, after a directive, the call that reports its private variables to the
+    runtime.
 
-    Variables that count inner loops are left out, as they are always written first. `of`: `c` or `c++`.
+    Variables that count inner loops are left out, as they are always written first. `language`: `c` or `c++`.
     """
-    loop = bool(_LOOPS & set(one.head))
-    if not loop and one.head not in _BLOCKS:
+    loop = bool(_LOOPS & set(directive.head))
+    if not loop and directive.head not in _BLOCKS:
         return
-    behind = "\n".join(lines[at + 1 : at + 1 + MOST_LINES])
-    shared = task_shared_scalars_c(lines, at, one)
-    found = [name for name in variables_without_value(one) if not re.search(rf"\bfor\s*\(\s*{name}\s*=", behind)]
-    inscan = any(clause.word == "reduction" and (clause.inside or "").startswith("inscan") for clause in one.clauses)
-    end = _find_body_start(lines, at + 1, _loop_depth(one) if loop else 0)
+    behind = "\n".join(lines[directive_line + 1 : directive_line + 1 + MOST_LINES])
+    shared = find_task_shared_scalars_c(lines, directive_line, directive)
+    found = [name for name in variables_without_value(directive) if not re.search(rf"\bfor\s*\(\s*{name}\s*=", behind)]
+    inscan = any(
+        clause.word == "reduction" and (clause.inside or "").startswith("inscan") for clause in directive.clauses
+    )
+    end = _find_body_start(lines, directive_line + 1, _count_associated_loops(directive) if loop else 0)
     if inscan or end is None:
         return
     line, column, loop_heads = end
     found = [name for name in found if not any(_begins_with(head, name) for head in loop_heads)]
     shared = [name for name in shared if not any(_begins_with(head, name) for head in loop_heads)]
     if found or shared:
-        lines[line] = lines[line][:column] + render_watch_call(found, shared, of) + lines[line][column:]
+        lines[line] = lines[line][:column] + render_watch_call(found, shared, language) + lines[line][column:]
 
 
 def _begins_with(loop_head: str, name: str) -> bool:
@@ -91,19 +96,19 @@ def _begins_with(loop_head: str, name: str) -> bool:
     return bool(re.search(rf"\b{name}\b", loop_head.partition(";")[0]))
 
 
-def task_shared_scalars_c(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
-    """Return the scalars that a task shares with the region around it, if their declarations are found in the lines
-    before.
-    """
-    if "task" not in one.head and "taskloop" not in one.head:
+def find_task_shared_scalars_c(lines: Sequence[str], directive_line: int, directive: OpenMPDirective) -> list[str]:
+    """Return the scalars that a task shares with the region around it, if the lines before it declare them."""
+    if "task" not in directive.head and "taskloop" not in directive.head:
         return []
-    first = next((k for k in range(at - 1, -1, -1) if lines[k].startswith("}")), -1) + 1
-    region = next((k for k in range(at - 1, first - 1, -1) if _PARALLEL.match(lines[k])), None)
-    known = "\n".join(lines[first:at])
+    first = next((k for k in range(directive_line - 1, -1, -1) if lines[k].startswith("}")), -1) + 1
+    region = next((k for k in range(directive_line - 1, first - 1, -1) if _PARALLEL.match(lines[k])), None)
+    known = "\n".join(lines[first:directive_line])
     before = "\n".join(lines[first:region]) if region is not None else ""
-    said = clause_variables(one, "shared")
-    own = {*said, *clause_variables(one, "private", "firstprivate", "lastprivate", "linear")}
-    used = dict.fromkeys(name for name in _NAME.findall(_statement_text(lines, at + 1)) if name not in own)
+    said = find_clause_variables(directive, "shared")
+    own = {*said, *find_clause_variables(directive, "private", "firstprivate", "lastprivate", "linear")}
+    used = dict.fromkeys(
+        name for name in _NAME.findall(_find_statement_text(lines, directive_line + 1)) if name not in own
+    )
     return [name for name in said if _is_declared_scalar(name, known)] + [
         name for name in used if _is_declared_scalar(name, before)
     ]
@@ -114,9 +119,11 @@ def _is_declared_scalar(name: str, text: str) -> bool:
     return bool(re.search(rf"{_SCALAR}{name}\s*[=;,)]", text))
 
 
-def _statement_text(lines: Sequence[str], at: int) -> str:
+def _find_statement_text(lines: Sequence[str], first_line: int) -> str:
     """Return the text of the statement or block that begins at a line."""
-    text = "\n".join("" if line.lstrip().startswith("#") else line for line in lines[at : at + MOST_LINES])
+    text = "\n".join(
+        "" if line.lstrip().startswith("#") else line for line in lines[first_line : first_line + MOST_LINES]
+    )
     depth = 0
     for k, one in enumerate(text):
         depth += (one in "({") - (one in ")}")
@@ -125,18 +132,20 @@ def _statement_text(lines: Sequence[str], at: int) -> str:
     return text
 
 
-def task_shared_variables_fortran(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
+def find_task_shared_variables_fortran(
+    lines: Sequence[str], directive_line: int, directive: OpenMPDirective
+) -> list[str]:
     """Return the variables that a task of a Fortran program in free form shares with the region around it."""
-    if one.head != ("task",):
+    if directive.head != ("task",):
         return []
-    first = next((k for k in range(at - 1, -1, -1) if _UNIT.match(lines[k])), 0)
-    region = any(_PARALLEL.match(line) and not _END.match(line) for line in lines[first:at])
-    end = next((k for k in range(at + 1, len(lines)) if _END.match(lines[k])), at + 1)
-    said = [name.lower() for name in clause_variables(one, "shared")]
-    own = {*said, *(name.lower() for name in clause_variables(one, "private", "firstprivate"))}
-    body = "\n".join(line.partition("!")[0] for line in lines[at + 1 : end]).lower()
+    first = next((k for k in range(directive_line - 1, -1, -1) if _UNIT.match(lines[k])), 0)
+    region = any(_PARALLEL.match(line) and not _END.match(line) for line in lines[first:directive_line])
+    end = next((k for k in range(directive_line + 1, len(lines)) if _END.match(lines[k])), directive_line + 1)
+    said = [name.lower() for name in find_clause_variables(directive, "shared")]
+    own = {*said, *(name.lower() for name in find_clause_variables(directive, "private", "firstprivate"))}
+    body = "\n".join(line.partition("!")[0] for line in lines[directive_line + 1 : end]).lower()
     used = dict.fromkeys(name for name in _NAME.findall(body) if name not in own) if region else {}
-    known = "\n".join(lines[first:at])
+    known = "\n".join(lines[first:directive_line])
     return [
         name
         for name in (*said, *used)
@@ -144,29 +153,30 @@ def task_shared_variables_fortran(lines: Sequence[str], at: int, one: OpenMPDire
     ]
 
 
-def insert_watch_calls_fortran(lines: list[str], at: int, one: OpenMPDirective) -> None:
-    """Insert the runtime's calls into Fortran lines in free form, after a directive's last line `at`, in place.
+def insert_watch_calls_fortran(lines: list[str], directive_line: int, directive: OpenMPDirective) -> None:
+    """Insert into the lines of a free-form Fortran source, after a directive's last line, calls that report its private
+    variables to the runtime.
 
-    Only variables that are declared with an intrinsic type are watched.
+    Only variables that are declared with an intrinsic type are reported.
     """
-    loop = "do" in one.head
-    if not loop and one.head not in _BLOCKS:
+    loop = "do" in directive.head
+    if not loop and directive.head not in _BLOCKS:
         return
-    behind = "\n".join(lines[at + 1 : at + 1 + MOST_LINES])
+    behind = "\n".join(lines[directive_line + 1 : directive_line + 1 + MOST_LINES])
     text = "\n".join(lines)
     found = [
         name
-        for name in variables_without_value(one)
+        for name in variables_without_value(directive)
         if not re.search(rf"\bdo\s+(\d+\s+)?{name}\s*=", behind, re.I)
         and re.search(rf"^[ \t]*{_DECLARED}::.*\b{name}\b", text, re.I | re.M)
     ]
-    shared = task_shared_variables_fortran(lines, at, one)
+    shared = find_task_shared_variables_fortran(lines, directive_line, directive)
     calls = "; ".join(
         [f"call weft_omp_private(%val(loc({name})), %val(0_8))" for name in shared]
         + [f"call weft_omp_private(%val(loc({name})), %val(sizeof({name})))" for name in found]
     )
-    heads = _loop_depth(one) if loop else 0
-    line = at + 1
+    heads = _count_associated_loops(directive) if loop else 0
+    line = directive_line + 1
     for _ in range(heads):
         while line < len(lines) and _is_comment(lines[line]):
             line += 1
@@ -188,38 +198,36 @@ def _is_comment(line: str) -> bool:
     return not stripped or (stripped.startswith("!") and not stripped.lower().startswith("!$"))
 
 
-def _loop_depth(one: OpenMPDirective) -> int:
+def _count_associated_loops(directive: OpenMPDirective) -> int:
     """Return how many nested loops belong to the construct, by its `collapse` and `ordered` clauses."""
-    clauses = (one.find_clause("collapse"), one.find_clause("ordered"))
+    clauses = (directive.find_clause("collapse"), directive.find_clause("ordered"))
     numbers = [int(c.inside) for c in clauses if c and c.inside and c.inside.strip().isdigit()]
     return max([1, *numbers])
 
 
-def _find_body_start(lines: Sequence[str], at: int, loops: int) -> tuple[int, int, list[str]] | None:
-    """Return line and column after the heads of `loops` nested loops, and these heads; None if the text there is
-    anything else.
-    """
+def _find_body_start(lines: Sequence[str], first_line: int, loop_count: int) -> tuple[int, int, list[str]] | None:
+    """Return (line, column, loop heads) of the body of nested loops; None if the text there is anything else."""
     column = 0
     loop_heads: list[str] = []
-    for _ in range(loops):
-        while at < len(lines) and _is_blank_or_line_marker(lines[at][column:]):
-            at, column = at + 1, 0
-        head = _FOR.match(lines[at], column) if at < len(lines) else None
+    for _ in range(loop_count):
+        while first_line < len(lines) and _is_blank_or_line_marker(lines[first_line][column:]):
+            first_line, column = first_line + 1, 0
+        head = _FOR.match(lines[first_line], column) if first_line < len(lines) else None
         if head is None:
             return None
-        text, last = lines[at], at
-        while (end := find_closing_bracket(text, head.end())) < 0 and last + 1 < len(lines) and last < at + 8:
+        text, last = lines[first_line], first_line
+        while (end := find_closing_bracket(text, head.end())) < 0 and last + 1 < len(lines) and last < first_line + 8:
             last += 1
             text += "\n" + lines[last]
         if end < 0 or "#" in text[head.end() : end]:
             return None
         loop_heads.append(text[head.end() + 1 : end])
-        at, column = last, end + 1 - (text.rfind("\n", 0, end) + 1)
-    if loops:
-        return at, column, loop_heads
-    while at < len(lines) and _is_blank_or_line_marker(lines[at]):
-        at += 1
-    return None if at == len(lines) or lines[at].lstrip().startswith("#") else (at, 0, [])
+        first_line, column = last, end + 1 - (text.rfind("\n", 0, end) + 1)
+    if loop_count:
+        return first_line, column, loop_heads
+    while first_line < len(lines) and _is_blank_or_line_marker(lines[first_line]):
+        first_line += 1
+    return None if first_line == len(lines) or lines[first_line].lstrip().startswith("#") else (first_line, 0, [])
 
 
 def _is_blank_or_line_marker(line: str) -> bool:

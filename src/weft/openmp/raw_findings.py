@@ -105,9 +105,9 @@ class RawOpenMPFinding:
 
 
 def parse_findings(
-    told: RuntimeOutput, places: Mapping[int, AccessPlace], callers: Mapping[int, AccessPlace] = MappingProxyType({})
+    output: RuntimeOutput, places: Mapping[int, AccessPlace], callers: Mapping[int, AccessPlace] = MappingProxyType({})
 ) -> list[RawOpenMPFinding]:
-    """Return the raw findings of a process, with program counters replaced by their source places, and by the calls
+    """Return the raw findings of one process, with program counters replaced by their source places, and by the calls
     in sources where those are in headers.
     """
 
@@ -117,36 +117,37 @@ def parse_findings(
     def strand(held: Mapping[str, Any] | None) -> Strand:
         return Strand(**held, at=at(held["pc"])) if held else Strand()
 
-    def access(held: Mapping[str, Any], key: str) -> Access:
-        """Make the access whose keys begin with `key`, at the program's call if it is in the language's library."""
-        pc, caller = held[f"{key}pc"], held.get(f"{key}caller_pc", 0)
+    def access(fields: Mapping[str, Any], key: str) -> Access:
+        """Return the access whose keys begin with `key`, at the program's call if it is in the language's library."""
+        pc, caller = fields[f"{key}pc"], fields.get(f"{key}caller_pc", 0)
         in_library = bool(caller) and is_library_file(at(pc).file)
         pc = caller if in_library else pc
         return Access(
-            at(pc), pc, held.get(f"{key}write", False), strand(held.get(key.strip("_") or "strand")),
+            at(pc), pc, fields.get(f"{key}write", False), strand(fields.get(key.strip("_") or "strand")),
             callers.get(pc, NOWHERE), in_library,
         )  # fmt: skip
 
-    def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
-        frame, block = held.get("frame"), held.get("block")
+    def record(fields: Mapping[str, Any]) -> RawOpenMPFinding:
+        """Return the raw finding of one object of the output."""
+        frame, block = fields.get("frame"), fields.get("block")
         return RawOpenMPFinding(
-            id=held["id"],
-            kind=held["kind"],
-            why=held["why"],
-            count=held["count"],
-            access=access(held, ""),
-            other_access=access(held, "other_"),
-            address=held.get("address", 0),
-            bytes=held.get("bytes", 0),
-            device=held.get("device", False),
-            near=tuple(held.get("near", ())),
+            id=fields["id"],
+            kind=fields["kind"],
+            why=fields["why"],
+            count=fields["count"],
+            access=access(fields, ""),
+            other_access=access(fields, "other_"),
+            address=fields.get("address", 0),
+            bytes=fields.get("bytes", 0),
+            device=fields.get("device", False),
+            near=tuple(fields.get("near", ())),
             block=block["low"] if block else None,
             frame=(frame["pc"], frame["cfa"]) if frame else None,
-            region=at(held.get("region_pc", 0)),
-            chunk=held.get("chunk", 0),
+            region=at(fields.get("region_pc", 0)),
+            chunk=fields.get("chunk", 0),
         )
 
-    return [record(one) for one in told.raw_findings.values()]
+    return [record(one) for one in output.raw_findings.values()]
 
 
 HEADERS: Final = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp", ".tcc", ".tpp", ""))
@@ -162,12 +163,12 @@ def is_library_file(file: str | None) -> bool:
     return not file or file.startswith(("/usr/include/", "/usr/lib/"))
 
 
-def collect_program_counters(told: RuntimeOutput) -> set[int]:
-    """Return all program counters in the output of a process, to be looked up in the debugging information."""
-    found = {held["pc"] for held in (*told.raw_findings.values(), *told.constructs)}
-    for held in told.raw_findings.values():
+def collect_program_counters(output: RuntimeOutput) -> set[int]:
+    """Return all program counters in the output of one process, to be looked up in the debugging information."""
+    found = {held["pc"] for held in (*output.raw_findings.values(), *output.constructs)}
+    for held in output.raw_findings.values():
         found |= {held.get(key, 0) for key in ("other_pc", "region_pc", "caller_pc", "other_caller_pc")}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
-    if told.slow is not None:
-        found.add(told.slow["pc"])
+    if output.slow is not None:
+        found.add(output.slow["pc"])
     return found - {0}

@@ -85,92 +85,98 @@ def find_misdeclared(source: Path) -> Iterator[WrongReduction]:
         return
     text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    own = _user_defined_operations(text)
+    own = _find_user_defined_operations(text)
     for line, one in read_directives(source):
-        loop, behind = bool(_LOOPS & set(one.head)), _directive_end(text, starts[line - 1])
+        loop, behind = bool(_LOOPS & set(one.head)), _find_directive_end(text, starts[line - 1])
         body = (
-            _loop_body_range(text, behind) if loop else _block_range(text, behind) if _BLOCKS & set(one.head) else None
+            _find_loop_body_range(text, behind)
+            if loop
+            else _block_range(text, behind)
+            if _BLOCKS & set(one.head)
+            else None
         )
         if body is None:
             continue
         for operation, name in _declared_reductions(one):
-            found = _update_operation_c(text[body[0] : body[1]], name)
+            found = _find_update_operation_c(text[body[0] : body[1]], name)
             if found and found[0] in _NEVER.get(own.get(operation, operation), ()):
                 at = text.count("\n", 0, body[0] + found[1]) + 1
                 said = f"{operation} ({own[operation]})" if operation in own else operation
                 yield WrongReduction(line, name, said, found[0], at, loop)
 
 
-def _user_defined_operations(text: str) -> dict[str, str]:
-    """Return the operations that `declare reduction` names in a C or C++ text, by name, as their combiners compute
-    them.
-    """
+def _find_user_defined_operations(source_text: str) -> dict[str, str]:
+    """Return the reductions that `declare reduction` defines in C or C++: name -> the operation of its combiner."""
     found: dict[str, set[str]] = {}
-    for one in _OWN.finditer(text):
-        inside = _OF_OWN.match(text[one.end() : find_closing_bracket(text, one.end()) + 1].replace("\\\n", "  "))
+    for one in _OWN.finditer(source_text):
+        inside = _OF_OWN.match(
+            source_text[one.end() : find_closing_bracket(source_text, one.end()) + 1].replace("\\\n", "  ")
+        )
         if inside:
-            does = _update_operation_c(inside["combiner"] + ";", "omp_out")
+            does = _find_update_operation_c(inside["combiner"] + ";", "omp_out")
             found.setdefault(inside["name"], set()).add(does[0] if does else "")
     back = {does: name for name, does in _NAMED.items()}
     return {name: back.get(*does, *does) for name, does in found.items() if len(does) == 1 and does != {""}}
 
 
-def _declared_reductions(one: OpenMPDirective) -> Iterator[tuple[str, str]]:
+def _declared_reductions(directive: OpenMPDirective) -> Iterator[tuple[str, str]]:
     """Yield (operation, variable) for each variable in the reduction clauses of a directive."""
-    for clause in one.clauses:
+    for clause in directive.clauses:
         found = _DECLARED.match(clause.inside or "") if clause.word in _CLAUSES else None
         for name in found["names"].split(",") if found else ():
             if found and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
                 yield found["operation"], name.strip()
 
 
-def _directive_end(text: str, at: int) -> int:
-    """Return the index at which the directive at `at` ends, after its continuation lines."""
-    end = text.find("\n", at)
-    while end > 0 and text[:end].rstrip(" \t").endswith("\\"):
-        end = text.find("\n", end + 1)
-    return len(text) if end < 0 else end
+def _find_directive_end(source_text: str, begin: int) -> int:
+    """Return the index of the end of the directive that begins at an index, after its continuation lines."""
+    end = source_text.find("\n", begin)
+    while end > 0 and source_text[:end].rstrip(" \t").endswith("\\"):
+        end = source_text.find("\n", end + 1)
+    return len(source_text) if end < 0 else end
 
 
-def _loop_body_range(text: str, at: int) -> tuple[int, int] | None:
-    """Return start and end of the statement after the heads of loops and conditions; None if it is not a simple one."""
+def _find_loop_body_range(source_text: str, at: int) -> tuple[int, int] | None:
+    """Return (begin, end) of the statement after the heads of loops and conditions at an index; None if it is not a
+    simple one.
+    """
     heads = 0
     start = at
-    while head := _HEAD.match(text, at):
-        end = find_closing_bracket(text, head.end())
+    while head := _HEAD.match(source_text, at):
+        end = find_closing_bracket(source_text, head.end())
         if end < 0:
             return None
         start = start if heads else end + 1
         at, heads = end + 1, heads + 1
     if not heads:
         return None
-    last = _statement_end(text, at)
+    last = _find_statement_end(source_text, at)
     return None if last is None else (start, last)
 
 
 def _block_range(text: str, at: int) -> tuple[int, int] | None:
     """Return start and end of the statement after a directive that is no loop; None if another directive follows."""
-    end = None if re.match(r"\s*#", text[at:]) else _statement_end(text, at)
+    end = None if re.match(r"\s*#", text[at:]) else _find_statement_end(text, at)
     return None if end is None else (at, end)
 
 
-def _statement_end(text: str, at: int) -> int | None:
-    """Return the index after a statement, which is a block or ends with a semicolon; None if an `else` follows."""
-    if re.match(r"\s*\{", text[at:]):
-        depth, k = 0, at
-        while k < len(text):
-            depth += (text[k] == "{") - (text[k] == "}")
+def _find_statement_end(source_text: str, begin: int) -> int | None:
+    """Return the index after a statement (a block, or up to a semicolon); None if an `else` follows."""
+    if re.match(r"\s*\{", source_text[begin:]):
+        depth, k = 0, begin
+        while k < len(source_text):
+            depth += (source_text[k] == "{") - (source_text[k] == "}")
             k += 1
-            if text[k - 1] == "}" and not depth:
+            if source_text[k - 1] == "}" and not depth:
                 break
     else:
-        k = text.find(";", at) + 1
-    return None if k <= at or re.match(r"\s*else\b", text[k:]) else k
+        k = source_text.find(";", begin) + 1
+    return None if k <= begin or re.match(r"\s*else\b", source_text[k:]) else k
 
 
-def _update_operation_c(body: str, name: str) -> tuple[str, int] | None:
-    """Return the operation of all updates of a variable, and the index of the first; None if it is used in any other
-    way.
+def _find_update_operation_c(body: str, name: str) -> tuple[str, int] | None:
+    """Return (operation, index of the first update) if all uses of a variable are updates by one operation; None
+    otherwise.
     """
     word = rf"(?<![\w.>]){re.escape(name)}\b(?!\s*(?:\[|\.|->|\())"
     update = re.compile(
@@ -192,7 +198,7 @@ def _update_operation_c(body: str, name: str) -> tuple[str, int] | None:
             and re.search(r"[-+]", re.sub(r"\([^()]*\)|\[[^\]]*\]", "", found["rest"]))
         ):
             return None
-        sort = "+" if found["step"] else found["by"] or found["with"] or _extreme_taken(found, name)
+        sort = "+" if found["step"] else found["by"] or found["with"] or _find_extreme_operation(found, name)
         if not sort:
             return None
         sorts.append(("+" if sort == "-" else sort, found.start() + len(found[0]) - len(found[0].lstrip())))
@@ -201,25 +207,24 @@ def _update_operation_c(body: str, name: str) -> tuple[str, int] | None:
     return sorts[0]
 
 
-def _extreme_taken(found: re.Match[str], name: str) -> str:
-    """Return whether an update takes the larger or the smaller value; "" if it takes something else.
-
-    `found`: a match of the update pattern; `name`: the variable.
+def _find_extreme_operation(update: re.Match[str], variable_name: str) -> str:
+    """Return `max` or `min` for an update (a match of the pattern) that keeps the larger or the smaller value; "" for
+    another.
     """
-    if found["call"]:
-        return _NAMED[found["call"].lower()]
+    if update["call"]:
+        return _NAMED[update["call"].lower()]
 
     def plain(part: str) -> str:
-        return re.sub(r"\s+", "", found[part] or "")
+        return re.sub(r"\s+", "", update[part] or "")
 
-    if found["yes"]:
+    if update["yes"]:
         left, right, yes, no = map(plain, ("left", "right", "yes", "no"))
-        if name not in (left, right) or {left, right} != {yes, no}:
+        if variable_name not in (left, right) or {left, right} != {yes, no}:
             return ""
-        return LARGEST if (found["than"] == ">") == (yes == left) else SMALLEST
+        return LARGEST if (update["than"] == ">") == (yes == left) else SMALLEST
     if plain("taken") != plain("one") + plain("two"):
         return EXTREME
-    return LARGEST if found["sign"] == ">" or found["back"] == "<" else SMALLEST
+    return LARGEST if update["sign"] == ">" or update["back"] == "<" else SMALLEST
 
 
 _DO: Final = re.compile(r"(?:\w+\s*:\s*)?do\b(?!\s*\d)(?!\s*=)")
@@ -228,21 +233,21 @@ _NOT_TEXT: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def _find_misdeclared_fortran(source: Path, lines: Sequence[str]) -> Iterator[WrongReduction]:
-    """Yield the misdeclared reductions of a Fortran source in free form."""
+    """Yield the reductions of a free-form Fortran source that declare another operation than their loops compute."""
     for line, one in read_directives(source):
         if one.head[0] == "end" or not _LOOPS_FORTRAN & set(one.head):
             continue
-        body = _loop_statements_fortran(lines, line)
+        body = _read_loop_statements_fortran(lines, line)
         for operation, name in _declared_reductions(one):
-            found = _update_operation_fortran(body, name.lower())
+            found = _find_update_operation_fortran(body, name.lower())
             if found and found[0] in _NEVER_FORTRAN.get(operation.lower(), ()):
                 yield WrongReduction(line, name, operation.lower(), found[0], found[1])
 
 
-def _loop_statements_fortran(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
-    """Return (line, statement) of the loop after line `behind`, in lower case; [] if it is not a plain loop."""
+def _read_loop_statements_fortran(lines: Sequence[str], directive_line: int) -> list[tuple[int, str]]:
+    """Return (line, statement) for the loop after a directive, in lower case; empty if it is not a plain loop."""
     found: list[tuple[int, str]] = []
-    depth, number = 0, behind
+    depth, number = 0, directive_line
     while number < len(lines):
         first, text = number + 1, ""
         while number < len(lines):
@@ -262,9 +267,9 @@ def _loop_statements_fortran(lines: Sequence[str], behind: int) -> list[tuple[in
     return []
 
 
-def _update_operation_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int] | None:
-    """Return the operation of all updates of a variable, and the line of the first; None if it is used in any other
-    way.
+def _find_update_operation_fortran(statements: Sequence[tuple[int, str]], name: str) -> tuple[str, int] | None:
+    """Return (operation, line of the first update) if all uses of a variable are updates by one operation; None
+    otherwise.
     """
     word = rf"(?<![\w%]){re.escape(name)}\b(?!\s*[(%])"
     used = re.compile(rf"\b{re.escape(name)}\b")
@@ -276,7 +281,7 @@ def _update_operation_fortran(body: Sequence[tuple[int, str]], name: str) -> tup
         rf"if\s*\((?P<one>[^<>]*)(?P<sign>[<>]=?|\.[gl][te]\.)\s*{word}\s*\)\s*{word}\s*=(?!=)(?P<rest>.*)$"
     )
     sorts: list[tuple[str, int]] = []
-    for line, text in body:
+    for line, text in statements:
         if not used.search(text):
             continue
         if (found := largest.match(text)) and not used.search(found["rest"]):

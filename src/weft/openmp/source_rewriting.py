@@ -53,12 +53,12 @@ def source_language(source: Path) -> str:
     return "c" if suffix == ".c" else "c++"
 
 
-def rewrite_c(text: str, language: str = "c", unchanged_lines: Container[int] = ()) -> str:
-    """Return preprocessed C or C++ with directives for the runtime, and `omp_get_thread_num` replaced by the runtime's.
+def rewrite_c(preprocessed: str, language: str = "c", unchanged_lines: Container[int] = ()) -> str:
+    """Return preprocessed C or C++ with its directives rewritten for the runtime, and `omp_get_thread_num` replaced.
 
     `language`: `c` or `c++`. `unchanged_lines`: lines of directives that must stay as they are.
     """
-    lines = text.split("\n")
+    lines = preprocessed.split("\n")
     number = 0
     for k, line in enumerate(lines):
         number += 1
@@ -76,7 +76,7 @@ def rewrite_c(text: str, language: str = "c", unchanged_lines: Container[int] = 
             found = _PRAGMA.match(lines[k]) or found
         one = parse_directive(found["text"])
         if one is not None and number not in unchanged_lines:
-            lines[k] = found["start"] + str(rewrite_for_runtime(one, "for", number, _loop_variable_c(lines, k)))
+            lines[k] = found["start"] + str(rewrite_for_runtime(one, "for", number, _find_loop_variable_c(lines, k)))
             private_variables.insert_watch_call_c(lines, k, one, language)
     lines.insert(0, f"{private_variables.DECLARED[language]} {_ALL_DECLARED[language]}")
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
@@ -95,9 +95,9 @@ def requires_shared_memory(source: Path) -> bool:
     return bool(re.search(rf"^\s*{sentinel}\s+requires\b.*\bunified_shared_memory\b", text, re.I | re.M))
 
 
-def _loop_variable_c(lines: Sequence[str], at: int) -> str:
-    """Return the variable of the loop after the directive at line `at`; "" if the loop's head declares it."""
-    for line in lines[at + 1 : at + 8]:
+def _find_loop_variable_c(lines: Sequence[str], directive_line: int) -> str:
+    """Return the variable of the loop after a directive; "" if the loop's head declares it."""
+    for line in lines[directive_line + 1 : directive_line + 8]:
         if not line.strip() or _MARKER.match(line):
             continue
         found = _LOOP.match(line)
@@ -105,41 +105,44 @@ def _loop_variable_c(lines: Sequence[str], at: int) -> str:
     return ""
 
 
-def rewrite_fortran(text: str, copy_path: Path, fixed: bool, unchanged_lines: Container[int] = ()) -> str:
-    """Return Fortran source with directives for the runtime; a directive of several lines moves to the first of them.
+def rewrite_fortran(
+    source_text: str, copy_path: Path, is_fixed_form: bool, unchanged_lines: Container[int] = ()
+) -> str:
+    """Return Fortran source with its directives rewritten for the runtime; one of several lines moves to the first of
+    them.
 
-    `copy_path`: the file to which the text will be written. `fixed`: the source is in fixed form. `unchanged_lines`:
-    lines of directives that must stay as they are.
+    `copy_path`: the file to which the text will be written. `unchanged_lines`: lines of directives that must stay as
+    they are.
     """
-    lines = text.split("\n")
-    if not fixed:
+    lines = source_text.split("\n")
+    if not is_fixed_form:
         _declare_all_memory(lines)
-    for first, last, start, words in _fortran_directives(lines, fixed):
+    for first, last, start, words in _find_fortran_directives(lines, is_fixed_form):
         if _REQUIRES.match(words):
             lines[first] = _rewrite_requires(start, words)
             lines[first + 1 : last + 1] = ["!"] * (last - first)
-        one = parse_directive(words, folded=True)
+        one = parse_directive(words, ignores_case=True)
         if one is None or first + 1 in unchanged_lines:
             continue
-        if not fixed:
+        if not is_fixed_form:
             private_variables.insert_watch_calls_fortran(lines, last, one)
-        made = rewrite_for_runtime(one, "do", first + 1, _loop_variable_fortran(lines, last))
+        made = rewrite_for_runtime(one, "do", first + 1, _find_loop_variable_fortran(lines, last))
         parts = split_combined(made)
         if parts == (one,):
             continue
         lines[first] = "\n".join(f"{start} {part}" for part in parts)
         for k in range(first + 1, last + 1):
-            lines[k] = "!" if not fixed else "C"
-        if fixed and len(lines[first]) > COLUMNS:
+            lines[k] = "!" if not is_fixed_form else "C"
+        if is_fixed_form and len(lines[first]) > COLUMNS:
             lines[first] = "\n".join(map(_wrap_fixed_form, lines[first].split("\n")))
         if "\n" in lines[first]:
             lines[first] += f'\n# {first + 2} "{copy_path}"'
     return "\n".join(lines)
 
 
-def _wrap_fixed_form(line: str) -> str:
-    """Wrap a directive in fixed form that is too long for one line into several."""
-    start, rest = line[:6], line[6:]
+def _wrap_fixed_form(directive_line: str) -> str:
+    """Return a directive in fixed form, split into continuation lines if it is too long for one line."""
+    start, rest = directive_line[:6], directive_line[6:]
     parts: list[str] = []
     while rest:
         at = rest.rfind(" ", 1, COLUMNS - 6) if len(rest) > COLUMNS - 6 else len(rest)
@@ -149,19 +152,19 @@ def _wrap_fixed_form(line: str) -> str:
     return "\n".join((start if not k else start[:5] + "&") + part for k, part in enumerate(parts))
 
 
-def _fortran_directives(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:
-    """Yield first line, last line, sentinel and text of each directive, its continuation lines joined."""
+def _find_fortran_directives(lines: Sequence[str], is_fixed_form: bool) -> Iterator[tuple[int, int, str, str]]:
+    """Yield (first line index, last line index, sentinel, text) of each directive, its continuation lines joined."""
     k = 0
     while k < len(lines):
-        found = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
+        found = _FIXED.match(lines[k]) if is_fixed_form else _SENTINEL.match(lines[k])
         if found is None:
             k += 1
             continue
         first, words = k, found["text"].partition("!")[0]
         k += 1
         while k < len(lines):
-            more = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
-            if fixed:
+            more = _FIXED.match(lines[k]) if is_fixed_form else _SENTINEL.match(lines[k])
+            if is_fixed_form:
                 if more is None or more["mark"] in " 0":
                     break
                 words += " " + more["text"].partition("!")[0]
@@ -190,9 +193,9 @@ def _declare_all_memory(lines: list[str]) -> None:
             lines[at] += f"; integer(1) :: {_ALL_FORTRAN}; common /weft_omp_all_memory/ {_ALL_FORTRAN}"
 
 
-def _loop_variable_fortran(lines: Sequence[str], at: int) -> str:
-    """Return the variable of the do loop after the directive at line `at`; "" if no loop follows."""
-    for line in lines[at + 1 : at + 8]:
+def _find_loop_variable_fortran(lines: Sequence[str], directive_line: int) -> str:
+    """Return the variable of the DO loop after a directive; "" if no loop follows."""
+    for line in lines[directive_line + 1 : directive_line + 8]:
         if not line.strip() or line.lstrip().startswith(("!", "#")):
             continue
         found = _DO.match(line)
@@ -205,8 +208,8 @@ def read_directives(source: Path) -> Iterator[tuple[int, OpenMPDirective]]:
     text = source.read_text(encoding="utf-8", errors="replace")
     lines = text.split("\n")
     if source_language(source) == "fortran":
-        for first, _, _, words in _fortran_directives(lines, source.suffix.lower() in FIXED_SUFFIXES):
-            if (one := parse_directive(words, folded=True)) is not None:
+        for first, _, _, words in _find_fortran_directives(lines, source.suffix.lower() in FIXED_SUFFIXES):
+            if (one := parse_directive(words, ignores_case=True)) is not None:
                 yield first + 1, one
         return
     for k, line in enumerate(lines):

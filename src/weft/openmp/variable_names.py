@@ -58,16 +58,16 @@ class VariableNames:
             self.module.close()
 
     def name_memory(
-        self, record: RawOpenMPFinding, places: Sequence[tuple[AccessPlace, bool]], fortran: bool
+        self, record: RawOpenMPFinding, accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool
     ) -> NamedElement:
         """Return the variable and element that a raw finding is about.
 
-        `places`: the place of each access, and whether it writes; the lines give the name if debugging information does
-        not.
+        `accesses`: the place of each access, and whether it writes; the source lines give the name if debugging
+        information does not.
         """
         address, pc = record.address, record.access.pc - self.base
         if (
-            function := self._function_with_data(record, [preprocessed_line(place) for place, _ in places])
+            function := self._find_library_function(record, [get_preprocessed_line(place) for place, _ in accesses])
         ) is not None:
             return NamedElement(f"{function}()'s own data", library_function=function)
         found = self._name_static_variable(address - self.base, pc, fortran) or self._name_local_variable(
@@ -75,58 +75,66 @@ class VariableNames:
         )
         if found is not None:
             return found
-        name = guess_common_name(places, fortran)
+        name = guess_common_name(accesses, fortran)
         if not name:
             return NamedElement()
         shape = self._find_shape(pc, name)
         element = (shape.element or shape.size) if shape else 0
-        if record.block is not None and element and _count_subscripts(places, name, fortran) == 1:
+        if record.block is not None and element and _count_subscripts(accesses, name, fortran) == 1:
             return NamedElement(name, ((address - record.block) // element + fortran,))
-        scalar = record.block is None and not _count_subscripts(places, name, fortran)
+        scalar = record.block is None and not _count_subscripts(accesses, name, fortran)
         return NamedElement(name, (), scalar)
 
-    def is_same_variable(self, record: RawOpenMPFinding, near: int) -> bool:
-        """Return whether the address `near` is in the variable that a raw finding is about."""
+    def is_same_variable(self, record: RawOpenMPFinding, other_address: int) -> bool:
+        """Return whether another address is in the variable that a raw finding is about."""
         address = record.address
         one = self._find_symbol(address - self.base)
         if one is not None:
-            return one.at <= near - self.base < one.at + one.size
+            return one.at <= other_address - self.base < one.at + one.size
         return any(
-            v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
-            for v, cfa in self._frame_variables(record)
+            v.at <= address - cfa < v.at + v.shape.size and v.at <= other_address - cfa < v.at + v.shape.size
+            for v, cfa in self._find_frame_variables(record)
         )
 
-    def _function_with_data(self, record: RawOpenMPFinding, lines: Sequence[str]) -> str | None:
-        """Return the function of the C library whose own data a raw finding is about; None if it is about others."""
+    def _find_library_function(self, record: RawOpenMPFinding, source_lines: Sequence[str]) -> str | None:
+        """Return the function of the C library whose static data a raw finding is about; None if it is about other
+        memory.
+        """
         if record.block is not None or record.frame is not None:
             return None
         symbol = self._find_symbol(record.address - self.base)
         if symbol is not None and not symbol.name.startswith("weft_state_of_"):
             return None
-        return called_function(lines) or None
+        return called_function(source_lines) or None
 
     def _find_symbol(self, address: int) -> Symbol | None:
         before = bisect_right(self.starts, address)
         return next((s for s in self.symbols[max(0, before - 4) : before] if s.at <= address < s.at + s.size), None)
 
-    def access_column(self, pc: int) -> int:
-        """Return the source column of an access from its return address; 0 if it is unknown."""
+    def find_access_column(self, return_address: int) -> int:
+        """Return the source column (from 1) of an access by its return address; 0 if it is unknown."""
         try:
-            return self.module.column(pc - self.base - 1) if self.module else 0
+            return self.module.column(return_address - self.base - 1) if self.module else 0
         except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
             return 0
 
     def place_with_column(self, access: Access) -> AccessPlace:
         """Return the place of an access, with its column."""
-        return dataclasses.replace(access.place, column=self.access_column(access.pc))
+        return dataclasses.replace(access.place, column=self.find_access_column(access.pc))
 
     def _find_shape(self, pc: int, name: str) -> Shape | None:
+        """Return the layout of the variable with a name at a program counter; None if debugging information
+        lacks it.
+        """
         try:
             return self.module.find_pointed_type(pc - 1, name) if self.module else None
         except Exception:  # as above
             return None
 
     def _name_static_variable(self, address: int, pc: int, fortran: bool) -> NamedElement | None:
+        """Return the static or global variable at an address of the program file, with its element; None if there is
+        none.
+        """
         symbol = self._find_symbol(address)
         if symbol is None or self.module is None:
             return None
@@ -138,16 +146,17 @@ class VariableNames:
         return dataclasses.replace(element, is_local_static=bool(_LOCAL_STATIC.search(symbol.name)))
 
     def _name_local_variable(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
-        for one, cfa in self._frame_variables(record):
+        """Return the local variable in whose frame a raw finding's memory lies, with its element; None if there is
+        none.
+        """
+        for one, cfa in self._find_frame_variables(record):
             at = record.address - cfa
             if one.at <= at < one.at + max(one.shape.size, 1):
                 return name_element(one.name, one.shape, at - one.at, fortran, one.line)
         return None
 
-    def _frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
-        """Yield the variables of the function whose frame holds the memory, each with the frame's canonical address
-        (CFA).
-        """
+    def _find_frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
+        """Yield (variable, CFA) for the variables of the function whose frame has the memory of a raw finding."""
         if record.frame is None or self.module is None:
             return
         pc, cfa = record.frame
@@ -161,8 +170,8 @@ class VariableNames:
 
 
 def name_element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> NamedElement:
-    """Return the element of a variable at `offset`, in bytes from its start. Fortran indices begin at 1, last index
-    slowest.
+    """Return the element of a variable at `offset` bytes from its start. Fortran indices begin at 1, the last one
+    varies slowest.
     """
     lengths = [int(n) for n in re.findall(r"\[(\d+)\]", shape.text)]
     size = shape.element or shape.size
@@ -190,9 +199,9 @@ def source_line(place: AccessPlace) -> str:
     return linecache.getline(place.file, place.line) if place.file and place.line else ""
 
 
-def preprocessed_line(place: AccessPlace) -> str:
-    """Return a source line as GCC's preprocessor spaces it, so that columns fit; macros are not expanded, pragmas are
-    "".
+def get_preprocessed_line(place: AccessPlace) -> str:
+    """Return a source line with the spaces that GCC's preprocessor leaves, so that columns fit. Macros are not
+    expanded; a pragma gives "".
     """
     text = source_line(place)
     if _PRAGMA.match(text):
@@ -201,17 +210,19 @@ def preprocessed_line(place: AccessPlace) -> str:
     return re.sub(r"(?<=\S)\s+", " ", text)
 
 
-def find_single_directive(at: AccessPlace, access: AccessPlace) -> AccessPlace:
-    """Return the place of the directive of a single block that holds `access`.
+def find_single_directive(block_place: AccessPlace, access_place: AccessPlace) -> AccessPlace:
+    """Return the place of the directive of the `single` block with an access.
 
-    gfortran gives some blocks another line (`at`); then the last such directive before the access counts.
+    gfortran gives some blocks another line (`block_place`); then the last such directive before the access counts.
     """
-    if at.file != access.file or (at.line <= access.line and _SINGLE.match(source_line(at))):
-        return at
-    for line in range(access.line, max(0, access.line - MOST_LINES), -1):
-        if _SINGLE.match(linecache.getline(at.file, line)):
-            return dataclasses.replace(at, line=line)
-    return at
+    if block_place.file != access_place.file or (
+        block_place.line <= access_place.line and _SINGLE.match(source_line(block_place))
+    ):
+        return block_place
+    for line in range(access_place.line, max(0, access_place.line - MOST_LINES), -1):
+        if _SINGLE.match(linecache.getline(block_place.file, line)):
+            return dataclasses.replace(block_place, line=line)
+    return block_place
 
 
 def is_directive(file: str | None, line: int) -> bool:
@@ -219,41 +230,42 @@ def is_directive(file: str | None, line: int) -> bool:
     return bool(file and line and _PRAGMA.match(linecache.getline(file, line)))
 
 
-def atomic_statement_line(file: str, line: int) -> int:
-    """Return the line of the statement after a directive `atomic`, as the compiler gives it the directive's line.
-
-    Any other line is returned as it is.
+def find_atomic_statement_line(file_name: str, line: int) -> int:
+    """Return the line of the statement after an `atomic` directive at a line, as the compiler confuses them; else the
+    line itself.
     """
-    if not _ATOMIC.match(linecache.getline(file, line) if file and line else ""):
+    if not _ATOMIC.match(linecache.getline(file_name, line) if file_name and line else ""):
         return line
     for k in range(line + 1, line + 4):
-        text = linecache.getline(file, k).strip()
+        text = linecache.getline(file_name, k).strip()
         if text and text != "{" and not text.startswith(("//", "/*", "!")):
             return k
     return line
 
 
-def guess_common_name(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
-    """Guess the variable that two accesses share: a name that all their lines hold, preferably one that is written."""
-    texts = [preprocessed_line(place) for place, _ in places]
+def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
+    """Return the likely name of the variable that two accesses share: a name in all their lines, best one that is
+    written; "" if there is none.
+    """
+    texts = [get_preprocessed_line(place) for place, _ in accesses]
     sets = [set(_identifiers(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
     exact = (
         []
         if fortran
-        else [_name_at(text, place.column, write) for (place, write), text in zip(places, texts, strict=True)]
+        else [_name_at(text, place.column, write) for (place, write), text in zip(accesses, texts, strict=True)]
     )
     for name in exact:
         if name in common and all(other in ("", name) for other in exact):
             return name
-    for (place, write), text in zip(places, texts, strict=True):
+    for (place, write), text in zip(accesses, texts, strict=True):
         assigned = list(_ASSIGNED.finditer(text)) if write else []
         here = [found for found in assigned if found.start() < place.column <= _statement_end(text, found.end())]
         for found in here[-1:] or assigned:
             name = found["name"].lower() if fortran else found["name"]
             if name in common:
                 return name
-    for (place, write), text in zip(places, texts, strict=True):
+    for (place, write), text in zip(accesses, texts, strict=True):
         if not write and not fortran and (name := _subscripted_name(text, place.column)) in common:
             return name
     for text in texts:
@@ -263,42 +275,43 @@ def guess_common_name(places: Sequence[tuple[AccessPlace, bool]], fortran: bool)
     return next((name for text in texts for name in _identifiers(text, fortran) if name in common), "")
 
 
-def _name_at(text: str, column: int, write: bool) -> str:
-    """Return the variable of the access whose operator (`=`, `++`, `[`) is at `column`; "" if none is there."""
-    operator = _OPERATOR.match(text, column - 1) if column else None
+def _name_at(line_text: str, column: int, write: bool) -> str:
+    """Return the variable of the access whose operator (`=`, `++`, `[`) is at a column; "" if none is there."""
+    operator = _OPERATOR.match(line_text, column - 1) if column else None
     if operator is None:
         return ""
     if operator["assigned"] and not write:  # a read for `x = a[i]`
-        read = re.match(r"\s*\**\s*([A-Za-z_]\w*)\s*[\[;,]", text[operator.end() :])
+        read = re.match(r"\s*\**\s*([A-Za-z_]\w*)\s*[\[;,]", line_text[operator.end() :])
         return read[1] if read else ""
     if operator["assigned"] and operator["declared"]:
         return ""
-    after = _OPERAND.match(text, operator.end()) if operator[0] in ("++", "--") else None
-    return after["name"] if after else _name_before(text, column - 1)
+    after = _OPERAND.match(line_text, operator.end()) if operator[0] in ("++", "--") else None
+    return after["name"] if after else _name_before(line_text, column - 1)
 
 
-def _name_before(text: str, at: int) -> str:
-    """Return the variable of the operand that ends before index `at`, without its subscripts."""
-    before = text[:at].rstrip()
+def _name_before(line_text: str, end: int) -> str:
+    """Return the variable of the operand that ends before an index, without its subscripts."""
+    before = line_text[:end].rstrip()
     while before.endswith("]"):
-        depth, at = 1, len(before) - 1
-        while at and depth:
-            at -= 1
-            depth += (before[at] == "]") - (before[at] == "[")
-        before = before[:at].rstrip()
+        depth, end = 1, len(before) - 1
+        while end and depth:
+            end -= 1
+            depth += (before[end] == "]") - (before[end] == "[")
+        before = before[:end].rstrip()
     found = re.search(r"[A-Za-z_]\w*$", before)
     return found[0] if found else ""
 
 
-def _subscripted_name(text: str, column: int) -> str:
-    """Return the name whose subscript begins near `column`, as the column of an element's read is its last bracket.
+def _subscripted_name(line_text: str, column: int) -> str:
+    """Return the name whose subscript begins near a column: the column of an element's read is that of its last
+    bracket.
 
     Macros earlier in the line shift columns a little.
     """
-    begins = [k for k, one in enumerate(text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
+    begins = [k for k, one in enumerate(line_text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
     if not column or not begins:
         return ""
-    return _name_before(text, min(begins, key=lambda k: abs(k - column)) - 1)
+    return _name_before(line_text, min(begins, key=lambda k: abs(k - column)) - 1)
 
 
 def _statement_end(text: str, at: int) -> int:
@@ -306,18 +319,18 @@ def _statement_end(text: str, at: int) -> int:
     return next((k for k in range(at, len(text)) if text[k] in ";{}"), len(text))
 
 
-def _identifiers(text: str, fortran: bool) -> Iterable[str]:
+def _identifiers(line_text: str, fortran: bool) -> Iterable[str]:
     """Yield the identifiers of a line that are no keywords and not in strings."""
     pattern = _FORTRAN_NAME if fortran else _NAME
-    for found in pattern.findall(re.sub(r'"[^"]*"', "", text)):
+    for found in pattern.findall(re.sub(r'"[^"]*"', "", line_text)):
         name = found.lower() if fortran else found
         if name not in _KEYWORDS:
             yield name
 
 
-def _count_subscripts(places: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
-    """Return how many subscripts a name has in the line of the first place."""
-    text = preprocessed_line(places[0][0])
+def _count_subscripts(accesses: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
+    """Return how many subscripts a name has in the source line of the first access."""
+    text = get_preprocessed_line(accesses[0][0])
     if fortran:
         found = re.search(rf"\b{re.escape(name)}\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text, re.I)
         return re.sub(r"\([^()]*\)", "", found[1]).count(",") + 1 if found else 0

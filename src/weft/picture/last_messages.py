@@ -49,7 +49,8 @@ def tag_text(tag: int) -> str:
 def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
     """Return the last received and the last unreceived message of each pair of ranks, communicator and tag.
 
-    Of more than `MOST` messages the last are returned, and unreceived ones rather than others.
+    Those inside of mpi4py's collectives of pickled objects are left out. Of more than `MOST` messages the last are
+    returned, and unreceived ones rather than others.
     """
     found: dict[tuple[int, ...], Message] = {}
     sends = match.sends
@@ -63,7 +64,8 @@ def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> l
             if peer != rank:
                 key = rank, peer, comm, tag, partner == NONE
                 found[key] = Message(rank, peer, tag, comm, sends.id(row), received)
-    latest = sorted(found.values(), key=lambda m: (m.received is None, trace.event(*m.sent).enter_ns))
+    shown = (one for one in found.values() if not describe.pickled_collective(trace.event(*one.sent)))
+    latest = sorted(shown, key=lambda m: (m.received is None, trace.event(*m.sent).enter_ns))
     return latest[-MOST:]
 
 

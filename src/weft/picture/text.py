@@ -23,7 +23,7 @@ from weft.picture.classes import CLASSES
 from weft.picture.last_calls import CallStep, RankGroup, assign_columns, class_word, group_ranks
 from weft.picture.options import DEPTH
 from weft.terms import calls
-from weft.terms.describe import at_place
+from weft.terms.describe import at_place, function_word, pickled_collective
 from weft.terms.rank_progress import describe_end, has_reached_finalize
 from weft.terms.run_extent import run_extent
 from weft.trace import Event, Flag, Level, Trace
@@ -143,13 +143,17 @@ class _TextDrawing:
     def _cell_text(self, group: RankGroup, step: CallStep) -> str:
         """Return a call as text: name, peer, tag, polls, communicator and repetitions."""
         event = step.event
-        name = calls.message_name(event.function.name)
+        name = function_word(event)
+        if pickled_collective(event):
+            return name + (f" ×{step.times}" if step.times > 1 else "")
         text = name + self._peer_text(group, step)
         args = event.function.slot
         if ("tag" in args and args["tag"].handle is None) and class_word(step) in _TAGGED:
             text += " #any" if event.flags & Flag.ANY_TAG and event.open else f" #{event.tag}"
         if event.polls > 1:
             text += f" {event.polls:,}×no"
+        elif event.calls > 1:
+            text += f" ×{event.calls:,}"
         elif name.startswith(("waitall", "waitany", "waitsome")):
             text += f"({event.count})"
         if event.comm_id > ID_WORLD and event.comm is not None and "comm" in args:
@@ -189,7 +193,7 @@ class _TextDrawing:
 
     def _open_call_note(self, group: RankGroup, step: CallStep) -> str:
         took = format_seconds(self.run.last - step.event.enter_ns)
-        text = f"{_TORN} in {calls.message_name(step.event.function.name)}{at_place(step.event)} since {took}"
+        text = f"{_TORN} in {function_word(step.event)}{at_place(step.event)} since {took}"
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:

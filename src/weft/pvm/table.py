@@ -316,7 +316,7 @@ def _make_form(number: int, call: PvmCall, form: str) -> Function:
 
 @cache
 def functions() -> tuple[Function, ...]:
-    """Return the entries of all functions and their forms; the ids count from 1."""
+    """Return all functions of PVM with their forms, as functions.json has them; the ids count from 1."""
     found: list[Function] = []
     number = 1
     for call in parse_calls():

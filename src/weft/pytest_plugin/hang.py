@@ -70,8 +70,8 @@ class HangMonitor(threading.Thread):
         self._test = (number, nodeid, time.monotonic())
 
     def mark_rank_done(self) -> None:
-        """Note that this rank has finished the test and waits for the others, so that it is not
-        interrupted any more.
+        """Note that this rank has finished the test and waits for the others, so that it is not interrupted any
+        more.
         """
         self._inside = False
 
@@ -80,14 +80,14 @@ class HangMonitor(threading.Thread):
         self._test = None
 
     def _fail_interrupted_test(self, signal_number: int, frame: FrameType | None) -> None:
-        """Signal handler: fail the running test if it was interrupted as a hang."""
+        """Fail the running test if it was interrupted as a hang. This is the handler of SIGNAL."""
         __tracebackhide__ = True
         if self._inside and self._test is not None and self._interrupted == self._test[0]:
             self._inside = False
             pytest.fail(f"interrupted after {self._seconds:g} s: this test hangs")
 
     def run(self) -> None:
-        """Watch tests until the process ends."""
+        """Watch the tests until the process ends: interrupt a test that hangs, and on rank 0 detect hangs."""
         while True:
             time.sleep(PAUSE)
             self._meeting.read_news()
@@ -112,7 +112,9 @@ class HangMonitor(threading.Thread):
             signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
 
     def _handle_timeout(self, number: int, nodeid: str) -> None:
-        """Find out where all ranks are and publish the hang; end the job if the ranks do not return from the test."""
+        """Find out where all ranks are, and publish the hang of a test; end the job if its ranks do not come back from
+        the test.
+        """
         late = self._find_unfinished_ranks(number)
         if not late:
             return
@@ -139,7 +141,7 @@ class HangMonitor(threading.Thread):
             time.sleep(PAUSE)
 
     def _find_unfinished_ranks(self, number: int) -> list[int]:
-        """Return the ranks that have not finished a test."""
+        """Return the ranks that have not finished the test with a number."""
         self._meeting.read_news()
         return [rank for rank, said in enumerate(self._meeting.said) if _number(said.get("done")) < number]
 

@@ -43,7 +43,7 @@ class SuiteMeeting:
             self._read_files()
 
     def _read_files(self) -> None:
-        """Read what the ranks have newly written into their files of the meeting, into `said`."""
+        """Read the lines that the ranks have added to their files since the last call, into `said`."""
         for number, path in enumerate(self._paths):
             try:
                 with path.open("rb") as file:
@@ -61,8 +61,8 @@ class SuiteMeeting:
                 self.said[number].update(json.loads(line))
 
     def meet_all_ranks(self, seconds: float) -> list[int]:
-        """Wait until every rank has seen the start of every other; return the ranks that did not
-        come within `seconds`.
+        """Wait until every rank has seen that every other has started; return the ranks that have not come within
+        `seconds`.
         """
         nonce, seen = uuid.uuid4().hex, [""] * self.size
         self.publish(nonce=nonce)
@@ -87,7 +87,7 @@ class SuiteMeeting:
         self._poll_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
 
     def _poll_until(self, word: str, value: object) -> None:
-        """Wait until all ranks have written this value for a word."""
+        """Wait until all ranks have published a value under a key (`word`)."""
         pause = SHORTEST
         while True:
             self.read_news()

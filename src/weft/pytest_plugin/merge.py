@@ -44,7 +44,7 @@ def _merge_phase(report_of_rank: dict[int, pytest.TestReport], size: int, render
 
 
 def _merge_tracebacks(report_of_rank: dict[int, pytest.TestReport], render_ranks: Any) -> str:
-    """Return each traceback once, with the ranks that have it, and the outcome of the test on the other ranks."""
+    """Return each traceback once, after the ranks that have it, and the outcome of the test on the other ranks."""
     texts: dict[str, list[int]] = {}
     for rank, report in report_of_rank.items():
         if report.outcome == "failed":

@@ -49,7 +49,7 @@ class PrangeChecks:
         self.found: list[tuple[str, Finding]] = []
 
     def take_new_findings(self) -> list[Finding]:
-        """Return the findings since the last call."""
+        """Return the findings that were made since the last call."""
         session = self._watch.session
         session.runtime.flush()
         state = (self._watch.findings.stat().st_size, len(session.mismatches))
@@ -59,7 +59,7 @@ class PrangeChecks:
         return [one for one in self._read_findings() if self._register_finding(one)]
 
     def _read_findings(self) -> Sequence[Finding]:
-        """Return all findings so far."""
+        """Return all findings that the checks have made so far."""
         # As in __init__.
         from weft.dataparallel.findings import make_findings
         from weft.numba.program import read_comparison_findings, read_merged_output
@@ -70,7 +70,7 @@ class PrangeChecks:
         return [*make_findings(told, texts), *read_comparison_findings(Path(self._folder.name))]
 
     def _register_finding(self, finding: Finding) -> bool:
-        """Remember a finding by kind, line and variable; return False if it was known."""
+        """Remember a finding by kind, line and variable, and return whether it is new."""
         site = finding.sites[0]
         from weft.evidence import CheckCase  # as in __init__
 

@@ -53,10 +53,10 @@ class ControlPage:
         return int(self.page["pid"][0])
 
     def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
-        """Let a thread (all threads by default) pass `position` entries of its plan and then park; None removes the
-        goal.
+        """Let a thread (all threads by default) pass `position` entries of its plan and then stop (park); None removes
+        the goal.
 
-        `polls`: how many more failed polls it makes there before it parks.
+        `polls`: how many more failed polls it makes there before it stops.
         """
         goal = GOAL_NONE if position is None else position
         which = slice(None) if thread is None else thread
@@ -85,7 +85,8 @@ class ControlPage:
 
     def is_polling(self, thread: int | None = None) -> bool:
         """Return whether a thread (any by default) still polls although its record goes on with another call, or has
-        ended."""
+        ended.
+        """
         threads = self.page["thread"][0, slice(None) if thread is None else thread]
         return bool((threads["polling"] | threads["free_polls"]).any())
 
@@ -94,7 +95,7 @@ class ControlPage:
         return bool(self.page["thread"]["polling"][0, thread])
 
     def has_ended(self, thread: int = 0) -> bool:
-        """Tell whether a thread, or its process, has ended."""
+        """Return whether a thread, or its process, has ended."""
         tid = self.thread_id(thread) or (self.pid if thread == 0 else 0)
         return bool(self.pid and tid) and not Path(f"/proc/{self.pid}/task/{tid}").exists()
 
@@ -114,8 +115,9 @@ class ControlPage:
         return bool(self.page["thread"]["free_polls"][0, thread])
 
     def threads_awaiting_answer(self) -> list[int]:
-        """Return the kernel's ids of threads inside a poll that is to succeed, and that wait for the message which
-        answers it."""
+        """Return the kernel's ids of the threads inside a poll that is to succeed, and that wait for the message which
+        makes it succeed.
+        """
         threads = self.page["thread"][0]
         return [tid for tid in threads["tid"][threads["waits"] != 0].tolist() if tid]
 
@@ -124,12 +126,14 @@ class ControlPage:
         return bool(self.page["thread"]["behind"][0].any())
 
     def progress(self) -> tuple[int, ...]:
-        """Return values that change whenever the rank makes progress."""
+        """Return numbers that change whenever the rank makes progress, to be compared with those of an earlier look."""
         threads = self.page["thread"][0, :CONTROL_THREADS]
         return (int(self.state), *threads["at"].tolist(), *threads["behind"].tolist())
 
     @property
     def divergence(self) -> tuple[Divergence, dict[str, int]] | None:
-        """Return why the rank does not follow its record, with the numbers of plan.h; None if it does."""
+        """Return why the rank does not follow its record, and the numbers that belong to that (recorder/plan.h); None
+        if it follows.
+        """
         fields = {name: int(self.page["diverged"][name][0]) for name in self.page["diverged"].dtype.names}
         return (Divergence(fields["why"]), fields) if fields["why"] else None

@@ -98,7 +98,7 @@ class Cuts:
         return cut
 
     def greatest_cut_without(self, events: Iterable[EventId]) -> Cut:
-        """Return the cut at which all threads have gone as far as they can without some calls."""
+        """Return the cut at which all threads have gone as far as they can before any of some calls is made."""
         seeds: dict[int, int] = {}
         past = np.zeros(len(self.order.processes.rank), np.int64)
         asked = tuple(events)
@@ -125,13 +125,17 @@ class Cuts:
         return cut
 
     def _add_failed_polls(self, cut: Cut, goals: Goals, event: int) -> None:
-        """Let the threads of a cut make the failed polls that the record has right before an event."""
+        """Add to a cut the failed polls that some of its threads make right before an event, as in the record. `goals`:
+        those of the threads.
+        """
         for rank, thread in goals:
             index = int(self.trace.ranks[rank].event_positions[event])
             cut.polls[rank, thread] = self.plans[rank].threads[thread].failed_polls_before(index)
 
     def _starts_poll(self, process: int, point: int) -> bool:
-        """Return whether a point is the start of a poll: no rank stops in a poll, as it is answered at once."""
+        """Return whether a point of a process is the start of a poll. No rank stops in a poll, as it is answered at
+        once.
+        """
         rank = self.trace.ranks[int(self.order.processes.rank[process])]
         if point % 2 == 0 or not len(rank):
             return False
@@ -144,14 +148,18 @@ class Cuts:
     def _ranks_with_threads(
         self, points: NDArray[np.int64]
     ) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each rank that has several threads, with its processes (rows of the order) and their points."""
+        """Yield (rank, its processes, their points) for each rank that has several threads; each thread is a process
+        (row) of the order.
+        """
         for rank in self.trace.ranks:
             own = np.flatnonzero(self.order.processes.rank == rank.index)
             if len(own) > 1:
                 yield rank, own, points[own]
 
     def _extend_past_by_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a past, extended by what each rank's other threads had done by then."""
+        """Return how far each process must have come (`points`), extended by what each rank's other threads had done by
+        then.
+        """
         while True:
             before = points
             for rank, own, reached in self._ranks_with_threads(points):
@@ -171,7 +179,9 @@ class Cuts:
                 return points
 
     def _extend_future_by_threads(self, points: U32) -> U32:
-        """Return a future, extended by what each rank's other threads began later."""
+        """Return from where on each process must not go (`points`), extended by what each rank's other threads began
+        later.
+        """
         while True:
             ends = points.astype(np.int64)
             for rank, own, reached in self._ranks_with_threads(ends):
@@ -188,7 +198,9 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_collectives(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a past, extended by the start of every member of each collective that ends in it."""
+        """Return how far each process must have come (`points`), extended by the start of every member of each
+        collective that ends by then.
+        """
         parts = _CollectiveParts(self.order)
         while True:
             ends = parts.done & (points[parts.ends_in] >= parts.end)
@@ -202,7 +214,9 @@ class Cuts:
                 points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
 
     def _extend_future_by_collectives(self, points: U32) -> U32:
-        """Return a future, extended by the end of every member of each collective that starts in it."""
+        """Return from where on each process must not go (`points`), extended by the end of every member of each
+        collective that starts there or later.
+        """
         parts = _CollectiveParts(self.order)
         while True:
             starts = parts.start >= points[parts.starts_in]
@@ -214,7 +228,9 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_window_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a past, extended by the window accesses whose turn came before accesses in it."""
+        """Return how far each process must have come (`points`), extended by the window accesses that came before
+        accesses within.
+        """
         edges = self._turn_edges
         while True:
             needed = edges.first_end[points[edges.second_in] >= edges.second_end]
@@ -229,7 +245,9 @@ class Cuts:
             points = self._extend_past_by_threads(self._extend_past_by_collectives(points))
 
     def _extend_future_by_window_turns(self, points: U32) -> U32:
-        """Return a future, extended by the window accesses whose turn comes after an access in it."""
+        """Return from where on each process must not go (`points`), extended by the window accesses that come after an
+        access excluded already.
+        """
         edges = self._turn_edges
         while True:
             late = edges.first_end >= points[edges.first_in]
@@ -242,12 +260,15 @@ class Cuts:
 
     @cached_property
     def _turn_edges(self) -> _TurnEdges:
+        """Return the order of window accesses as pairs of points; no pairs if no plan has such accesses."""
         taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
         ranks = self.trace.ranks[: len(self.plans)]
         return _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())
 
     def _goals_at(self, process: int, event: int, include_event: bool) -> Goals:
-        """Return the goal of a process before one of its events, or after it with `include_event`."""
+        """Return the goals of a process's threads before one of its events, or after it with `include_event`; empty for
+        a process without a plan.
+        """
         rank = int(self.order.processes.rank[process])
         if rank >= len(self.plans):
             return {}  # a process that ended before its rank was known

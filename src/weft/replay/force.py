@@ -33,7 +33,9 @@ _TURNS = [
 
 
 def parse_force(text: str, trace: Trace) -> Forced:
-    """Parse RANK:EVENT=SOURCE or RANK:EVENT=#INDEX. UsageError if it is invalid."""
+    """Return the forced outcome that `RANK:EVENT=SOURCE` or `RANK:EVENT=#INDEX` names. UsageError if the text is
+    invalid.
+    """
     forced = Forced.parse(text)
     if forced is None:
         raise UsageError(
@@ -57,8 +59,9 @@ class Forcing:
         self.kept = self._find_unchanged_wildcards(losers)
 
     def _effects_of_message(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first points that another message of a wildcard changes, and the rows of receives that lose
-        their message."""
+        """Return the first point of each process that the other message of a wildcard changes, and the rows of the
+        receives that lose their message.
+        """
         trace, match, order = self.trace, self.match, self.order
         (rank, index), source = self.event, self.forced.source
         call = trace.event(rank, index)
@@ -88,8 +91,9 @@ class Forcing:
         return seeds, losers
 
     def _effects_of_request(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first point that another completed request changes: the end of the call. No receive loses its
-        message."""
+        """Return the first point that the other completed request changes, the end of its call, and no rows: no receive
+        loses its message.
+        """
         (rank, event), index = self.event, self.forced.request
         name = self.trace.event(rank, event).function.name
         call = next(find_completing_calls(self.trace.ranks[rank], event), None)
@@ -152,7 +156,9 @@ class Forcing:
         return list(losers)
 
     def _next_receive_from(self, row: int, sender: int) -> int | None:
-        """Return the later receive that took the first message of a sender which also fits the forced receive."""
+        """Return the row of the first later receive that took a message of a sender which also fits the receive at
+        `row`; None if there is none.
+        """
         recvs, sends = self.match.recvs, self.match.sends
         part = recvs.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((recvs.event[part] > recvs.event[row]) & (recvs.partner[part] != NONE))
@@ -163,7 +169,7 @@ class Forcing:
         return min(taken, key=lambda k: int(sends.event[recvs.partner[k]]), default=None)
 
     def _find_probes_of_sender(self, row: int | None) -> list[int]:
-        """Return later probes that saw a message of the forced sender, which is now taken before them."""
+        """Return the events of later probes that saw a message of the forced sender, which is now taken before them."""
         probes = self.match.probes
         part = probes.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((probes.event[part] > self.event[1]) & (probes.partner[part] != NONE))
@@ -171,8 +177,9 @@ class Forcing:
                 if row is not None and self.match.sends.rank_of(int(probes.partner[k])) == self.sender]  # fmt: skip
 
     def _find_probes_after_free_receives(self, losers: list[int]) -> list[int]:
-        """Return later probes whose message may first be taken by an earlier receive that is free now. `losers`:
-        rows of receives that lost their message."""
+        """Return the events of later probes whose message an earlier receive may now take first. `losers`: rows of
+        receives that lost their message.
+        """
         if not losers:
             return []
         recvs, probes, sends = self.match.recvs, self.match.probes, self.match.sends
@@ -192,7 +199,9 @@ class Forcing:
         return found
 
     def _completion_of_synchronous_send(self, row: int) -> list[EventId]:
-        """Return the call at whose end a synchronous sender knew that its message was taken."""
+        """Return the call at whose end a synchronous sender knew that its message was taken, as a list of one; empty
+        for other sends.
+        """
         sends = self.match.sends
         send = int(self.match.recvs.partner[row])
         if send == NONE or not sends.flags[send] & Post.SYNCHRONOUS or sends.completion[send] == NONE:
@@ -200,7 +209,7 @@ class Forcing:
         return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
     def _find_unchanged_wildcards(self, losers: list[int]) -> set[EventId]:
-        """Return the posts of other wildcards that take the same message as in the record."""
+        """Return the events of other wildcard receives that take the same message as in the record."""
         recvs, kept = self.match.recvs, set()
         free_on: set[int] = set()
         rows = np.flatnonzero(recvs.flags & Post.ANY_SOURCE != 0)
@@ -228,12 +237,13 @@ class Forcing:
         return send != NONE and self._is_unaffected(*self.match.sends.id(send), end=False)
 
     def keeps_outcome(self, rank: int, event: int, *, receive: bool) -> bool:
-        """Return whether another call has the same outcome as in the record: a wildcard that receives, or else a
-        probe or completion."""
+        """Return whether another call has the same outcome as in the record. `receive`: it is a wildcard receive, not a
+        probe or completion.
+        """
         return (rank, event) in self.kept if receive else self._is_unaffected(rank, event, end=True)
 
     def apply_to_plans(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
-        """Return the plans with the forced outcome, each ending where the record no longer applies."""
+        """Return the ranks' plans with the forced outcome; each plan ends where the record no longer applies."""
         cut = []
         for plan in plans:
             threads = [self._cut_thread_plan(plan, thread) for thread in plan.threads]
@@ -271,7 +281,9 @@ class Forcing:
         return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
 
     def _replace_outcome(self, entry: Any, values: NDArray[np.int32]) -> None:
-        """Write the forced outcome of the call into `values`, in the form of its Outcome in plan.h."""
+        """Write the forced outcome of the call into `values`: the source, or the index of the request, where the plan's
+        entry has its outcome.
+        """
         if entry["outcome"] == Outcome.SOURCE:
             values[entry["value"]] = self.forced.source
         elif entry["outcome"] == Outcome.INDEX:

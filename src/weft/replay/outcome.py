@@ -11,8 +11,8 @@ import numpy as np
 from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare import Comparison, compare
-from weft.compare.calls import message_senders
-from weft.compare.report import changed_finding_lines
+from weft.compare.calls import find_message_senders
+from weft.compare.report import render_changed_findings
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
@@ -20,11 +20,14 @@ from weft.terms.event_findings import call_at
 
 
 def count_changed_receives(before: Match, after: Match) -> list[tuple[int, int, int]]:
-    """Return for each rank whose receives take other messages, or none: the rank, how many differ, and of how many."""
+    """Return (rank, how many receives differ, how many there are) for each rank whose receives take other messages, or
+    none.
+    """
     found = []
     for rank in range(len(before.trace.ranks)):
         one, two = (
-            message_senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64) for m in (before, after)
+            find_message_senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64)
+            for m in (before, after)
         )
         size = max(len(one), len(two))
         differing = size - int((one[: len(two)] == two[: len(one)]).sum())
@@ -40,8 +43,9 @@ def describe_outcome(
     forced: EventId,
     findings: tuple[Sequence[Finding], Sequence[Finding]],
 ) -> list[str]:
-    """Return lines that say what a forced outcome changed. `order` is that of the forced run, `findings` those of
-    both runs."""
+    """Return lines that say what a forced outcome changed. `order` is that of the forced run, `findings` those of both
+    runs.
+    """
     lines = _describe_first_difference(compare(record, forced_run, order), forced)
     changed = [
         f"{n} of {plural(size, 'receive')} of {rank_words([rank])}"
@@ -54,7 +58,7 @@ def describe_outcome(
         f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, forced_run.trace)
     )
     lines.append(f"it {after}" + (", as in the record" if before == after else f"; the record {before}"))
-    lines += changed_finding_lines(*findings)
+    lines += render_changed_findings(*findings)
     return lines
 
 

@@ -34,8 +34,9 @@ class QuietTimer:
         self._pace: ProcessorTimer | None = None
 
     def seconds_without_progress(self, progress: object, now: float) -> float:
-        """Return the seconds since `progress` changed, as experienced by the thread that got the least processor
-        time."""
+        """Return for how many seconds `progress` has not changed, as experienced by the thread that got the least
+        processor time.
+        """
         if progress != self._progress:
             self._progress, self._since, self._pace = progress, now, None
         if now - self._since <= LOOK:
@@ -54,8 +55,9 @@ class ProcessorTimer:
         self._lost, self._asked = 0.0, now
 
     def elapsed(self, now: float) -> float:
-        """Return the seconds as experienced by the slowest thread. Threads that have ended or cannot be read do not
-        count."""
+        """Return the seconds since the begin as the slowest thread experienced them. Threads that have ended or cannot
+        be read do not count.
+        """
         if now - self._asked >= ASKED * len(self._before):
             self._asked = now
             self._lost = max(

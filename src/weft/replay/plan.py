@@ -7,6 +7,7 @@ MPI's rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from weft.match import communicates
 from weft.mpi.meaning import Act, base_name, functions_with, pvm
 from weft.replay.layout import (
+    CLOCK,
     ENTRY,
     HEADER,
     PLAN_MAGIC,
@@ -43,7 +45,9 @@ POLLS: Final = (
 
 
 def checks_of_function(function: Function) -> Check:
-    """Return which arguments of a function's calls are known at entry and equal in every faithful replay."""
+    """Return which arguments of a function's calls a replay compares with the record: those known at entry and the same
+    in every replay.
+    """
     if function.name in pvm.DECIDED:
         return Check.CALL
     if not communicates(function):
@@ -73,7 +77,8 @@ class ThreadPlan:
     entries: NDArray[Any] = field(default_factory=lambda: np.empty(0, ENTRY))
     posts: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     values: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    times: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    """What MPI_Wtime gave, as `encode_times` writes it."""
     posted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """The event (index among the thread's events) of each of `posts`; empty for a record of level outcomes."""
     turns: NDArray[Any] = field(default_factory=lambda: np.empty(0, TURN))
@@ -98,16 +103,18 @@ class ThreadPlan:
         return int(self._failed_polls_between(self.entries_before(event), event)[:, 1].sum())
 
     def next_event(self, position: int, polls: int = 0) -> int | None:
-        """Return the event that comes after `position` entries and then `polls` failed polls, as an index among the
-        thread's events."""
+        """Return the index, among the thread's events, of the event after `position` entries and then `polls` failed
+        polls; None at the end.
+        """
         end = int(self.entries["event"][position]) if position < len(self.entries) else None
         rows = self._failed_polls_between(position, end)
         later = np.cumsum(rows[:, 1]) > polls
         return int(rows[later][0, 0]) if later.any() else end
 
     def _failed_polls_between(self, position: int, end: int | None) -> NDArray[np.int64]:
-        """Return the failed polls between the entry before a position and the event `end` (None: the end of the
-        record)."""
+        """Return the rows (event, count) of failed polls between the entry before a position and the event `end` (None:
+        the end of the record).
+        """
         begin = int(self.entries["event"][position - 1]) if position else -1
         events = self.failed[:, 0]
         last = len(events) if end is None else int(np.searchsorted(events, end))
@@ -180,6 +187,20 @@ class _FileArrays:
         return at
 
 
+def encode_times(first: NDArray[np.float64], more: Mapping[int, tuple[int, bytes]]) -> NDArray[np.uint8]:
+    """Return what events of MPI_Wtime gave as a plan holds it. `first`: what the first call of each event gave; `more`:
+    by its place there, how many calls an event stands for beside the first, and the bytes of their times (times.h)."""
+    clocks = np.zeros(len(first), CLOCK)
+    clocks["first"] = np.ascontiguousarray(first, np.float64).view(np.uint32).reshape(-1, 2)
+    places = sorted(more)
+    clocks["more"][places] = [more[place][0] for place in places]
+    parts, at = [], 0
+    for place in places:
+        parts += [clocks[at : place + 1].tobytes(), more[place][1]]
+        at = place + 1
+    return np.frombuffer(b"".join([*parts, clocks[at:].tobytes()]), np.uint8)
+
+
 def canonical_id(functions: FunctionTable, function: Function) -> int:
     """Return the id of the function's form with int counts, its own if there is none."""
     return functions[function.base].id if function.base in functions else function.id
@@ -187,8 +208,9 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
 
 @lru_cache(maxsize=4)
 def checks_by_function(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """Return two columns by function id: what of a call is checked against the record, and the id of the function's
-    form with int counts."""
+    """Return two columns by function id: which arguments of its calls are compared with the record, and the id of its
+    form with int counts.
+    """
     count = 1 + max((f.id for f in functions), default=0)
     kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
     for function in functions:

@@ -21,7 +21,7 @@ from weft.replay.layout import (
     Outcome,
     PlanFlag,
 )
-from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, checks_by_function
+from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, checks_by_function, encode_times
 from weft.replay.ready import completed_indices
 from weft.replay.turns import Turns, find_turns
 from weft.terms.argument_columns import decode_columns, integer_column
@@ -40,7 +40,9 @@ _OVER: Final = ("finalized", "exited", "aborted")
 
 
 def make_plans(trace: Trace, match: Match | None) -> list[RankPlan]:
-    """Return the plans of all ranks that know their rank. `match` is needed for a record of level `trace`."""
+    """Return the plans of all ranks that know their rank: what each of them will do in a replay. `match` is needed for
+    a record of level `trace`.
+    """
     trace.require_beginning("a replay")
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     try:
@@ -101,8 +103,9 @@ def _add_window_turns(plans: Sequence[RankPlan], found: Turns) -> None:
 
 
 def _find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
-    """Return where the plan has a call, as a list of one (rank, thread of the plan, entries before); empty in a
-    record without events."""
+    """Return (rank, thread of the plan, entries before it) for a call in a plan, as a list of one; empty in a record
+    without events.
+    """
     if event == NOT_RECORDED:
         return []
     slot, index = int(rank.event_threads[event]), int(rank.event_positions[event])
@@ -113,7 +116,9 @@ def _find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, 
 
 
 def is_record_complete(rank: Rank) -> bool:
-    """Return whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
+    """Return whether the record goes to the rank's end: the rank did not crash, was not killed, and no part of the file
+    is lost.
+    """
     killed = not rank.trace.system.ends_callers and rank.state == "exited" and open_calls(rank)
     return rank.state in _OVER and not killed and not rank.serves
 
@@ -134,7 +139,9 @@ def _plan_from_outcomes(rank: Rank) -> RankPlan:
 
 
 def plan_thread_from_outcomes(log: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
-    """Return the plan of one thread from its log of outcomes (kind, value), in the order in which they came."""
+    """Return the plan of one thread from its log of outcomes (kind, value), in the order in which they were
+    recorded.
+    """
     rows: list[tuple[Outcome, int, list[int]]] = []
     posts: dict[int, int] = {}
     pending: list[int] = []  # ordinals of posted wildcards that are not complete, oldest first, as far as known
@@ -175,7 +182,7 @@ def plan_thread_from_outcomes(log: Iterable[tuple[int, int]], made: int) -> Thre
     sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
     sources[list(posts)] = narrow_column(posts.values(), np.int32)
     flat = narrow_column((value for row in rows for value in row[2]), np.int32)
-    return ThreadPlan(made, 0, entries, sources, flat, np.array(times))
+    return ThreadPlan(made, 0, entries, sources, flat, encode_times(np.array(times, np.float64), {}))
 
 
 _KINDS: Final = {
@@ -222,7 +229,9 @@ class _TracePlanner:
         return RankPlan(self.rank.index, threads or [ThreadPlan()], flags)
 
     def _number_posts(self, threads: list[ThreadPlan]) -> None:
-        """Number the posts of all threads in the order in which MPI got them, which their tickets show."""
+        """Number the sends, receives and probes of all threads in the order in which MPI got them, which their recorded
+        tickets show.
+        """
         posting = self._is_call_of(_POSTS)
         probing = self._is_call_of(_PROBES) & ~self._failed_polls()
         found: list[tuple[int, int, int]] = []
@@ -258,13 +267,15 @@ class _TracePlanner:
         return failed
 
     def _is_guessed(self) -> NDArray[np.bool_]:
+        """Return which events complete a request whose recorded state is a guess."""
         completions = self._is_call_of(functions_with(Act.COMPLETE, Act.RELEASE))
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
     def _plan_thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
-        """Return the plan of the thread that made a part of the events of a slot. `posts`: sources by event that
-        posts."""
+        """Return the plan of the thread that made a part of the events of a slot. `posts`: sources of messages, by the
+        event that posts the receives.
+        """
         mine = np.flatnonzero(self.rank.event_threads == slot)[part]
         first = part.start
         events, functions = self.events[mine], self.functions[mine]
@@ -294,19 +305,30 @@ class _TracePlanner:
                 entries["value"][position] = len(values)
                 values += found[1:]
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
-        clock = events["buffer"][np.flatnonzero(self._is_call_of(["Wtime"])[mine])]
         return ThreadPlan(
             made, slot, entries, narrow_column((s for _, s in posting), np.int32), narrow_column(values, np.int32),
-            np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
+            self._read_times(mine[self._is_call_of(["Wtime"])[mine]]),
+            np.array([first + k for k, _ in posting], np.int64),
             failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
             begun=self.rank.enter_ns()[mine[rows]],
         )  # fmt: skip
+
+    def _read_times(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return what some events of MPI_Wtime gave, as the plan holds it."""
+        clock = np.ascontiguousarray(self.events["buffer"][rows]).view(np.float64)
+        more = {}
+        for place in np.flatnonzero(self.events["count"][rows] > 1).tolist():
+            event = self.rank.event(int(rows[place]))
+            more[place] = (event.calls - 1, event.further_times)
+        return encode_times(clock, more)
 
     # Outcomes: [Outcome, value...] by event
 
     @cached_property
     def outcomes_by_event(self) -> dict[int, list[int]]:
-        """Return for each event with a nondeterministic outcome this outcome, in the numbers of plan.h."""
+        """Return, for each event with a nondeterministic outcome, that outcome in the numbers of the plan's file
+        (recorder/plan.h).
+        """
         found: dict[int, list[int]] = {}
         flags, failed = self.events["flags"], self._failed_polls()
         good = (flags & Flag.CLOSED != 0) & (self.events["error"] == 0) & ~failed
@@ -332,7 +354,7 @@ class _TracePlanner:
         return found
 
     def _completed_indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
-        """Return the outcomes of Waitany and similar calls by event: which requests they completed."""
+        """Return, by event, which requests calls like MPI_Waitany completed, in the numbers of the plan's file."""
         found: dict[int, list[int]] = {}
         for event, indices in completed_indices(self.rank, rows):
             if indices is None:
@@ -365,8 +387,9 @@ class _TracePlanner:
     # Sources of wildcard receives: [source...] by the event that posted them
 
     def _sources_by_post(self) -> dict[int, list[int]]:
-        """Return for each event that posts wildcard receives the source whose message each took (or POSTED_NEVER,
-        POSTED_FREE)."""
+        """Return, for each event that posts wildcard receives, the sources whose messages they took (or POSTED_NEVER,
+        POSTED_FREE).
+        """
         found: dict[int, list[int]] = {}
         rows = self.match.recvs
         part = rows.of_rank(self.rank.index)
@@ -379,7 +402,7 @@ class _TracePlanner:
         return found
 
     def _source_of_receive(self, row: int) -> int:
-        """Return the rank in the communicator whose message a receive took, POSTED_FREE if it is not known."""
+        """Return the rank in the communicator whose message a receive took; POSTED_FREE if it is not known."""
         rows = self.match.recvs
         if rows.flags[row] & Post.UNDECIDED or rows.peer[row] < 0:
             return POSTED_FREE
@@ -391,7 +414,7 @@ class _TracePlanner:
             return POSTED_FREE
 
     def _find_wildcard_posts(self) -> list[int]:
-        """Return every event that posted a wildcard receive, cancelled ones included."""
+        """Return the events that posted a wildcard receive, cancelled ones included, in order."""
         any_source, functions = self.events["flags"] & Flag.ANY_SOURCE != 0, self.rank.trace.functions
         found = np.flatnonzero(self._is_call_of(_functions_with_op(functions, Op.RECV)) & any_source).tolist()
         both = self._rows_of_calls(_functions_with_op(functions, Op.SENDRECV))

@@ -57,7 +57,9 @@ def require_event(trace: Trace, event: EventId, text: str) -> EventId:
 
 
 def parse_place(text: str) -> SourcePoint:
-    """Parse [RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]. UsageError if it is none of these."""
+    """Return the place in the source that a person named: `[RANK:]FILE:LINE[#N]`, `[RANK:]NAME[#N]`, or
+    `[RANK:]*MODULE+OFFSET[#N]`. UsageError for any other text.
+    """
     found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|({FUNCTION}|{INSTRUCTION}))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
         raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
@@ -67,8 +69,9 @@ def parse_place(text: str) -> SourcePoint:
 
 
 def find_visit_on_each_rank(trace: Trace, place: SourcePoint) -> list[EventId]:
-    """Return for each rank its N-th call from a place (N as the place says), earliest first. UsageError if no rank
-    has one."""
+    """Return each rank's N-th call from a place (N is part of the place), the earliest first. UsageError if no rank has
+    one.
+    """
     if place.rank is not None and place.rank >= len(trace.ranks):
         raise UsageError(f"{place.text}: the run has no rank {place.rank}, only 0 to {len(trace.ranks) - 1}")
     found: list[tuple[int, EventId]] = []
@@ -91,7 +94,7 @@ def find_visit_on_each_rank(trace: Trace, place: SourcePoint) -> list[EventId]:
 
 
 def _suggest_nearby_places(trace: Trace, place: SourcePoint) -> str:
-    """Return where the record does have calls, as the end of a message."""
+    """Return the end of a message that says at which lines near a place the record does have calls."""
     sites = {rank.site(int(s)) for rank in trace.ranks if len(rank) for s in np.unique(rank.events["site"])}
     lines = sorted({s.line for s in sites if s.line and s.file and place.file and _is_file(s.file, place.file)})
     if lines and place.line is not None:
@@ -105,7 +108,9 @@ def _is_file(file: str, wanted: str) -> bool:
 
 
 def find_all_visits(trace: Trace, place: SourcePoint) -> list[EventId]:
-    """Return every call that the record has from a place, each rank's in order; with #N the N-th only."""
+    """Return all calls of the record from a place, rank by rank in order; if the place has #N, only each rank's
+    N-th.
+    """
     found: list[EventId] = []
     for rank in trace.ranks:
         if place.rank in (None, rank.index) and len(rank):
@@ -159,8 +164,9 @@ def resolve_location(trace: Trace, text: str, findings: Callable[[], Sequence[Fi
 
 
 def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
-    """Return the events before which a replay has to stop: those of a location; of a finding each rank's first event
-    only, as a later one may need others."""
+    """Return the events before which a replay has to stop: those of a location. Of a finding only each rank's first, as
+    a later one may need others.
+    """
     events = resolve_location(trace, text, findings)
     if not text.startswith("finding:"):
         return events
@@ -170,10 +176,11 @@ def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequen
     return [EventId(rank, event) for rank, event in first.items()]
 
 
-def _find_receive(trace: Trace, found: re.Match[str]) -> EventId:
-    """Return the call that posts the receive of a message, named by rank, source and tag (the demand points of
-    dbxR-II)."""
-    text, rank, source, tag, visit = found[0], int(found[1]), int(found[2]), found[3], int(found[4] or 1)
+def _find_receive(trace: Trace, named: re.Match[str]) -> EventId:
+    """Return the event that posts the receive of a message. The text names the message by rank, source and tag (demand
+    points of dbxR-II).
+    """
+    text, rank, source, tag, visit = named[0], int(named[1]), int(named[2]), named[3], int(named[4] or 1)
     for one in (rank, source):
         if one >= len(trace.ranks):
             raise UsageError(f"{text}: the run has no rank {one}, only 0 to {len(trace.ranks) - 1}")
@@ -190,7 +197,9 @@ def _find_receive(trace: Trace, found: re.Match[str]) -> EventId:
 
 
 def _last_calls_before(trace: Trace, seconds: float, text: str) -> list[EventId]:
-    """Return each rank's last call that began before a time (seconds since the first call of any rank)."""
+    """Return each rank's last call that began before a time (seconds since the first call of any rank). UsageError if
+    there is none.
+    """
     starts = [int(r.enter_ns(slice(0, 1))[0]) for r in trace.ranks if len(r)]
     limit = min(starts, default=0) + int(seconds * 1e9)
     found = []

@@ -40,8 +40,9 @@ class CompletingCall:
 
 
 def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
-    """Yield for calls that completed requests the event and the indices of these requests, None if no request was
-    active."""
+    """Yield (event, indices of the requests that it completed) for some calls; None for the indices if no request was
+    active.
+    """
     for events, tail in decode_columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
         if "index" in tail:
             index = np.asarray(tail["index"]).tolist()
@@ -54,7 +55,9 @@ def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int
 
 def find_completing_calls(rank: Rank, only: int | None = None) -> Iterator[CompletingCall]:
     """Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
-    `only`: at most that event."""
+
+    `only`: that event alone.
+    """
     events, functions = rank.events, rank.trace.functions
     of_several = functions.mask(f"MPI_{name}" for name in _ONE | SOME)[events["function"]]
     good = (events["flags"] & Flag.CLOSED != 0) & (events["error"] == 0)
@@ -79,8 +82,9 @@ class RequestOperations:
         self._made: dict[int, dict[int, list[tuple[int, Row]]]] = {}
 
     def find_other_requests(self, rank: int, call: CompletingCall) -> tuple[list[int], int]:
-        """Return the indices that a call could have completed instead, and how many pending requests are of unknown
-        state."""
+        """Return the indices of requests that a call could have completed instead, and the number of requests whose
+        state is unknown.
+        """
         found, unknown = [], 0
         for index, request in enumerate(call.requests):
             if call.taken == (index,) or request < ID_DYNAMIC:
@@ -115,14 +119,14 @@ class RequestOperations:
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def find_operation(self, rank: int, event: int, request: int) -> Row | None:
-        """Return the last operation that was started with a request before an event."""
+        """Return the last send or receive that was started with a request before an event; None if there is none."""
         if rank not in self._made:
             self._made[rank] = self._operations_by_request(rank)
         begun = [row for at, row in self._made[rank].get(request, ()) if at < event]
         return begun[-1] if begun else None
 
     def _operations_by_request(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
-        """Return all operations of a rank by request id: the event that started each, and its row."""
+        """Return (event that started it, operation) for all sends and receives of a rank, by request id, in order."""
         events = self.trace.ranks[rank].events
         found: dict[int, list[tuple[int, Row]]] = {}
         functions = self.trace.functions
@@ -144,8 +148,9 @@ class RequestOperations:
         return found
 
     def _pair_startall_requests(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
-        """Yield the requests of an MPI_Startall with their rows, in the order of the array; none if their numbers
-        differ."""
+        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array; none if their
+        numbers differ.
+        """
         given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
         receives = self._find_persistent_requests(rank)
         for posts, wanted in ((self.match.recvs, True), (self.match.sends, False)):

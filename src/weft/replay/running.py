@@ -72,7 +72,9 @@ class Replay:
     _began: float = field(default_factory=time.monotonic)
 
     def write_plans(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
-        """Write the files that the ranks read. WeftError if the folder cannot be written."""
+        """Write the files by which the ranks follow the replay, and set their first goals. WeftError if the folder
+        cannot be written.
+        """
         try:
             folder.mkdir(exist_ok=True)
             for plan in self.plans:
@@ -90,7 +92,7 @@ class Replay:
             self.conductor.start(self.controls)
 
     def observe(self, watch: RankWatch) -> bool:
-        """Look at the ranks once; return whether the replay has to end."""
+        """Look at the ranks once, and set `result` if the replay has come to one; return whether it has to end."""
         if self.driver is not None:
             watch.still_for = 0.0  # a rank in a deadlock is to be looked at, not to be ended
             return self.driver.over
@@ -128,8 +130,9 @@ class Replay:
         return quiet
 
     def _cannot_go_on(self, watch: RankWatch, quiet: float) -> bool:
-        """Return whether no rank makes progress any more. A standstill that may be proven to be a deadlock is no
-        stall."""
+        """Return whether no rank makes progress any more. A standstill that may still be proven to be a deadlock does
+        not count.
+        """
         return not watch.is_awaiting_verdict and (self.is_idle(quiet) or (quiet > STALL and self.is_stalled(watch)))
 
     def has_begun(self, rank: int) -> bool:
@@ -137,8 +140,9 @@ class Replay:
         return has_begun(self.controls, self.plans, rank)
 
     def is_idle(self, quiet: float) -> bool:
-        """Return whether every rank waits for the replay, and none has polled for less time than when it was
-        recorded."""
+        """Return whether every rank waits for the replay, and each has polled for at least as long as when it was
+        recorded.
+        """
         begun = [control for control in self.controls if self.has_begun(control.rank)]
         threads = [(c, t) for c in begun for t in range(len(self.plans[c.rank].threads))]
         if any(not (c.state is ControlState.ENDED or c.is_polling(t) or c.is_parked(t)) for c, t in threads):
@@ -166,7 +170,8 @@ class Replay:
 
     def _has_reached_its_last_call(self, watch: RankWatch, rank: int, thread: int, quiet: float) -> bool:
         """Return whether a thread that is not parked has come as far as it can: inside its last call, or outside of
-        MPI."""
+        MPI.
+        """
         control, recorded = self.controls[rank], len(self.plans[rank].threads[thread].entries)
         goal = self.cut.goals.get((rank, thread))
         if control.entries_passed(thread) < (recorded if goal is None else goal):
@@ -188,8 +193,9 @@ class Replay:
         return True
 
     def _waits_for_other_thread(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Return whether a thread sleeps outside of MPI while another thread of its process is inside: it waits for
-        that one."""
+        """Return whether a thread sleeps outside of MPI while another thread of its process is stopped in MPI: it waits
+        for that one.
+        """
         control, threads = self.controls[rank], range(len(self.plans[rank].threads))
         stopped = (
             control.is_parked(other) or (control.thread_id(other) and self._is_stopped(watch, rank, other))
@@ -198,7 +204,7 @@ class Replay:
         return any(stopped) and control.is_asleep(thread)
 
     def _is_stopped(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Return whether a thread is inside MPI, or has not begun, or has ended."""
+        """Return whether a thread is inside MPI, or has not begun."""
         tid = self.controls[rank].thread_id(thread)
         if not tid:
             return thread > 0
@@ -221,8 +227,9 @@ class Replay:
         )
 
     def is_stalled(self, watch: RankWatch) -> bool:
-        """Return whether no thread can be expected to continue: each is inside MPI, parked, at its end, or polls in
-        vain."""
+        """Return whether no thread can be expected to continue: each is inside MPI, stopped at its goal, at its end, or
+        polls in vain.
+        """
         return all(
             control.state is ControlState.ENDED
             or not self.has_begun(rank)
@@ -244,7 +251,7 @@ class Replay:
 
     @property
     def ranks_without_plan(self) -> list[int]:
-        """Return the ranks of spawned worlds that took no plan, as it is unknown which of the record's they are."""
+        """Return the ranks of spawned worlds that took no plan, as it is unknown which ranks of the record they are."""
         return [c.rank for c in self.controls if self.plans[c.rank].spawned and not c.pid]
 
     @property
@@ -257,11 +264,11 @@ class Replay:
         )  # fmt: skip
 
     def diverged_ranks(self) -> list[tuple[int, Divergence, dict[str, int]]]:
-        """Return the ranks that left their record: rank, why, and the numbers."""
+        """Return (rank, reason, numbers of the reason) for each rank that left its record."""
         return [(c.rank, *found) for c in self.controls if (found := c.divergence) is not None]
 
     def unfinished_threads(self) -> list[tuple[int, int, int]]:
-        """Return the threads that made fewer calls than recorded: rank, calls made, calls recorded."""
+        """Return (rank, calls made, calls recorded) for each thread that made fewer calls than recorded."""
         found = []
         for control, plan in zip(self.controls, self.plans, strict=True):
             if control.rank in self.ranks_without_plan:

@@ -32,14 +32,16 @@ _FIELDS = {
 
 
 def planned_event(trace: Trace, session: Replay, rank: int, slot: int, entry: int) -> Event | None:
-    """Return the recorded call of an entry of a thread's plan, None if the plan has no such entry."""
+    """Return the recorded call that an entry of a thread's plan stands for; None if the plan has no such entry."""
     thread = session.plans[rank].threads[slot]
     known = 0 <= entry < len(thread.entries)
     return _event_of_thread(trace, rank, thread, int(thread.entries["event"][entry]) if known else None)
 
 
 def next_event(trace: Trace, session: Replay, control: ControlPage, slot: int) -> Event | None:
-    """Return the recorded call that a parked thread is before: the next of its plan, or a failed poll before it."""
+    """Return the recorded call before which a thread is stopped: the next one of its plan, or a failed poll before
+    that; None at the end.
+    """
     thread = session.plans[control.rank].threads[slot]
     return _event_of_thread(
         trace, control.rank, thread, thread.next_event(control.entries_passed(slot), control.goal_polls(slot))
@@ -47,7 +49,7 @@ def next_event(trace: Trace, session: Replay, control: ControlPage, slot: int) -
 
 
 def _event_of_thread(trace: Trace, rank: int, thread: ThreadPlan, index: int | None) -> Event | None:
-    """Return the event with an index among the events of a thread, None without an index or beyond the record."""
+    """Return the event with an index among the events of a thread; None without an index, or beyond the record."""
     record = trace.ranks[rank]
     merged = np.flatnonzero(record.event_threads == thread.slot)
     return record.event(int(merged[index])) if index is not None and index < len(merged) else None
@@ -115,7 +117,7 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
 
 
 def _is_after_last_stop(trace: Trace, session: Replay, rank: int, index: int) -> bool:
-    """Return whether an event comes after the last call of its thread before which ranks stop."""
+    """Return whether an event comes after the last call of its thread before which a rank can stop."""
     event = trace.event(rank, index)
     thread = next((thread for thread in session.plans[rank].threads if thread.slot == event.thread.slot), None)
     return thread is not None and thread.entries_before(event.position) == len(thread.entries)
@@ -163,7 +165,9 @@ def likely_cause(trace: Trace) -> str:
 
 
 def note_left_files(trace: Trace) -> list[str]:
-    """Return a line on output of the recorded run that was there when a replay failed; none if there is none."""
+    """Return one line on files that the recorded run wrote and that are there again when a replay fails; an empty list
+    if there are none.
+    """
     if not (there := left_files(trace)):
         return []
     it, goes = ("it", "is") if len(there) == 1 else ("them", "are")
@@ -177,7 +181,7 @@ def _are_there(files: list[str]) -> str:
 
 
 def left_files(trace: Trace) -> list[str]:
-    """Return names of the files in the run's folder that were written while it was recorded."""
+    """Return the names of the files in the run's working folder that were written while it was recorded."""
     try:
         began, ended = (datetime.fromisoformat(str(trace.run.get(key))).timestamp() for key in ("started", "finished"))
         with os.scandir(str(trace.run.get("cwd"))) as entries:
@@ -188,7 +192,9 @@ def left_files(trace: Trace) -> list[str]:
 
 
 def changed_files(trace: Trace) -> list[str]:
-    """Return names of files that are not what they were: those that the command names, and sources of the program."""
+    """Return the names of files that have changed since the record: those that the command names, and sources of the
+    program.
+    """
     found = find_changed_files(trace.run)
     found += [one.file for one in sources.of(trace).changes() if one.what in ("changed", "gone")]
     return list(dict.fromkeys(Path(path).name for path in found))
@@ -202,7 +208,7 @@ def describe_stall(trace: Trace, session: Replay, replayed: Path) -> list[str]:
 
 
 def describe_timeout(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Return where the ranks were when the time was up."""
+    """Return lines that say where the ranks were when the time limit was reached."""
     del replayed
     return [
         f"the replay was ended after {session.timeout:g} seconds, as --timeout says",
@@ -225,8 +231,9 @@ def describe_deadlock(trace: Trace, proof: list[str], *, forced: bool) -> list[s
 
 
 def describe_stalled_outcome(trace: Trace, session: Replay, forced: Forced) -> list[str]:
-    """Return lines that say what a forced outcome led to if no rank makes progress any more: often the message did
-    not come."""
+    """Return lines that say where the ranks are after a forced outcome with which no rank makes progress: often the
+    message did not come.
+    """
     rank, event = forced.event
     call = call_at(trace.event(rank, event))
     wish = (

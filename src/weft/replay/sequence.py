@@ -39,7 +39,8 @@ class Step:
 
 def plan_steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
     """Return the steps that bring the ranks one by one to a cut, or to their ends. UsageError if the run cannot be
-    divided so."""
+    divided like this.
+    """
     if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
         raise UsageError(
             "--sequential is for ranks with one thread that communicates, and without locks of windows: others wait "
@@ -58,7 +59,7 @@ class _StepPlanner:
         self.found: list[Step] = []
 
     def plan_steps_to(self, cut: Cut) -> list[Step]:
-        """Bring each rank to the cut, the requested ones first; return the steps."""
+        """Return the steps that bring each rank to the cut, the ranks of the requested events first."""
         goals = [cut.goals.get((rank, 0), len(plan.threads[0].entries)) for rank, plan in enumerate(self.plans)]
         first = [rank for rank, _ in cut.asked]
         for rank in dict.fromkeys([*first, *range(len(goals))]):
@@ -66,7 +67,9 @@ class _StepPlanner:
         return self.found
 
     def _bring_rank_to(self, rank: int, goal: int) -> None:
-        """Bring a rank to a goal, and before each of its calls all others as far as the call needs them."""
+        """Add the steps that bring a rank to a goal; before each of its calls, those that bring the other ranks as far
+        as the call needs.
+        """
         waiting = [(rank, goal)]
         looked: dict[tuple[int, int], int] = {}
         while waiting:
@@ -90,8 +93,9 @@ class _StepPlanner:
             self._add_step(rank, self.done[rank] + 1, inside=self._is_open(rank, self.done[rank]))
 
     def _find_needs_of_call(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
-        """Return what the end of a call needs of other ranks: rank, entries, and whether it needs the end of the
-        last of them."""
+        """Return what the end of a call needs of other ranks: (rank, entries of its plan, whether the last of them has
+        to end).
+        """
         event = int(self.plans[rank].threads[0].entries["event"][position])
         past = self.cuts.least_cut_reaching([EventId(rank, event)], include_calls=True)
         call = self.cuts.trace.ranks[rank].event(event)
@@ -126,7 +130,7 @@ class Conductor:
         self._ended = threading.Event()
 
     def start(self, controls: Sequence[ControlPage]) -> None:
-        """Park all ranks before their first calls, and start the thread that gives them their goals."""
+        """Stop all ranks before their first calls, and start the thread that sets their goals one after the other."""
         for control in controls:
             control.set_goal(0)
         threading.Thread(target=self._set_goals_in_turn, args=(controls,), name="weft sequence", daemon=True).start()
@@ -136,7 +140,7 @@ class Conductor:
         self._ended.set()
 
     def _set_goals_in_turn(self, controls: Sequence[ControlPage]) -> None:
-        """Give each rank the goal of its steps one after the other, and then all ranks the goals of the cut."""
+        """Set the goal of each step when the step before it is done, and at last the goals of the cut for all ranks."""
         for step in self.steps:
             control = controls[step.rank]
             control.set_goal(step.goal)

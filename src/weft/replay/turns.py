@@ -43,7 +43,7 @@ class Turns:
 
 
 def find_turns(ranks: Sequence[Rank]) -> Turns:
-    """Return the turns of ranks at windows, those of each world at its own windows."""
+    """Return the order in which ranks accessed windows (turns), in each world for its own windows."""
     found = Turns()
     found.owners, found.accesses = _collect_accesses(ranks)
     accesses, owners = found.accesses, found.owners
@@ -70,7 +70,9 @@ Channel = list[tuple[int, bool]]
 
 
 def _count_awaited(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
-    """Yield each row of a channel, how many accesses it has to wait for, and which kind of accesses."""
+    """Yield (row, how many accesses it has to wait for, which kind of accesses) for each access of a channel, the
+    accesses that are ordered together.
+    """
     changed = 0
     for i, (row, changes) in enumerate(rows):
         yield row, i if changes else changed, TurnKind.CHANGES if changes else TurnKind.READS
@@ -78,7 +80,7 @@ def _count_awaited(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
 
 
 def _wait_edges(rows: Channel) -> Iterator[tuple[int, int]]:
-    """Yield pairs of accesses of which the second waits for the first, without pairs that follow from others."""
+    """Yield pairs of accesses of which the second waits for the first; pairs that follow from others are left out."""
     last: int | None = None
     since: list[int] = []
     for row, changes in rows:
@@ -92,7 +94,9 @@ def _wait_edges(rows: Channel) -> Iterator[tuple[int, int]]:
 
 
 def _make_turn_rows(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[np.generic]:
-    """Return rows of a thread in the form of its plan (dtype TURN)."""
+    """Return the turns of a thread in the form of its plan (dtype TURN). `rows`: access, channel, number of awaited
+    accesses, their kind.
+    """
     rows.sort(key=lambda r: (int(accesses["ordinal"][r[0]]), r[1]))
     mine = accesses[[row for row, *_ in rows]]
     table = np.zeros(len(rows), TURN)
@@ -103,7 +107,7 @@ def _make_turn_rows(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]
 
 
 def _collect_accesses(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
-    """Return the threads that own the accesses of all ranks, and the accesses."""
+    """Return the window accesses of all ranks, and before them, for each access, the thread that made it."""
     parts = [(rank.index, thread.accesses) for rank in ranks for thread in rank.threads]
     rows = np.concatenate([np.empty(0, ACCESS), *(part for _, part in parts)])
     owners = [(rank, made) for rank, part in parts for made in part["made"].tolist()]
@@ -111,14 +115,16 @@ def _collect_accesses(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]
 
 
 def _share_one_clock(ranks: Sequence[Rank]) -> bool:
-    """Tell whether the ticks of all ranks are of one clock."""
+    """Return whether the times of all ranks were taken from the same clock."""
     return len({(r.header.host, r.header.clock) for r in ranks if r.header}) == 1
 
 
 def _find_channels(
     accesses: NDArray[np.generic], owners: Sequence[Thread], world: Mapping[int, int]
 ) -> Iterator[Channel]:
-    """Yield the accesses for which several threads of one world took turns. `world`: the world of each rank."""
+    """Yield the accesses that several threads of one world made in turns, in their order. `world`: the world of each
+    rank.
+    """
     of = np.array([world[rank] for rank, _ in owners])
     for one in np.unique(of).tolist():
         mine = np.flatnonzero(of == one)
@@ -127,7 +133,7 @@ def _find_channels(
 
 
 def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
-    """Yield the ordered accesses of each lock and place that several threads of one world used."""
+    """Yield, in order, the accesses to each lock and place of a window that several threads of one world used."""
     for rows in _group_locks(accesses):
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))
@@ -144,7 +150,7 @@ def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) ->
 
 
 def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each target that was locked exclusively the rows of all its locks."""
+    """Yield the rows of all locks of a target, for each target that was locked exclusively."""
     groups: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(a["kind"] == AccessKind.EXCLUSIVE).tolist():
         groups.setdefault((int(a["window"][row]), int(a["target"][row])), []).append(row)
@@ -206,7 +212,7 @@ class Location:
         """Accesses that found something else than what the one before them left."""
 
     def find_order(self) -> list[int]:
-        """Return the rows of the accesses in the order that explains most of their results."""
+        """Return the accesses (their indices) in the order that explains most of the values that they found."""
         at, value, order = [0] * len(self.queues), None, []
         for _ in self.begin:
             options, explained = self._find_next_accesses(at, value)
@@ -218,8 +224,11 @@ class Location:
         return order
 
     def _find_next_accesses(self, at: Sequence[int], value: int | None) -> tuple[list[int], bool]:
-        """Return which accesses may come next, the likeliest first, and whether the first one finds the value that
-        is there."""
+        """Return which accesses may come next, the likeliest first, and whether the first one explains the value that
+        is there.
+
+        `at`: how many accesses of each thread came already.
+        """
         heads = [queue[k] for queue, k in zip(self.queues, at, strict=True) if k < len(queue)]
         limit = min(self.end[i] for i in heads)
         ready = sorted((i for i in heads if self.begin[i] <= limit), key=self.end.__getitem__)
@@ -244,7 +253,7 @@ class Location:
         return int(self.operand[i]) if replaced else None
 
     def _count_misses(self, at: Sequence[int], first: int) -> int:
-        """Return how many of the next accesses are not explained if one comes first."""
+        """Return how many of the next accesses would not be explained if the access `first` came next."""
         at, value, missed = list(at), None, 0
         value = self._value_after(first, value)
         at[self.queue_of[first]] += 1

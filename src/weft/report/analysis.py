@@ -18,8 +18,10 @@ from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
     attach_consequences_of_overruns,
     is_harmful_race,
+    join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    remove_absences_of_deadlocks,
     remove_truncations_without_sizes,
 )
 from weft.report.explored import add_explored
@@ -77,7 +79,7 @@ def run_analyses(
         findings = add_explored(trace, attach_consequences(ground, findings))
     except Exception as error:
         failures.append(Failure.from_exception("what follows from the ends of ranks", error))
-    told = merge_by_cause(findings)
+    told = join_equal_overruns(merge_by_cause(remove_absences_of_deadlocks(findings)))
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
     return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from weft.evidence import NO_EVIDENCE, Ended, Overlap, Parameter, Race, Sampled
+from weft.base.words import listed
+from weft.evidence import NO_EVIDENCE, Absent, Ended, Overlap, Parameter, Race, Sampled
 from weft.findings import Finding, Site
 
 _WRITES: Final = frozenset(("buffer-overrun", "buffer-reuse", "rma-race", "type-mismatch", "invalid-argument"))
@@ -35,6 +36,49 @@ def attach_consequences_of_overruns(findings: Sequence[Finding]) -> list[Finding
             kept.append(one)
     return [replace(one, consequences=(*one.consequences, *follows[id(one)])) if id(one) in follows else one
             for one in kept]  # fmt: skip
+
+
+def remove_absences_of_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that say only that members are missing from a collective that a proven deadlock
+    is about.
+    """
+    waiting = {
+        event for one in findings if one.kind == "deadlock" and one.certainty == "certain" for event in one.events
+    }
+    return [one for one in findings if not (isinstance(one.evidence, Absent) and waiting.intersection(one.events))]
+
+
+def join_equal_overruns(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings with the overruns of one procedure that have the same sizes as one: a count is wrong there,
+    and the calls that take it are no causes of their own.
+    """
+    from weft.usage.buffer_overruns import Overrun  # few runs have overruns
+
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for one in findings:
+        site, sizes = (one.sites[0] if one.sites else None), one.evidence
+        key: tuple[object, ...] = (id(one),)
+        if isinstance(sizes, Overrun) and site is not None and site.line > 0:
+            key = (one.severity, site.file, site.function, sizes.bytes, sizes.room, sizes.behind, sizes.before)
+        groups.setdefault(key, []).append(one)
+    return [_join_overruns(found) for found in groups.values()]
+
+
+def _join_overruns(found: Sequence[Finding]) -> Finding:
+    """Return one finding for overruns of the same sizes, which names the lines of the others."""
+    first = found[0]
+    lines = sorted({one.sites[0].line for one in found if one.sites} - {first.sites[0].line if first.sites else 0})
+    if not lines:
+        return first if len(found) == 1 else replace(first, beyond=first.beyond + len(found) - 1)
+    where = f"{'line' if len(lines) == 1 else 'lines'} {listed([str(line) for line in lines])}"
+    return replace(
+        first,
+        message=f"{first.message}; calls at {where} do the same",
+        ranks=tuple(sorted({rank for one in found for rank in one.ranks})),
+        sites=tuple(dict.fromkeys(site for one in found for site in one.sites)),
+        events=tuple(dict.fromkeys(event for one in found for event in one.events)),
+        consequences=tuple(dict.fromkeys(text for one in found for text in one.consequences)),
+    )
 
 
 def remove_truncations_without_sizes(findings: Sequence[Finding]) -> list[Finding]:

@@ -263,7 +263,7 @@ class OpenFolder:
         return os.open(name, how, 0o666, dir_fd=self._opened)
 
     def identity(self, name: str) -> tuple[int, int] | None:
-        """Return device and inode of the file that has this name in the folder now, None if there is none."""
+        """Return (device, inode) of the file that has this name in the folder now, None if there is none."""
         try:
             status = os.lstat(name, dir_fd=self._opened)
         except FileNotFoundError:

@@ -46,11 +46,11 @@ class UntakenMessages:
         self._left = 0
         """How many channels are yet to be looked for at this cut."""
 
-    def untaken_sends(self, of: Match, ends: Ints) -> Mask:
+    def untaken_sends(self, match: Match, ends: Ints) -> Mask:
         """Return which sends of a window no receive takes, neither in the window nor after its end. `ends`: its last
         call by rank.
         """
-        sends = of.sends
+        sends = match.sends
         found: Mask = (sends.partner == NONE) & (sends.flags & (Post.PERSISTENT | Post.HALF | Post.PARTITIONED) == 0)
         found &= sends.peer >= 0
         rows = np.flatnonzero(found)
@@ -61,8 +61,8 @@ class UntakenMessages:
         never = np.zeros(len(channels), np.bool_)
         self._left = MOST
         # Which message a pending receive of any tag takes is only known after the window.
-        open_ = np.flatnonzero(of.recvs.flags & Post.UNDECIDED)
-        columns = (of.recvs.comm, of.recvs.peer, of.recvs.ranks())
+        open_ = np.flatnonzero(match.recvs.flags & Post.UNDECIDED)
+        columns = (match.recvs.comm, match.recvs.peer, match.recvs.ranks())
         takers = set(zip(*(column[open_].tolist() for column in columns), strict=True))
         for place, row in enumerate(channels.tolist()):
             never[place] = tuple(row[:3]) not in takers and self._is_never_taken(_Channel(*row), ends)

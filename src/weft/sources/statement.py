@@ -90,7 +90,7 @@ def _find_names(text: str) -> tuple[str, ...]:
 
 
 def _strip_comments(lines: Sequence[str], kind: Language) -> list[str]:
-    """Return the lines without comments, and with empty strings."""
+    """Return the lines without their comments, and with `""` in place of each string."""
 
     def hidden(found: re.Match[str]) -> str:
         text = found[0]
@@ -106,9 +106,7 @@ def _depth(text: str, kind: Language) -> int:
 
 
 def _find_begin(bare: Sequence[str], at: int, kind: Language) -> int:
-    """Return the index of the first line of the statement at line `at`: each line from there on continues in
-    the next.
-    """
+    """Return the index of the first line of the statement that line `at` belongs to."""
     if not bare[at].strip():
         return at  # what stands above seemed to hide the call: it was cut in a string or a comment
     for begin in range(at):

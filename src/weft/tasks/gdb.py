@@ -121,10 +121,10 @@ class Gdb(Mi):
         self._threads: dict[int, int] = {}
         self._runtime: list[tuple[int, int]] = []
 
-    def take(self, seconds: float) -> list[dict[str, Any]]:
-        """Return what gdb reports within some seconds. After a stop the list of threads is read anew."""
+    def read_messages(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the messages that gdb sends within `seconds`. After a stop, the list of threads is read anew."""
         before = len(self.stops)
-        found = super().take(seconds)
+        found = super().read_messages(seconds)
         if len(self.stops) > before:
             self._threads = {}
         return found
@@ -160,7 +160,7 @@ class Gdb(Mi):
             if until is not None and time.monotonic() > until:
                 return None
             patience = 0.1 if self.idle is None else TICK
-            self.take(patience if until is None else min(patience, max(until - time.monotonic(), 0.005)))
+            self.read_messages(patience if until is None else min(patience, max(until - time.monotonic(), 0.005)))
             if self.idle is not None and not self.stops and self.idle():
                 self.ask("-exec-interrupt")
                 self.stops.append(self.await_stop())

@@ -901,7 +901,7 @@ class NativeBackend:
 
     def _halt_program(self) -> Stop:
         """Halt the program, note stops of held tasks that came before, and return the stop."""
-        self._gdb.take(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
+        self._gdb.read_messages(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
         stop = self._gdb.halt() if self._gdb.running else {}
         while stop or self._gdb.stops:
             if self._holds is not None:

@@ -64,7 +64,7 @@ class Layout:
     @property
     def number(self) -> int:
         """Return the number of blocks."""
-        return sum(part.blocks for part in self.parts) * self.times
+        return sum(part.block_count for part in self.parts) * self.times
 
     def whole(self) -> Iterator[Strided]:
         """Yield the parts with the outer repetition applied."""

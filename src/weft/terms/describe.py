@@ -23,8 +23,17 @@ def finding_site(event: Event) -> findings.Site:
     place = event.site
     callers = tuple((_file_or_module(caller), caller.line, caller.function or "") for caller in place.callers)
     return findings.Site(
-        event.rank.index, event.function.called, _file_or_module(place), place.line, place.function or "", callers
+        event.rank.index, _called_name(event), _file_or_module(place), place.line, place.function or "", callers
     )
+
+
+def _called_name(event: Event) -> str:
+    """Return the function that the program called; of mpi4py's methods that of their name, as they may call others."""
+    called = event.function.called
+    if not (event.site.file or "").endswith(".py"):
+        return called
+    word = function_word(event)
+    return called.removesuffix("_c") if word == base_name(called).lower() else f"MPI_{word.capitalize()}"
 
 
 def _file_or_module(place: CallSite) -> str:
@@ -34,6 +43,8 @@ def _file_or_module(place: CallSite) -> str:
 def at_place(event: Event) -> str:
     """Return ` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` if only the function is known; or an empty text."""
     place = event.site
+    if event.is_finalize_at_exit:
+        return " at the program's exit"
     if place.file:
         return f" at {Path(place.file).name}:{place.line}"
     if not place.module:

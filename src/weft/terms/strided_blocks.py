@@ -31,8 +31,8 @@ class Strided(NamedTuple):
         return self.offset + self.length + sum(stride * (times - 1) for stride, times in self.levels)
 
     @property
-    def blocks(self) -> int:
-        """The number of blocks."""
+    def block_count(self) -> int:
+        """Return the number of blocks."""
         number = 1
         for _, times in self.levels:
             number *= times

@@ -11,8 +11,9 @@ import numpy as np
 from weft import sources
 from weft.findings import Finding
 from weft.match import NONE, Match
+from weft.terms import calls
 from weft.terms.call_text import call_text, error_text, value_json, value_text
-from weft.terms.describe import task_suffix
+from weft.terms.describe import function_word, task_suffix
 from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import format_members
 from weft.view.message_details import call_bytes
@@ -34,7 +35,7 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
         "error_text": error_text(event.rank.trace.system, event.error),
         "enter_ns": event.enter_ns, "exit_ns": exit_ns,
         "duration_ns": None if exit_ns is None else exit_ns - event.enter_ns,
-        "args": _arguments_to_json(event), "polls": event.polls, "state": event.rank.state,
+        "args": _arguments_to_json(event), "polls": event.polls, "calls": event.calls, "state": event.rank.state,
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
         "task": task_suffix(event).strip() or None, "tip": tooltip_facts(event),
@@ -63,7 +64,13 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
 def tooltip_facts(event: Event) -> dict[str, object]:
     """Return what the tooltip of a call shows: its peer, its bytes and its call site."""
     return {"text": call_text(event), "bytes": call_bytes(event), "site": event.site.text, "tag": _tag(event),
-            "peer": _peer_text(event)}  # fmt: skip
+            "peer": _peer_text(event), "method": _method_around(event)}  # fmt: skip
+
+
+def _method_around(event: Event) -> str | None:
+    """Return the method of mpi4py that made a call for its own purposes; None for what the program asked for itself."""
+    word = function_word(event)
+    return None if word == calls.message_name(event.function.called) else word
 
 
 def _peer_text(event: Event) -> str | None:

@@ -6,9 +6,8 @@ from typing import Any
 
 from weft.errors import UsageError
 from weft.match import NONE, Match, Posts
-from weft.terms import calls
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.describe import at_place
+from weft.terms.describe import at_place, function_word
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
@@ -107,7 +106,7 @@ def _format_duration(ns: int) -> str:
 
 
 def _call_text(event: Event) -> str:
-    return calls.message_name(event.function.name) + at_place(event)
+    return function_word(event) + at_place(event)
 
 
 def _event_of_row(posts: Posts, row: int, match: Match) -> Event:

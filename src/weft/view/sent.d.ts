@@ -269,6 +269,8 @@ export interface Datatype {
 
 export interface Tip {
   text?: string;
+  /** The method of mpi4py that made the call for its own purposes. */
+  method: string | null;
   bytes: number | null;
   site: string;
   tag: number | null;
@@ -290,6 +292,7 @@ export interface CallFacts {
   duration_ns: number | null;
   args: Argument[];
   polls: number;
+  calls: number;
   state: string;
   status: { source: number; tag: number; bytes: number } | null;
   cancelled: boolean;

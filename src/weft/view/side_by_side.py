@@ -110,7 +110,7 @@ class SideBySide:
                 messages = compare_message_contents(made, self.after.ground.order, Tolerance())
                 self._contents = messages.contents
                 told = render_comparison(
-                    made, find_slower_places(made), (reports[0], reports[1]), calls=messages.results is None
+                    made, find_slower_places(made), (reports[0], reports[1]), with_calls=messages.results is None
                 )
                 self._texts = [*messages.lines, *told]
                 self._comparison = made

@@ -14,15 +14,22 @@ from numpy.typing import NDArray
 
 from weft.base.words import rank_words
 from weft.compare.values import ValueComparison, ValueDifference
-from weft.compare.values.error_map import ArrayLayer, ElementPair, Measure, array_layers, element_distances, error_cells
+from weft.compare.values.error_map import (
+    ArrayLayer,
+    ElementPair,
+    Measure,
+    compute_element_distances,
+    compute_error_cells,
+    make_array_layers,
+)
 from weft.compare.values.error_svg import RAMP
 from weft.compare.values.report import (
-    element_text,
-    iterations_text,
-    number_text,
+    describe_difference,
+    describe_iterations,
     probe_text,
+    render_element,
+    render_number,
     render_values,
-    unlike_text,
 )
 from weft.errors import UsageError
 from weft.native.headers.value_format import PlaceKind
@@ -96,7 +103,7 @@ class ValueView:
             told += 1
             yield {
                 "at": self.moment_position(key), "probe": probe_text(new[0].after), "first": told == 1,
-                "iterations": iterations_text(new[0].after).removeprefix(", "), "text": unlike_text(new[0]),
+                "iterations": describe_iterations(new[0].after).removeprefix(", "), "text": describe_difference(new[0]),
                 "ranks": rank_words(sorted({one.after.process.rank for one in new})),
             }  # fmt: skip
 
@@ -160,9 +167,9 @@ class ValueView:
             made = self._array_layers(before, after)
             return {
                 "at": moment,
-                "title": f"{probe_text(kept)}{iterations_text(kept)}",
+                "title": f"{probe_text(kept)}{describe_iterations(kept)}",
                 "reference": before[0].place.where if before and after else "",
-                "texts": [unlike_text(one) for one in self._differences_at(moment)][:4]
+                "texts": [describe_difference(one) for one in self._differences_at(moment)][:4]
                 or [self._moment_text(moment, before, after)],
                 "layers": [self._layer_to_json(n, layer, kept, moment) for n, layer in enumerate(made)],
                 "numbers": _small_values(before, after),
@@ -180,7 +187,9 @@ class ValueView:
 
     def _array_layers(self, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
         return [
-            one for one in array_layers(before, after) if any(end - first > 1 for first, end in one.whole) and one.exact
+            one
+            for one in make_array_layers(before, after)
+            if any(end - first > 1 for first, end in one.whole) and one.exact
         ]
 
     def _differences_at(self, at: int) -> list[ValueDifference]:
@@ -224,7 +233,7 @@ class ValueView:
                     f"an error is given as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
                 )
             room = [min(max(1, n), MOST_CELLS) for n in most_cells]
-            cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
+            cells = compute_error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
             return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
     def _layer_at(self, moment: int, layer: int) -> ArrayLayer:
@@ -252,7 +261,7 @@ class _RunStates:
 
     def __init__(self, of: ValueView, side: int) -> None:
         aligned, made = of._aligned, of.made
-        self.places, self.processes = aligned.value_positions(side)
+        self.places, self.processes = aligned.find_value_positions(side)
         self.count = len((made.before, made.after)[side].processes)
         states = np.full(of.moments, ALIKE, np.uint8)
         both = (aligned.counts[0] > 0) & (aligned.counts[1] > 0)
@@ -332,11 +341,11 @@ def _element_facts(
     at = index if from_zero else tuple(k - first for k, (first, _) in zip(index, pair.box, strict=True))
     one, two = (side[at] for side in arrays)
     sides = [np.asarray(side).reshape(1) for side in (one, two)]
-    distance, units = (float(element_distances(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
+    distance, units = (float(compute_element_distances(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
     floats = any(side.dtype.kind in "fc" for side in sides)
     told = f"{units:,.0f}" if units < FAR else f"{units:.1e}"
-    numbers = [number_text(one), number_text(two), f"{distance:.3g}", told if floats else ""]
-    return {"text": element_text(pair.two, index), "numbers": numbers,
+    numbers = [render_number(one), render_number(two), f"{distance:.3g}", told if floats else ""]
+    return {"text": render_element(pair.two, index), "numbers": numbers,
             "ranks": [pair.one.process.rank, pair.two.process.rank]}  # fmt: skip
 
 

@@ -15,8 +15,7 @@ from weft.base.words import rank_words
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms import calls
-from weft.terms.describe import at_place
+from weft.terms.describe import at_place, function_word
 from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
@@ -151,7 +150,8 @@ def _least_cost(times: Times) -> float:
 
 
 def make_findings(trace: Trace, costs: Costs) -> list[Finding]:
-    """Return the findings of costs, the most expensive first."""
+    """Return a finding for each pair of call sites whose waits cost a noticeable share of the run, the most expensive
+    first."""
     telling = _FindingMaker(trace, costs.times)
     kinds = zip(_KINDS, costs.pairs, strict=True)
     found = [finding for (kind, _, text), pairs in kinds for finding in telling.findings_of_kind(kind, pairs, text)]
@@ -201,7 +201,7 @@ class _FindingMaker:
         work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {calls.message_name(one.function.name)}{at_place(one)} "
+            f" in {function_word(one)}{at_place(one)} "
             + text.format(
                 late=rank_words(late),
                 there=at_place(two),

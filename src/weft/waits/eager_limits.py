@@ -51,7 +51,7 @@ def _sizes(rank: Rank, ids: range) -> Ints:
 
 
 def host_numbers(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Return for each rank the number of its host."""
+    """Return for each rank the number of its host, counted from 0 in the order of ranks."""
     names: dict[str, int] = {}
     found = [names.setdefault(rank.file.header.host if rank.file else "", len(names)) for rank in trace.ranks]
     return np.array(found, np.int32)
@@ -75,7 +75,8 @@ def find_eager_limits(
 
 
 def _least_proven_size(blocked: Ints, eager: int) -> int:
-    """Return the least proven size above all that were seen to be buffered."""
+    """Return the least size in bytes from which on sends clearly waited, above all sizes (`eager`) of sends that were
+    seen not to wait; NEVER if none is proven."""
     sizes = np.sort(blocked[(blocked > eager) & (blocked >= _SEEN[-1][0])])
     seen = np.arange(1, len(sizes) + 1)  # so many blocked sends are no larger
     needed = np.select([sizes >= least for least, _ in _SEEN], [times for _, times in _SEEN])

@@ -41,7 +41,7 @@ class WaitRows:
     cause: NDArray[np.uint8]
 
     def with_causes(self, *causes: Cause) -> WaitRows:
-        """Return the waits of some causes."""
+        """Return only the waits that have one of these causes."""
         wanted = np.zeros(len(Cause), np.bool_)
         wanted[list(causes)] = True
         kept = wanted[self.cause]

@@ -17,8 +17,8 @@ from weft.watchdogs.watcher import start_watchdog
 SECONDS_OF_ITS_OWN = 120.0
 
 
-def main() -> None:
-    """Start the watchdog, and run the program as the main module."""
+def run_program_with_watchdog() -> None:
+    """Start the watchdog, and run the program of the command line as the main module."""
     words = sys.argv[1:]
     if not words or words == ["-m"] or words[0] in ("-h", "--help"):
         sys.exit(__doc__)
@@ -37,4 +37,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program_with_watchdog()

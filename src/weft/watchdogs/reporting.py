@@ -50,7 +50,7 @@ class JobInspection:
 
     @property
     def is_running(self) -> bool:
-        """Return whether the inspection is still running; it is killed after PATIENCE seconds, and the ranks
+        """Return whether `weft attach` still looks at the ranks. After PATIENCE seconds it is killed, and the ranks
         continue.
         """
         if self._process is None or self._process.poll() is not None:
@@ -87,7 +87,9 @@ def default_report_file(pid: int) -> Path:
 
 
 def allow_tracing() -> None:
-    """Allow any process of this user to trace this one, if the system allows that to parents only (yama's scope 1)."""
+    """Allow any process of this user to trace this one, as some systems allow that to parents only (Yama's ptrace_scope
+    1).
+    """
     with suppress(OSError, ValueError):
         if int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text()) == 1:
             # Only where it is of use, and only at a standstill.

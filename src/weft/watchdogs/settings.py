@@ -29,7 +29,8 @@ def read_settings(
     seconds: float | None = None, action: str | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> WatchdogSettings | None:  # fmt: skip
-    """Return the settings by the arguments, or by the environment if an argument is missing; None if none are given.
+    """Return the watchdog's settings from the arguments, or from the environment if an argument is missing; None if it
+    is off.
 
     UsageError for a value that is not valid.
     """

@@ -41,7 +41,7 @@ class RankWatchdog(threading.Thread):
         """Held to the end of this process: another rank of the job then stays silent."""
 
     def run(self) -> None:
-        """Watch until the program ends."""
+        """Look at the main thread again and again until the program ends, and report once if it makes no progress."""
         pause = min(PAUSE, self.wish.seconds / 10)
         place, stood, told, looked = self._read_position(), 0.0, False, time.monotonic()
         while self._main.is_alive():
@@ -65,7 +65,7 @@ class RankWatchdog(threading.Thread):
                 looked = time.monotonic()
 
     def _read_position(self) -> Place:
-        """Return the instructions of all frames of the main thread, and the identities of the inner frames' variables.
+        """Return the instructions of the main thread's frames, and the identities of the inner frames' variables.
 
         A loop over one long call is at that call at each look, but assigns its variables anew.
         """
@@ -95,8 +95,8 @@ class RankWatchdog(threading.Thread):
         return Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
 
     def _is_reporter(self) -> bool:
-        """Return whether this rank reports: the first of its job on this host, by a socket name that ends with its
-        process.
+        """Return whether this rank is the one of its job on this host that reports: the first that claims a socket's
+        name.
         """
         job = job_step.find_own_step()
         if job is None:
@@ -110,7 +110,9 @@ class RankWatchdog(threading.Thread):
 
 
 def _identify_variables(frame: FrameType) -> list[object]:
-    """Return what changes if variables are assigned: numbers by value, all other objects by identity."""
+    """Return values that change if a frame's variables are assigned: numbers themselves, and the identities of all
+    other objects.
+    """
     values = list(frame.f_locals.values())[-MOST:]
     return [value if type(value) in (int, float, bool) else id(value) for value in values]
 
@@ -127,9 +129,9 @@ def _render_program_line(frame: FrameType | None) -> str:
 _begun: list[RankWatchdog] = []
 
 
-def start_watchdog(wish: WatchdogSettings | None) -> bool:
-    """Start the watchdog of this process, unless one runs or `wish` is None; return whether one runs."""
-    if wish is not None and not _begun:
-        _begun.append(RankWatchdog(wish))
+def start_watchdog(settings: WatchdogSettings | None) -> bool:
+    """Start the watchdog of this process, unless one runs or `settings` is None; return whether one runs now."""
+    if settings is not None and not _begun:
+        _begun.append(RankWatchdog(settings))
         _begun[0].start()
     return bool(_begun)

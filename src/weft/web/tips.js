@@ -169,6 +169,7 @@ function ofBox(graph, data, i, lane) {
       const facts = await graph.api.tip(rank, event);
       return [
         dotted(facts.peer, facts.tag === null ? null : `tag ${facts.tag}`, sized(facts.bytes)),
+        facts.method ? `part of ${facts.method}()` : null,
         facts.site === "?" ? null : facts.site,
       ];
     },

@@ -7,8 +7,8 @@ from weft.numba.instrument import (
     Module,
     Roots,
     Stamps,
-    chains,
-    frames,
+    find_frame_pointers,
+    find_line_chains,
     operand_of_argument,
     split_arguments,
     strip_lines,
@@ -38,7 +38,7 @@ next:
 
 def test_data_of_the_program_is_hooked_and_the_frame_is_not() -> None:
     module = Module(KERNEL, lambda chain: 10 + chain[0], kernel=True)
-    text = module.instrumented()
+    text = module.instrument()
     assert "call void @weft_numba_read(ptr %from, i64 8, i32 17)" in text
     assert "call void @weft_numba_write(ptr %arg.b.4, i64 8, i32 18)" in text
     assert "(ptr %in" not in text
@@ -48,7 +48,7 @@ def test_data_of_the_program_is_hooked_and_the_frame_is_not() -> None:
 
 def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
     module = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096)
-    text = module.instrumented()
+    text = module.instrument()
     assert "load i8, ptr inttoptr (i64 4097 to ptr)" in text
     hooked, whole = text.split("define internal i32 @_ZN4main.weft.whole(")
     assert "[ %x, %entry ]" not in hooked
@@ -58,16 +58,16 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
 
 def test_a_kernel_asks_by_itself_whether_an_iteration_wrote_a_whole_cell_before() -> None:
     stamps = Stamps(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
-    hooked = Module(KERNEL, lambda chain: 3, True, stamps, 8192).instrumented().split("@_ZN4main.weft.whole(")[0]
+    hooked = Module(KERNEL, lambda chain: 3, True, stamps, 8192).instrument().split("@_ZN4main.weft.whole(")[0]
     assert hooked.count("and i64") == 2
     assert "load i32, ptr inttoptr (i64 64 to ptr)" in hooked
     assert f"load i32, ptr inttoptr (i64 {4096 + 4 * 3} to ptr)" in hooked
     split = KERNEL.replace("store double %y, ptr %arg.b.4, align 8", "store double %y, ptr %arg.b.4, align 1")
-    assert Module(split, lambda chain: 3, True, stamps, 8192).instrumented().count("and i64") == 1
+    assert Module(split, lambda chain: 3, True, stamps, 8192).instrument().count("and i64") == 1
 
 
 def test_a_kernel_without_hooks_runs_where_the_runtime_wants_it() -> None:
-    text = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096).instrumented()
+    text = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096).instrument()
     whole, chooser = text.split("@_ZN4main.weft.whole(", 1)[1].split("define i32 @_ZN4main(")
     assert "weft_numba" not in whole
     assert "!dbg" not in whole
@@ -79,16 +79,16 @@ def test_a_kernel_without_hooks_runs_where_the_runtime_wants_it() -> None:
 def test_a_write_through_an_unknown_pointer_may_go_anywhere() -> None:
     text = KERNEL.replace("ptr %arg.b.4, align 8, !dbg !6", "ptr %somewhere, align 8, !dbg !6")
     module = Module(text, lambda chain: 1, kernel=True, guards=4096)
-    module.instrumented()
+    module.instrument()
     assert module.stored is None
 
 
 def test_a_place_that_is_none_of_the_programs_gets_no_call() -> None:
-    assert "weft" not in Module(KERNEL, lambda chain: None, kernel=True).instrumented()
+    assert "weft" not in Module(KERNEL, lambda chain: None, kernel=True).instrument()
 
 
 def test_lines_are_read_from_the_inside_outwards() -> None:
-    assert chains(KERNEL.splitlines())["!6"] == (8, 9)
+    assert find_line_chains(KERNEL.splitlines())["!6"] == (8, 9)
 
 
 def test_a_masked_access_counts_its_lanes_only() -> None:
@@ -97,7 +97,7 @@ def test_a_masked_access_counts_its_lanes_only() -> None:
         "  %x4 = call <4 x double> @llvm.masked.load.v4f64.p0(ptr align 8 %from, <4 x i1> %mask, "
         "<4 x double> poison), !dbg !5",
     )
-    out = Module(text, lambda chain: 1, kernel=True).instrumented()
+    out = Module(text, lambda chain: 1, kernel=True).instrument()
     assert "bitcast <4 x i1> %mask to i4" in out
     assert "call void @weft_numba_read_masked(ptr %from, i64 8, i64 %weft." in out
 
@@ -124,4 +124,4 @@ def test_pointers_are_followed_to_their_root() -> None:
     roots = Roots(head, lines)
     assert roots.argument("%from") == 1
     assert roots.argument("%in") is None
-    assert frames(lines) >= {"%own", "%in", "%retptr"}
+    assert find_frame_pointers(lines) >= {"%own", "%in", "%retptr"}

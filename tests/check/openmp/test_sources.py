@@ -46,7 +46,7 @@ def test_lines_of_preprocessed_text_are_those_of_its_markers() -> None:
 def test_a_long_directive_in_fixed_form_stays_within_its_columns() -> None:
     names = ", ".join(f"variable{k}" for k in range(9))
     text = f"C$OMP PARALLEL DO SHARED({names[:40]}\nC$OMP&{names[40:]})\n      DO I = 1, 9\n"
-    made = rewrite_fortran(text, Path("a.f"), fixed=True)
+    made = rewrite_fortran(text, Path("a.f"), is_fixed_form=True)
     assert all(len(line) <= 72 for line in made.split("\n"))
     assert "schedule(dynamic," in made.replace("\nC$OMP&", "")
     assert '\n# 2 "a.f"' in made
@@ -54,7 +54,7 @@ def test_a_long_directive_in_fixed_form_stays_within_its_columns() -> None:
 
 def test_a_parallel_workshare_is_two_directives_and_every_line_stays_its_own() -> None:
     text = "!$omp parallel workshare shared(a)\n a = 1\n!$omp end parallel workshare\nend\n"
-    made = rewrite_fortran(text, Path("a.f90"), fixed=False)
+    made = rewrite_fortran(text, Path("a.f90"), is_fixed_form=False)
     assert made == (
         '!$omp parallel shared(a)\n!$omp single\n# 2 "a.f90"\n a = 1\n'
         '!$omp end single\n!$omp end parallel\n# 4 "a.f90"\nend\n'

@@ -11,11 +11,11 @@ from weft.native.headers.values import kernel
 from weft.values.process import Box, KeptValue
 
 
-def intersect_boxes(one: Box, two: Box) -> Box | None:
+def intersect_boxes(first_box: Box, second_box: Box) -> Box | None:
     """Return the intersection of two boxes; None if it is empty."""
-    if len(one) != len(two):
+    if len(first_box) != len(second_box):
         return None
-    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True))
+    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first_box, second_box, strict=True))
     return shared if all(first < end for first, end in shared) else None
 
 
@@ -29,16 +29,16 @@ def box_slices(box: Box, of: Box) -> tuple[slice, ...]:
     return tuple(slice(first - base, end - base) for (first, end), (base, _) in zip(box, of, strict=True))
 
 
-def find_uncovered_box(box: Box, held: Sequence[Box]) -> Box | None:
-    """Return a part of `box` that no box in `held` covers; None if all is covered or the box is empty."""
+def find_uncovered_box(box: Box, covering_boxes: Sequence[Box]) -> Box | None:
+    """Return a part of `box` that none of `covering_boxes` covers; None if all is covered or the box is empty."""
     if not box_size(box):
         return None
-    return next(_uncovered_boxes(box, [one for one in held if intersect_boxes(one, box)]), None)
+    return next(_find_uncovered_boxes(box, [one for one in covering_boxes if intersect_boxes(one, box)]), None)
 
 
-def _uncovered_boxes(box: Box, held: Sequence[Box]) -> Iterator[Box]:
-    """Yield the uncovered parts of a box, cut along the sides of the first box that intersects it."""
-    for number, other in enumerate(held):
+def _find_uncovered_boxes(box: Box, covering_boxes: Sequence[Box]) -> Iterator[Box]:
+    """Yield the uncovered parts of a box, cut along the sides of the covering boxes that intersect it."""
+    for number, other in enumerate(covering_boxes):
         shared = intersect_boxes(box, other)
         if shared is None:
             continue
@@ -46,22 +46,22 @@ def _uncovered_boxes(box: Box, held: Sequence[Box]) -> Iterator[Box]:
         for d, ((first, end), (low, high)) in enumerate(zip(box, shared, strict=True)):
             for part in ((first, low), (high, end)):
                 if part[0] < part[1]:
-                    yield from _uncovered_boxes((*rest[:d], part, *box[d + 1 :]), held[number + 1 :])
+                    yield from _find_uncovered_boxes((*rest[:d], part, *box[d + 1 :]), covering_boxes[number + 1 :])
             rest[d] = (low, high)
         return
     yield box
 
 
-def sum_hashes(kept: KeptValue) -> int | None:
-    """Return the sum of the hashes of all elements with their indices; None if neither hashes nor
-    elements were kept.
+def sum_hashes(value: KeptValue) -> int | None:
+    """Return the sum of the hashes of all elements with their indices; None if a run kept neither hashes nor
+    elements.
     """
-    if kept.hashes is not None:
-        return kept.sum
-    values = kept.values()
+    if value.hashes is not None:
+        return value.sum
+    values = value.values()
     if values is None:
         return None
-    return _hash_elements(values, kept.box)
+    return _hash_elements(values, value.box)
 
 
 def _hash_elements(values: np.ndarray, box: Box) -> int:

@@ -24,12 +24,16 @@ LOOKED: Final = 20_000
 """Values of an array that are looked at for their magnitude."""
 
 
-def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str, Mapping[str, Any]]) -> ValueComparison:
-    """Compare the values of a run with those of a reference. `settings`: tolerances by probe, "" for all probes."""
+def compare_values(
+    before: ValueTrace, after: ValueTrace, tolerances: Mapping[str, Mapping[str, Any]]
+) -> ValueComparison:
+    """Compare the values of a run with those of a reference. `tolerances`: settings by probe name, "" for all
+    probes.
+    """
     aligned = align_moments(RunValues.from_trace(before), RunValues.from_trace(after))
     made = ValueComparison(before, after, aligned=aligned)
     made.parting = find_structure_difference(aligned)
-    judging = _MomentJudge(made, settings)
+    judging = _MomentJudge(made, tolerances)
     made.compared = int(aligned.counts[1][(aligned.counts[0] > 0)].sum())
     looked = 0
     for key in aligned.order.tolist():
@@ -63,9 +67,11 @@ class _MomentJudge:
         self._read = 0
         """Bytes of the files since their pages were given back."""
 
-    def judge_moment(self, aligned: Moments, key: int) -> list[ValueDifference]:
-        """Return what differs at a moment, by rank."""
-        before, after = (list(aligned.values_at(side, key)) for side in (0, 1))
+    def judge_moment(self, aligned: Moments, moment_key: int) -> list[ValueDifference]:
+        """Return the differences between the values that both runs have at one moment of the program's structure, by
+        rank.
+        """
+        before, after = (list(aligned.values_at(side, moment_key)) for side in (0, 1))
         self._read += sum(one.count * one.dtype.itemsize for one in (*before, *after))
         if self._read > TOGETHER:
             for process in (*self.made.before.processes, *self.made.after.processes):
@@ -78,24 +84,24 @@ class _MomentJudge:
             else self._compare_own_values(before, after)
         )
         if sum(count for count, _ in self.made.rounded.values()) > known:
-            self.made.rounded_at.add(key)
+            self.made.rounded_at.add(moment_key)
         return found
 
     def _probe_tolerance(self, kept: KeptValue) -> Tolerance:
         return self.own.get(kept.place.name, self.everywhere)
 
     def _compare_own_values(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield differences of values that are no part of a global array: each rank's with its own, or with what all
-        ranks have.
+        """Yield the differences of values that are no part of a global array: each rank's with its own, or with those
+        of all ranks if the runs have other numbers of ranks.
         """
         by_rank = {one.process.rank: one for one in before}
-        bound = min(_sum_error_bound(before), _sum_error_bound(after)) or 0.0
+        bound = min(_compute_sum_error_bound(before), _compute_sum_error_bound(after)) or 0.0
         for two in after:
             if self.ranks:
                 one = by_rank.get(two.process.rank)
                 found = self._compare_pair(one, two, bound) if one is not None else None
             else:
-                tried = [self._compare_pair(one, two, bound) for one in _distinct_values(before)]
+                tried = [self._compare_pair(one, two, bound) for one in _find_distinct_values(before)]
                 found = next((None for one in tried if one is None), tried[0])
                 if found is not None and len(tried) > 1:
                     self.made.unplaced.add(two.place.name)
@@ -103,14 +109,16 @@ class _MomentJudge:
             if found is not None:
                 yield found
 
-    def _compare_pair(self, one: KeptValue, two: KeptValue, bound: float) -> ValueDifference | None:
+    def _compare_pair(
+        self, reference_value: KeptValue, run_value: KeptValue, rounding_bound: float
+    ) -> ValueDifference | None:
         """Return the difference of two values of any shape; None if there is none."""
-        if _squeezed_shape(one) != _squeezed_shape(two):
-            return ValueDifference("shape", one, two, two.box, Judgement())
-        return self._compare_elements(one, two, two.box, bound)
+        if _squeezed_shape(reference_value) != _squeezed_shape(run_value):
+            return ValueDifference("shape", reference_value, run_value, run_value.box, Judgement())
+        return self._compare_elements(reference_value, run_value, run_value.box, rounding_bound)
 
     def _compare_array_parts(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield differences of the parts of a global array, however the runs divide it."""
+        """Yield the differences of a global array's parts, however the two runs divide it among ranks."""
         if len(before[0].shape) != len(after[0].shape):
             yield ValueDifference("shape", before[0], after[0], after[0].box, Judgement())
             return
@@ -123,44 +131,49 @@ class _MomentJudge:
                 found = self._compare_elements(one, two, shared) if shared is not None else None
                 if found is not None:
                     yield found
-        yield from _find_gaps(before, after, surplus=self.configured)
+        yield from _find_gaps(before, after, with_surplus=self.configured)
 
     def _compare_elements(
-        self, one: KeptValue, two: KeptValue, shared: Box, bound: float = 0.0
+        self, reference_value: KeptValue, run_value: KeptValue, shared_box: Box, rounding_bound: float = 0.0
     ) -> ValueDifference | None:
-        """Return the difference of two values in the box `shared`; None if there is none. `bound`: the error of
-        reordered sums.
+        """Return the difference of two values in a box that both have; None if there is none. `rounding_bound`: the
+        error of reordered sums.
         """
-        a, b = one.values(), two.values()
+        a, b = reference_value.values(), run_value.values()
         if a is None or b is None:
-            return next(self._compare_hashes([one], [two]), None)
-        if not one.array and a.shape != b.shape:
+            return next(self._compare_hashes([reference_value], [run_value]), None)
+        if not reference_value.array and a.shape != b.shape:
             a = a.reshape(b.shape)
-        elif one.array:
-            a, b = a[box_slices(shared, one.box)], b[box_slices(shared, two.box)]
-        judged = judge_arrays(a, b, self._probe_tolerance(two), bound)
-        if judged.differing and one.array and self.made.after.has_processors:
+        elif reference_value.array:
+            a, b = a[box_slices(shared_box, reference_value.box)], b[box_slices(shared_box, run_value.box)]
+        judged = judge_arrays(a, b, self._probe_tolerance(run_value), rounding_bound)
+        if judged.differing and reference_value.array and self.made.after.has_processors:
             # An element alone does not say how large the numbers are that it was made of.
             judged = judge_arrays(
-                a, b, self._probe_tolerance(two), ROUNDING * _epsilon(one) * self._array_scale(one.array)
+                a,
+                b,
+                self._probe_tolerance(run_value),
+                ROUNDING * _epsilon(reference_value) * self._find_array_magnitude(reference_value.array),
             )
         self.made.elements += judged.compared
         if judged.rounded:
-            count, most = self.made.rounded.get(two.place.name, (0, 0.0))
-            self.made.rounded[two.place.name] = count + judged.rounded, max(most, judged.ulps)
-        return ValueDifference("value", one, two, shared, judged) if judged.differing else None
+            count, most = self.made.rounded.get(run_value.place.name, (0, 0.0))
+            self.made.rounded[run_value.place.name] = count + judged.rounded, max(most, judged.ulps)
+        return ValueDifference("value", reference_value, run_value, shared_box, judged) if judged.differing else None
 
-    def _array_scale(self, array: str) -> float:
+    def _find_array_magnitude(self, array_name: str) -> float:
         """Return the largest magnitude of an array of the reference after a loop, or in its first accesses."""
-        if array not in self.scales:
-            kept = [one.value_at(row) for one in self.made.before.processes for row in _array_rows(one, array)]
-            values = [one.values() for one in kept if one.array == array]
+        if array_name not in self.scales:
+            kept = [
+                one.value_at(row) for one in self.made.before.processes for row in _find_array_rows(one, array_name)
+            ]
+            values = [one.values() for one in kept if one.array == array_name]
             finite = (v[np.isfinite(v)] for v in values if v is not None)
-            self.scales[array] = max((float(np.abs(v).max()) for v in finite if v.size), default=0.0)
-        return self.scales[array]
+            self.scales[array_name] = max((float(np.abs(v).max()) for v in finite if v.size), default=0.0)
+        return self.scales[array_name]
 
     def _compare_hashes(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield a difference of arrays of which one run kept hashes only."""
+        """Yield a difference of arrays by their hashes, where one run kept nothing else; it names no element."""
         if any(one.form == ValueForm.STATISTICS for one in (*before, *after)):
             yield from self._compare_all_statistics(before, after)
             return
@@ -175,10 +188,10 @@ class _MomentJudge:
                 ((o, t) for o, t in zip(before, after, strict=False) if o.box == t.box and o.sum != t.sum), None
             )
             one, two = pair or (before[0], after[0])
-            yield ValueDifference("hash", one, two, _first_differing_block(one, two), Judgement())
+            yield ValueDifference("hash", one, two, _find_first_differing_block(one, two), Judgement())
 
     def _compare_all_statistics(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield differences of statistics, of arrays that are divided alike."""
+        """Yield the differences of statistics (least, greatest, sum …), for arrays that both runs divide alike."""
         for one, two in zip(before, after, strict=False):
             a, b = one.statistics, two.statistics
             if a is None or b is None or one.box != two.box or len(before) != len(after):
@@ -186,20 +199,26 @@ class _MomentJudge:
                 return
             yield from self._compare_statistics(one, two, a, b)
 
-    def _compare_statistics(self, one: KeptValue, two: KeptValue, a: Any, b: Any) -> Iterator[ValueDifference]:
+    def _compare_statistics(
+        self, reference_value: KeptValue, run_value: KeptValue, reference_statistics: Any, run_statistics: Any
+    ) -> Iterator[ValueDifference]:
         """Yield a difference if two statistics differ by more than rounding."""
         names = ("nans", "least", "greatest", "sum", "squares")
-        sides = [np.array([float(side[name]) for name in names]) for side in (a, b)]
-        bound = one.count * np.finfo(np.float64).eps * float(max(a["squares"], b["squares"], abs(a["sum"])))
-        judged = judge_arrays(sides[0], sides[1], self._probe_tolerance(two), bound)
+        sides = [np.array([float(side[name]) for name in names]) for side in (reference_statistics, run_statistics)]
+        bound = (
+            reference_value.count
+            * np.finfo(np.float64).eps
+            * float(max(reference_statistics["squares"], run_statistics["squares"], abs(reference_statistics["sum"])))
+        )
+        judged = judge_arrays(sides[0], sides[1], self._probe_tolerance(run_value), bound)
         if judged.differing:
-            yield ValueDifference("hash", one, two, two.box, judged)
+            yield ValueDifference("hash", reference_value, run_value, run_value.box, judged)
 
 
-def _array_rows(process: ProcessValues, array: str) -> list[int]:
-    """Return rows of an array's values, those of whole parts first; LOOKED at most."""
-    whole = [p for p in process.places if p.name == f"{array} behind the loop" and p.kind == PlaceKind.PROBE]
-    some = whole or [p for p in process.places if p.name == array and p.kind == PlaceKind.PROBE]
+def _find_array_rows(process: ProcessValues, array_name: str) -> list[int]:
+    """Return rows of a process's values of an array, those after a loop first; LOOKED at most."""
+    whole = [p for p in process.places if p.name == f"{array_name} behind the loop" and p.kind == PlaceKind.PROBE]
+    some = whole or [p for p in process.places if p.name == array_name and p.kind == PlaceKind.PROBE]
     return [int(row) for place in some for row in process.rows_of_place(place.number)][:LOOKED]
 
 
@@ -207,10 +226,10 @@ def _epsilon(kept: KeptValue) -> float:
     return float(np.finfo(kept.dtype).eps) if kept.dtype.kind in "fc" else 0.0
 
 
-def _distinct_values(some: list[KeptValue]) -> list[KeptValue]:
-    """Return the values of several ranks, each value once."""
+def _find_distinct_values(values_by_rank: list[KeptValue]) -> list[KeptValue]:
+    """Return the values that several ranks have, each different value once."""
     found: dict[bytes, KeptValue] = {}
-    for one in some:
+    for one in values_by_rank:
         values = one.values()
         found.setdefault(values.tobytes() if values is not None else one.sum.to_bytes(8, "little"), one)
     return list(found.values())
@@ -220,34 +239,34 @@ def _squeezed_shape(kept: KeptValue) -> tuple[int, ...]:
     return tuple(n for n in kept.shape if n != 1)
 
 
-def _sum_error_bound(some: list[KeptValue]) -> float:
-    """Return how far a sum of the named terms may be off in any order (Higham 2002, section 4.2)."""
-    terms = [one.terms for one in some]
+def _compute_sum_error_bound(values: list[KeptValue]) -> float:
+    """Return how far a sum of the values' named terms may be off in any order (Higham 2002, section 4.2)."""
+    terms = [one.terms for one in values]
     count, scale = sum(n for n, _ in terms), sum(one for _, one in terms)
-    kind = some[0].dtype if some[0].dtype.kind in "fc" else np.dtype(np.float64)
+    kind = values[0].dtype if values[0].dtype.kind in "fc" else np.dtype(np.float64)
     return 2 * count * float(np.finfo(kind).eps) * scale
 
 
-def _first_differing_block(one: KeptValue, two: KeptValue) -> Box:
-    """Return the elements of the first block whose hash differs, for arrays with one dimension; else the whole box."""
-    a, b = one.hashes, two.hashes
-    if a is None or b is None or len(a) != len(b) or len(two.box) != 1 or one.box != two.box:
-        return two.box
+def _find_first_differing_block(reference_value: KeptValue, run_value: KeptValue) -> Box:
+    """Return the box of the first block whose hash differs, for arrays with one dimension; else the whole box."""
+    a, b = reference_value.hashes, run_value.hashes
+    if a is None or b is None or len(a) != len(b) or len(run_value.box) != 1 or reference_value.box != run_value.box:
+        return run_value.box
     differing = np.flatnonzero(a != b)
     if not len(differing):
-        return two.box
-    first = two.box[0][0] + int(differing[0]) * VALUES_BLOCK
-    return ((first, min(first + VALUES_BLOCK, two.box[0][1])),)
+        return run_value.box
+    first = run_value.box[0][0] + int(differing[0]) * VALUES_BLOCK
+    return ((first, min(first + VALUES_BLOCK, run_value.box[0][1])),)
 
 
-def _find_gaps(before: list[KeptValue], after: list[KeptValue], *, surplus: bool) -> Iterator[ValueDifference]:
-    """Yield elements that only one run has; those of the run only if both runs were configured alike (`surplus`)."""
+def _find_gaps(before: list[KeptValue], after: list[KeptValue], *, with_surplus: bool) -> Iterator[ValueDifference]:
+    """Yield a difference for elements that only one run has. `with_surplus`: also those that only the run has."""
     for one in before:
         hole = find_uncovered_box(one.box, [two.box for two in after])
         if hole is not None:
             yield ValueDifference("missing", one, after[0], hole, Judgement())
             return
-    for two in after if surplus else ():
+    for two in after if with_surplus else ():
         more = find_uncovered_box(two.box, [one.box for one in before])
         if more is not None:
             yield ValueDifference("surplus", before[0], two, more, Judgement())

@@ -15,11 +15,17 @@ JUMP: Final = 1e5
 """From one time that a probe is reached to the next; conjugate gradients on a small problem amplify it 1,300 times."""
 
 
-def relative_distance(one: ValueDifference) -> float:
-    """Return the largest distance of values relative to the largest of them; infinite if that has no meaning."""
-    if one.sort != "value" or one.before.dtype.kind not in "fc" or one.before.dtype != one.after.dtype:
+def compute_relative_distance(difference: ValueDifference) -> float:
+    """Return the largest distance of two runs' numbers, relative to the largest number; infinite if that has no
+    meaning.
+    """
+    if (
+        difference.sort != "value"
+        or difference.before.dtype.kind not in "fc"
+        or difference.before.dtype != difference.after.dtype
+    ):
         return float("inf")
-    apart = one.judged.most / one.judged.largest if one.judged.largest else float("inf")
+    apart = difference.judged.most / difference.judged.largest if difference.judged.largest else float("inf")
     return apart if np.isfinite(apart) else float("inf")
 
 
@@ -30,18 +36,18 @@ def tolerance_option(apart: float) -> str:
 
 def may_be_rounding(made: ValueComparison) -> bool:
     """Tell whether the first difference may be rounding that grew: other values are rounded, and it is small."""
-    return bool(made.rounded and made.found) and all(relative_distance(one) < GROWN for one in made.found[0])
+    return bool(made.rounded and made.found) and all(compute_relative_distance(one) < GROWN for one in made.found[0])
 
 
-def find_jump(made: ValueComparison) -> tuple[ValueDifference, float] | None:
-    """Return where the values of a probe first are at least JUMP times as far apart as the time before, and
-    the factor.
+def find_jump(comparison: ValueComparison) -> tuple[ValueDifference, float] | None:
+    """Return (the difference where a probe's values first are JUMP times as far apart as the time before, the factor);
+    None if none is.
     """
     before: dict[str, float] = {}
-    for some in made.found:
-        name, apart = some[0].after.place.name, max(map(relative_distance, some))
+    for some in comparison.found:
+        name, apart = some[0].after.place.name, max(map(compute_relative_distance, some))
         known = before.get(name, ROUNDING * float(np.finfo(np.float64).eps))
         if apart > JUMP * known and apart > GROWN:
-            return max(some, key=relative_distance), apart / known
+            return max(some, key=compute_relative_distance), apart / known
         before[name] = max(apart, known)
     return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.compare.values.boxes import box_size, box_slices, intersect_boxes
 from weft.compare.values.judgement import MAX_ELEMENTS
-from weft.compare.values.tolerance import ulp_distances
+from weft.compare.values.tolerance import compute_ulp_distances
 from weft.values.process import Box, KeptValue
 
 Measure = Literal["distance", "ulps"]
@@ -29,7 +29,7 @@ class ElementPair:
     box: Box
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """Return the elements in both runs; None if one kept only hashes."""
+        """Return the elements as two arrays, of the reference and of the run; None if one kept only hashes."""
         a, b = self.one.values(), self.two.values()
         if a is None or b is None:
             return None
@@ -52,8 +52,8 @@ class ArrayLayer:
         return any(pair.arrays() is not None for pair in self.pairs)
 
 
-def array_layers(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
-    """Return the arrays of a moment: one if ranks hold parts of it, else one for each rank."""
+def make_array_layers(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
+    """Return the arrays of a moment that can be drawn: one if ranks hold parts of it, else one for each rank."""
     if not before or not after:
         return []
     if after[0].array or before[0].array:
@@ -76,15 +76,20 @@ def _bounding_box(some: Sequence[KeptValue]) -> Box:
     return tuple((min(first for first, _ in side), max(end for _, end in side)) for side in sides)
 
 
-def error_cells(
-    pairs: Sequence[ElementPair], window: Box, axes: Sequence[int], most: Sequence[int], measure: Measure = "distance"
+def compute_error_cells(
+    pairs: Sequence[ElementPair],
+    window: Box,
+    axes: Sequence[int],
+    cell_limits: Sequence[int],
+    measure: Measure = "distance",
 ) -> Floats:
-    """Return the largest error in each cell of a window: over the dimensions `axes`, at most `most` cells in each.
+    """Return the largest error in each cell of a window, as an array over the dimensions `axes` with at most
+    `cell_limits` cells in each.
 
     Cells without an element in both runs are NOTHING; a cell is infinite if only one of two numbers is finite. In the
     window's other dimensions the maximum is taken; a slice is a window of one element there.
     """
-    shape = tuple(min(window[axis][1] - window[axis][0], n) for axis, n in zip(axes, most, strict=True))
+    shape = tuple(min(window[axis][1] - window[axis][0], n) for axis, n in zip(axes, cell_limits, strict=True))
     cells = np.full(shape, NOTHING)
     for pair in pairs:
         arrays = pair.arrays()
@@ -93,12 +98,12 @@ def error_cells(
             continue
         for part in _split_box(inner):
             a, b = (side[box_slices(part, pair.box)] for side in arrays)
-            _add_errors(cells, element_distances(a, b, measure), part, window, axes)
+            _add_errors(cells, compute_element_distances(a, b, measure), part, window, axes)
     return cells
 
 
 def _split_box(box: Box) -> Iterator[Box]:
-    """Yield a box in parts of at most MAX_ELEMENTS elements, so that memory does not grow with the arrays."""
+    """Yield the parts of a box, of at most MAX_ELEMENTS elements each, so that memory does not grow with the arrays."""
     if box_size(box) <= MAX_ELEMENTS:
         yield box
         return
@@ -109,43 +114,46 @@ def _split_box(box: Box) -> Iterator[Box]:
         yield from _split_box((*box[:widest], (begin, min(begin + step, end)), *box[widest + 1 :]))
 
 
-def element_distances(one: NDArray[Any], two: NDArray[Any], measure: Measure = "distance") -> Floats:
-    """Return how far apart elements are: 0 for equal ones and two NaNs, infinite if only one is finite."""
-    if np.array_equal(one, two):
-        return np.zeros(one.shape)
-    if one.dtype.kind == "c" or two.dtype.kind == "c":
+def compute_element_distances(reference: NDArray[Any], run: NDArray[Any], measure: Measure = "distance") -> Floats:
+    """Return for each element how far apart two arrays are: 0 for equal numbers and two NaNs, infinite if only one is
+    finite.
+    """
+    if np.array_equal(reference, run):
+        return np.zeros(reference.shape)
+    if reference.dtype.kind == "c" or run.dtype.kind == "c":
         if measure == "ulps":
-            common_type = np.result_type(one, two)
-            one, two = one.astype(common_type), two.astype(common_type)
+            common_type = np.result_type(reference, run)
+            reference, run = reference.astype(common_type), run.astype(common_type)
             return np.maximum(
-                element_distances(one.real, two.real, measure), element_distances(one.imag, two.imag, measure)
+                compute_element_distances(reference.real, run.real, measure),
+                compute_element_distances(reference.imag, run.imag, measure),
             )
-        a, b = one.astype(np.complex128), two.astype(np.complex128)
-    elif measure == "ulps" and "f" in one.dtype.kind + two.dtype.kind:
-        common_type = np.result_type(one, two)
-        found = ulp_distances(one.astype(common_type), two.astype(common_type))
-        return np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(found), np.inf, found))
+        a, b = reference.astype(np.complex128), run.astype(np.complex128)
+    elif measure == "ulps" and "f" in reference.dtype.kind + run.dtype.kind:
+        common_type = np.result_type(reference, run)
+        found = compute_ulp_distances(reference.astype(common_type), run.astype(common_type))
+        return np.where(np.isnan(reference) & np.isnan(run), 0.0, np.where(np.isnan(found), np.inf, found))
     else:
         # Integers of 64 bits, and long double, need more than float64 has.
-        small = all(side.dtype.itemsize <= (8 if side.dtype.kind == "f" else 4) for side in (one, two))
+        small = all(side.dtype.itemsize <= (8 if side.dtype.kind == "f" else 4) for side in (reference, run))
         wide = np.float64 if small else np.longdouble
-        a, b = one.astype(wide), two.astype(wide)
+        a, b = reference.astype(wide), run.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
         found = np.abs(a - b).astype(np.float64)
     alike = (a == b) | (np.isnan(a) & np.isnan(b))
     return np.where(alike, 0.0, np.where(np.isfinite(found), found, np.inf))
 
 
-def _add_errors(cells: Floats, error: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
-    """Put the largest error of each cell that a part of the window covers into `cells`."""
-    through = tuple(d for d in range(error.ndim) if d not in axes)
-    error = np.moveaxis(error, axes, range(-len(axes), 0)).max(axis=tuple(range(len(through))), initial=NOTHING)
+def _add_errors(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
+    """Raise `cells` to the largest distance that a part of the window has in each."""
+    through = tuple(d for d in range(distances.ndim) if d not in axes)
+    distances = np.moveaxis(distances, axes, range(-len(axes), 0)).max(axis=tuple(range(len(through))), initial=NOTHING)
     places = []
     for d, axis in enumerate(axes):
         (first, end), (low, high) = part[axis], window[axis]
         at = (np.arange(first, end) - low) * cells.shape[d] // (high - low)
         starts = np.flatnonzero(np.diff(at, prepend=-1))
-        error = np.maximum.reduceat(error, starts, axis=d)
+        distances = np.maximum.reduceat(distances, starts, axis=d)
         places.append(at[starts])
     where = np.ix_(*places)
-    cells[where] = np.maximum(cells[where], error)
+    cells[where] = np.maximum(cells[where], distances)

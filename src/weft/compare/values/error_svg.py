@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from weft.base.words import printable
-from weft.compare.values.error_map import NOTHING, ArrayLayer, Floats, Measure, array_layers, error_cells
+from weft.compare.values.error_map import NOTHING, ArrayLayer, Floats, Measure, compute_error_cells, make_array_layers
 from weft.compare.values.model import ValueComparison, ValueDifference
-from weft.compare.values.report import iterations_text, probe_text, render_values
+from weft.compare.values.report import describe_iterations, probe_text, render_values
 from weft.errors import UsageError
 from weft.picture.svg_base import Picture
 from weft.values.process import Box
@@ -31,15 +31,15 @@ _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 44, 110, 10
 _BAR: Final = 12
 
 
-def ramp_colour(share: float, ground: str) -> str:
-    """Return the colour of a share from 0 to 1 on a light or dark background."""
-    stops = np.array(RAMP[ground], float)
+def compute_ramp_colour(share: float, background: str) -> str:
+    """Return the CSS colour for a share from 0 to 1 on the colour scale of a background, `light` or `dark`."""
+    stops = np.array(RAMP[background], float)
     at = [np.interp(share * (len(stops) - 1), range(len(stops)), stops[:, k]) for k in range(3)]
     return f"rgb({', '.join(f'{value:.0f}' for value in at)})"
 
 
 def _colour_styles(ground: str) -> str:
-    return "".join(f".weft-error .e{n}{{fill:{ramp_colour(n / (STEPS - 1), ground)}}}" for n in range(STEPS))
+    return "".join(f".weft-error .e{n}{{fill:{compute_ramp_colour(n / (STEPS - 1), ground)}}}" for n in range(STEPS))
 
 
 _STYLE: Final = (
@@ -50,47 +50,53 @@ _STYLE: Final = (
 )  # fmt: skip
 
 
-def render_html(made: ValueComparison) -> str:
-    """Return what a notebook shows: the differences as text, then the error where it is first and where it is last."""
-    said = "".join(f"<p>{escape(printable(line.strip()))}</p>" for line in render_values(made, drawn=False))
+def render_html(comparison: ValueComparison) -> str:
+    """Return HTML for a notebook: the differences as text, then the error where it is first and where it is last."""
+    said = "".join(f"<p>{escape(printable(line.strip()))}</p>" for line in render_values(comparison, drawn=False))
     try:
-        first = draw_error(made)
+        first = draw_error(comparison)
     except UsageError:
         return said  # no array differs: words are all there is
-    last = draw_error(made, last=True)
+    last = draw_error(comparison, last=True)
     return said + first + (last if last != first else "")
 
 
 def draw_error(
-    made: ValueComparison, *, probe: str | None = None, last: bool = False, unit: Measure = "distance", width: int = 720
+    comparison: ValueComparison,
+    *,
+    probe: str | None = None,
+    last: bool = False,
+    unit: Measure = "distance",
+    width: int = 720,
 ) -> Picture:
-    """Draw the error over the array that differs first, or over that of `probe`; `last`: where it differs last.
+    """Return an SVG of the error over the array that differs first, or over that of `probe`; `last`: where it differs
+    last.
 
     `unit`: "distance", or "ulps" (units in the last place). Of more than two dimensions the slice with the first
-    element that differs is drawn. UsageError if no array differs whose elements were kept.
+    element that differs is drawn. Raises UsageError if no array differs whose elements were kept.
     """
-    unlike, layer = _choose_array(made, probe, last)
+    unlike, layer = _choose_array(comparison, probe, last)
     first = unlike.element or tuple(low for low, _ in layer.whole)
     axes = list(range(len(layer.whole)))[-2:]
     window = tuple(side if d in axes else (first[d], first[d] + 1) for d, side in enumerate(layer.whole))
-    cells = np.atleast_2d(error_cells(layer.pairs, window, axes, CELLS[-len(axes) :], unit))
+    cells = np.atleast_2d(compute_error_cells(layer.pairs, window, axes, CELLS[-len(axes) :], unit))
     sides = [window[axis] for axis in axes]
-    title = f"the error of {_slice_name(layer, unlike, window, axes)}: {probe_text(unlike.after)}"
+    title = f"the error of {_render_slice_name(layer, unlike, window, axes)}: {probe_text(unlike.after)}"
     return _render_svg(
-        cells, sides, f"{title}{iterations_text(unlike.after)}", unit, (unlike.after.base, max(width, 320))
+        cells, sides, f"{title}{describe_iterations(unlike.after)}", unit, (unlike.after.base, max(width, 320))
     )
 
 
-def _choose_array(made: ValueComparison, probe: str | None, last: bool) -> tuple[ValueDifference, ArrayLayer]:
-    """Return the difference to draw, and its array. UsageError if there is none."""
-    found = list(zip(made.keys, made.found, strict=True))
+def _choose_array(comparison: ValueComparison, probe: str | None, last: bool) -> tuple[ValueDifference, ArrayLayer]:
+    """Return (the difference to draw, its array). Raises UsageError if there is none."""
+    found = list(zip(comparison.keys, comparison.found, strict=True))
     name = probe
     chosen: tuple[ValueDifference, ArrayLayer] | None = None
     for key, some in found:
-        if made.aligned is None or (name is not None and some[0].after.place.name != name):
+        if comparison.aligned is None or (name is not None and some[0].after.place.name != name):
             continue
-        before, after = (list(made.aligned.values_at(side, key)) for side in (0, 1))
-        of = _layer_of_difference(some[0], array_layers(before, after))
+        before, after = (list(comparison.aligned.values_at(side, key)) for side in (0, 1))
+        of = _find_layer(some[0], make_array_layers(before, after))
         if of is not None:
             chosen, name = (some[0], of), some[0].after.place.name
             if not last:
@@ -100,28 +106,32 @@ def _choose_array(made: ValueComparison, probe: str | None, last: bool) -> tuple
     return chosen
 
 
-def _layer_of_difference(unlike: ValueDifference, found: list[ArrayLayer]) -> ArrayLayer | None:
-    """Return the array of a difference; None for a number, or for hashes."""
-    for layer in found:
-        mine = any(pair.two.process is unlike.after.process for pair in layer.pairs)
+def _find_layer(difference: ValueDifference, layers: list[ArrayLayer]) -> ArrayLayer | None:
+    """Return the array in which a difference is; None for a single number, or if elements were not kept."""
+    for layer in layers:
+        mine = any(pair.two.process is difference.after.process for pair in layer.pairs)
         if mine and layer.exact and any(end - first > 1 for first, end in layer.whole):
             return layer
     return None
 
 
-def _slice_name(layer: ArrayLayer, unlike: ValueDifference, window: Box, axes: list[int]) -> str:
-    """Return the name of the drawn slice as the program would write it."""
-    base = unlike.after.base
+def _render_slice_name(layer: ArrayLayer, difference: ValueDifference, window: Box, axes: list[int]) -> str:
+    """Return the name of the drawn slice as the program would write it, such as `A[0:5, 3]`."""
+    base = difference.after.base
     numbers = [f"{low + base}:{end}" if d in axes else str(low + base) for d, (low, end) in enumerate(window)]
     pair = "()" if base else "[]"
     return f"{layer.name}{pair[0]}{', '.join(numbers)}{pair[1]}"
 
 
-def _render_svg(cells: Floats, sides: list[tuple[int, int]], title: str, unit: str, look: tuple[int, int]) -> Picture:
-    """Return the picture of cells with labels and colour scale. `sides`: index ranges of rows and columns."""
-    base, width = look
+def _render_svg(
+    cells: Floats, index_ranges: list[tuple[int, int]], title: str, measure: str, base_and_width: tuple[int, int]
+) -> Picture:
+    """Return an SVG of cells with labels and a colour scale. `index_ranges`: of rows and columns; `base_and_width`: the
+    first index of the language, the width in pixels.
+    """
+    base, width = base_and_width
     wide = width - _LEFT - _RIGHT
-    tall = TALL if len(sides) > 1 else TALL // 3
+    tall = TALL if len(index_ranges) > 1 else TALL // 3
     height = _TOP + tall + _BOTTOM
     known = cells[(cells > 0) & np.isfinite(cells)]
     span = (float(known.min()), float(known.max())) if len(known) else None
@@ -131,13 +141,17 @@ def _render_svg(cells: Floats, sides: list[tuple[int, int]], title: str, unit: s
         f'height="{height}" role="img"><style>{_STYLE}</style><title>{text}</title>'
         f'<text class="title" x="8" y="14">{text}</text>'
     )
-    parts = [head, *_draw_cells(_cell_shades(cells, span), wide, tall), *_draw_labels(sides, base, wide, tall)]
-    return Picture("".join([*parts, *_draw_colour_scale(span, unit, _LEFT + wide + 14, tall)]) + "</svg>")
+    parts = [
+        head,
+        *_draw_cells(_compute_cell_shades(cells, span), wide, tall),
+        *_draw_labels(index_ranges, base, wide, tall),
+    ]
+    return Picture("".join([*parts, *_draw_colour_scale(span, measure, _LEFT + wide + 14, tall)]) + "</svg>")
 
 
-def _cell_shades(cells: Floats, span: tuple[float, float] | None) -> np.ndarray:
-    """Return the colour number of each cell; -1 if it is alike, -2 if there is no element."""
-    low, high = np.log10(span or (1.0, 1.0))
+def _compute_cell_shades(cells: Floats, error_range: tuple[float, float] | None) -> np.ndarray:
+    """Return the colour number of each cell; -1 without an error, -2 without an element."""
+    low, high = np.log10(error_range or (1.0, 1.0))
     share = np.ones(cells.shape)
     if high > low:
         sized = (cells > 0) & np.isfinite(cells)
@@ -146,15 +160,15 @@ def _cell_shades(cells: Floats, span: tuple[float, float] | None) -> np.ndarray:
     return np.where(cells == NOTHING, -2, np.where(cells == 0, -1, shade))
 
 
-def _draw_cells(shades: np.ndarray, wide: int, tall: int) -> Iterator[str]:
-    """Yield one path for each colour; neighbours in a row are one rectangle."""
-    rows, columns = shades.shape
+def _draw_cells(colour_numbers: np.ndarray, pixel_width: int, pixel_height: int) -> Iterator[str]:
+    """Yield an SVG path for each colour; neighbouring cells of a row are one rectangle."""
+    rows, columns = colour_numbers.shape
     paths: dict[int, list[str]] = {}
-    for i, row in enumerate(shades):
+    for i, row in enumerate(colour_numbers):
         starts = np.flatnonzero(np.append(True, row[1:] != row[:-1])).tolist()
         for start, end in zip(starts, [*starts[1:], columns], strict=True):
-            left, right = (_LEFT + column * wide / columns for column in (start, end))
-            top, bottom = (_TOP + k * tall / rows for k in (i, i + 1))
+            left, right = (_LEFT + column * pixel_width / columns for column in (start, end))
+            top, bottom = (_TOP + k * pixel_height / rows for k in (i, i + 1))
             box = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z"
             paths.setdefault(int(row[start]), []).append(box)
     for shade, boxes in sorted(paths.items()):
@@ -163,33 +177,46 @@ def _draw_cells(shades: np.ndarray, wide: int, tall: int) -> Iterator[str]:
             yield f'<path class="{kind}" shape-rendering="crispEdges" d="{"".join(boxes)}"/>'
 
 
-def _draw_labels(sides: list[tuple[int, int]], base: int, wide: int, tall: int) -> Iterator[str]:
-    """Yield the labels of rows and columns."""
-    for at, place in _tick_indices(sides[-1], 8):
-        yield f'<text x="{_LEFT + place * wide:.1f}" y="{_TOP - 7}" text-anchor="middle">{at + base}</text>'
-    for at, place in _tick_indices(sides[0], 8) if len(sides) > 1 else ():
-        yield f'<text x="{_LEFT - 7}" y="{_TOP + place * tall + 4:.1f}" text-anchor="end">{at + base}</text>'
+def _draw_labels(
+    index_ranges: list[tuple[int, int]], first_index: int, pixel_width: int, pixel_height: int
+) -> Iterator[str]:
+    """Yield the SVG texts that label rows and columns with their indices."""
+    for at, place in _choose_tick_indices(index_ranges[-1], 8):
+        yield (
+            f'<text x="{_LEFT + place * pixel_width:.1f}" y="{_TOP - 7}" text-anchor="middle">{at + first_index}</text>'
+        )
+    for at, place in _choose_tick_indices(index_ranges[0], 8) if len(index_ranges) > 1 else ():
+        yield (
+            f'<text x="{_LEFT - 7}" y="{_TOP + place * pixel_height + 4:.1f}" '
+            f'text-anchor="end">{at + first_index}</text>'
+        )
 
 
-def _tick_indices(side: tuple[int, int], most: int) -> list[tuple[int, float]]:
-    """Return round indices of a side, with the share at which the middle of each is."""
-    first, end = side
+def _choose_tick_indices(index_range: tuple[int, int], tick_limit: int) -> list[tuple[int, float]]:
+    """Return (index, position from 0 to 1) for round indices of an axis, at most `tick_limit`."""
+    first, end = index_range
     step = 1
-    while (end - first) / step > most:
+    while (end - first) / step > tick_limit:
         step *= 5 if str(step)[0] == "2" else 2
         step = int(10 ** round(np.log10(step))) if str(step)[0] == "1" else step
     return [(at, (at + 0.5 - first) / (end - first)) for at in range(-(-first // step) * step, end, step)]
 
 
-def _draw_colour_scale(span: tuple[float, float] | None, unit: str, x: int, tall: int) -> Iterator[str]:
+def _draw_colour_scale(error_range: tuple[float, float] | None, measure: str, x: int, tall: int) -> Iterator[str]:
     """Yield the bar that shows what the colours mean."""
-    yield f'<text x="{x}" y="{_TOP - 7}">{"units in the last place" if unit == "ulps" else "apart"}</text>'
+    yield f'<text x="{x}" y="{_TOP - 7}">{"units in the last place" if measure == "ulps" else "apart"}</text>'
     bar = tall - 24
-    for n in range(STEPS if span and span[0] < span[1] else 1):
+    for n in range(STEPS if error_range and error_range[0] < error_range[1] else 1):
         shade = STEPS - 1 - n
-        high = bar / (STEPS if span and span[0] < span[1] else 1)
+        high = bar / (STEPS if error_range and error_range[0] < error_range[1] else 1)
         yield f'<rect class="e{shade}" x="{x}" y="{_TOP + n * high:.1f}" width="{_BAR}" height="{high + 0.3:.1f}"/>'
-    told = [(0, span[1]), (bar - 8, span[0])] if span and span[0] < span[1] else [(0, span[1])] if span else []
+    told = (
+        [(0, error_range[1]), (bar - 8, error_range[0])]
+        if error_range and error_range[0] < error_range[1]
+        else [(0, error_range[1])]
+        if error_range
+        else []
+    )
     for y, value in told:
         yield f'<text x="{x + _BAR + 6}" y="{_TOP + y + 9:.1f}">{value:.3g}</text>'
     yield f'<rect class="same" x="{x}" y="{_TOP + tall - 14}" width="{_BAR}" height="{_BAR}"/>'

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.compare.values.error_map import ElementPair, error_cells
+from weft.compare.values.error_map import ElementPair, compute_error_cells
 from weft.compare.values.model import ValueDifference
 
 ROWS: Final = 16
@@ -25,7 +25,7 @@ def draw_error_text(some: Sequence[ValueDifference], title: str) -> Iterator[str
     window = tuple((min(a for a, _ in side), max(b for _, b in side)) for side in sides)
     pairs = [ElementPair(one.before, one.after, one.box) for one in parts]
     axes = range(len(window))
-    cells = np.atleast_2d(error_cells(pairs, window, axes, (ROWS, COLUMNS)[-len(window) :]))
+    cells = np.atleast_2d(compute_error_cells(pairs, window, axes, (ROWS, COLUMNS)[-len(window) :]))
     (top, bottom), (left, right) = window if len(window) == 2 else ((0, 1), *window)
     yield f"the error of {title}, rows {top}-{bottom - 1}, columns {left}-{right - 1}:"
     most = min(float(cells.max()), float(np.finfo(np.float64).max))

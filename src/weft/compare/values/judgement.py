@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.compare.values.tolerance import ROUNDING, Tolerance, ulp_distances
+from weft.compare.values.tolerance import ROUNDING, Tolerance, compute_ulp_distances
 
 MAX_ELEMENTS: Final = 1 << 20
 """Elements that are looked at together: memory does not grow with the arrays."""
@@ -55,28 +55,32 @@ def _offset_index(index: tuple[int, ...], offset: tuple[int, ...]) -> tuple[int,
     return tuple(i + o for i, o in zip(index, offset, strict=True))
 
 
-def judge_arrays(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bound: float = 0.0) -> Judgement:
-    """Compare arrays of one shape. `bound`: how far sums in another order may be apart."""
+def judge_arrays(
+    reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float = 0.0
+) -> Judgement:
+    """Return how two arrays of one shape differ. `rounding_bound`: how far sums in another order may be apart."""
     found = Judgement()
-    if one.ndim == 0:
-        found.merge_part(_judge_part(one.reshape(1), two.reshape(1), tolerance, bound), (0,))
+    if reference.ndim == 0:
+        found.merge_part(_judge_part(reference.reshape(1), run.reshape(1), tolerance, rounding_bound), (0,))
         found.first = () if found.first is not None else None
         found.low = found.high = ()
         return found
-    rows = max(1, MAX_ELEMENTS // max(1, one[:1].size))
-    if rows == 1 and one.ndim > 1 and one[:1].size > MAX_ELEMENTS:
-        for k in range(one.shape[0]):
-            inner = judge_arrays(one[k], two[k], tolerance, bound)
+    rows = max(1, MAX_ELEMENTS // max(1, reference[:1].size))
+    if rows == 1 and reference.ndim > 1 and reference[:1].size > MAX_ELEMENTS:
+        for k in range(reference.shape[0]):
+            inner = judge_arrays(reference[k], run[k], tolerance, rounding_bound)
             inner.first, inner.low, inner.high = (
                 _prepend_axis(inner.first),
                 _prepend_axis(inner.low),
                 _prepend_axis(inner.high),
             )
-            found.merge_part(inner, (k,) + (0,) * (one.ndim - 1))
+            found.merge_part(inner, (k,) + (0,) * (reference.ndim - 1))
         return found
-    for begin in range(0, one.shape[0], rows):
+    for begin in range(0, reference.shape[0], rows):
         part = slice(begin, begin + rows)
-        found.merge_part(_judge_part(one[part], two[part], tolerance, bound), (begin,) + (0,) * (one.ndim - 1))
+        found.merge_part(
+            _judge_part(reference[part], run[part], tolerance, rounding_bound), (begin,) + (0,) * (reference.ndim - 1)
+        )
     return found
 
 
@@ -84,28 +88,28 @@ def _prepend_axis(index: Any) -> Any:
     return (0, *index) if index or index == () else index
 
 
-def _judge_part(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bound: float) -> Judgement:
-    """Compare two parts that fit into memory."""
-    found = Judgement(compared=one.size)
-    unequal = one != two
-    if tolerance.nan_equal and one.dtype.kind in "fc" and two.dtype.kind in "fc":
-        unequal &= ~(np.isnan(one) & np.isnan(two))
+def _judge_part(reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float) -> Judgement:
+    """Return how two parts of arrays differ that are small enough for temporary copies."""
+    found = Judgement(compared=reference.size)
+    unequal = reference != run
+    if tolerance.nan_equal and reference.dtype.kind in "fc" and run.dtype.kind in "fc":
+        unequal &= ~(np.isnan(reference) & np.isnan(run))
     if not unequal.any():
         return found
-    a, b = one[unequal], two[unequal]
-    if one.dtype == two.dtype:  # a rank that computes in fewer bits is not taken for rounding
-        bound = max(bound, _rounding_bound(two))
-    differs, rounded, steps = _classify_unequal(a, b, tolerance, bound)
+    a, b = reference[unequal], run[unequal]
+    if reference.dtype == run.dtype:  # a rank that computes in fewer bits is not taken for rounding
+        rounding_bound = max(rounding_bound, _compute_rounding_bound(run))
+    differs, rounded, steps = _classify_unequal(a, b, tolerance, rounding_bound)
     found.rounded, found.differing = int(rounded.sum()), int(differs.sum())
     found.ulps = float(steps[rounded].max(initial=0.0))
     if found.differing:
-        _locate_differences(found, one, two, unequal, differs)
+        _locate_differences(found, reference, run, unequal, differs)
     return found
 
 
-def _rounding_bound(numbers: NDArray[Any]) -> float:
-    """Return the rounding error relative to the largest of some numbers, which is many ulps of a result
-    that cancels.
+def _compute_rounding_bound(numbers: NDArray[Any]) -> float:
+    """Return the largest error that is taken for rounding, relative to the largest number: many ulps of a result that
+    cancels.
     """
     if numbers.dtype.kind not in "fc":
         return 0.0
@@ -119,17 +123,23 @@ def _largest_magnitude(numbers: NDArray[Any]) -> float:
 
 
 def _locate_differences(
-    found: Judgement, one: NDArray[Any], two: NDArray[Any], unequal: NDArray[np.bool_], differs: NDArray[np.bool_]
+    judgement: Judgement,
+    reference: NDArray[Any],
+    run: NDArray[Any],
+    unequal: NDArray[np.bool_],
+    is_difference: NDArray[np.bool_],
 ) -> None:
-    """Set where elements differ, and by how much, in a judgement."""
-    places = np.argwhere(unequal)[differs]
-    found.first = tuple(places[0].tolist())
-    found.one, found.two = one[found.first], two[found.first]
-    found.low, found.high = tuple(places.min(0).tolist()), tuple(places.max(0).tolist())
+    """Set in a judgement which elements differ, and by how much. `is_difference`: a mask of the unequal elements."""
+    places = np.argwhere(unequal)[is_difference]
+    judgement.first = tuple(places[0].tolist())
+    judgement.one, judgement.two = reference[judgement.first], run[judgement.first]
+    judgement.low, judgement.high = tuple(places.min(0).tolist()), tuple(places.max(0).tolist())
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(_widen(one[unequal][differs]) - _widen(two[unequal][differs])).astype(np.float64)
-    found.most = float(np.max(np.where(np.isfinite(error), error, np.inf), initial=0.0))
-    found.largest = max(_largest_magnitude(one), _largest_magnitude(two))
+        error = np.abs(_widen(reference[unequal][is_difference]) - _widen(run[unequal][is_difference])).astype(
+            np.float64
+        )
+    judgement.most = float(np.max(np.where(np.isfinite(error), error, np.inf), initial=0.0))
+    judgement.largest = max(_largest_magnitude(reference), _largest_magnitude(run))
 
 
 def _widen(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -138,26 +148,35 @@ def _widen(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _classify_unequal(
-    a: NDArray[Any], b: NDArray[Any], tolerance: Tolerance, bound: float
+    reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-    """Return of unequal numbers which differ, which only rounding separates, and by how many ulps."""
-    if a.dtype.kind == "c" or b.dtype.kind == "c":
-        a, b = (side.astype(np.result_type(a, b)) for side in (a, b))
-        parts = [_classify_unequal(x, y, tolerance, bound) for x, y in ((a.real, b.real), (a.imag, b.imag))]
+    """Return for unequal numbers (mask of those that differ, mask of those that only rounding separates, distances in
+    ulps).
+    """
+    if reference.dtype.kind == "c" or run.dtype.kind == "c":
+        reference, run = (side.astype(np.result_type(reference, run)) for side in (reference, run))
+        parts = [
+            _classify_unequal(x, y, tolerance, rounding_bound)
+            for x, y in ((reference.real, run.real), (reference.imag, run.imag))
+        ]
         differs = parts[0][0] | parts[1][0]
         return differs, (parts[0][1] | parts[1][1]) & ~differs, np.maximum(parts[0][2], parts[1][2])
-    if a.dtype.kind != "f" and b.dtype.kind != "f":
+    if reference.dtype.kind != "f" and run.dtype.kind != "f":
         near = bool(tolerance.absolute or tolerance.relative)
-        good = tolerance.accepts(a.astype(np.float64), b.astype(np.float64)) if near else np.zeros(len(a), bool)
-        return ~good, np.zeros(len(a), bool), np.zeros(len(a))
+        good = (
+            tolerance.accepts(reference.astype(np.float64), run.astype(np.float64))
+            if near
+            else np.zeros(len(reference), bool)
+        )
+        return ~good, np.zeros(len(reference), bool), np.zeros(len(reference))
     # Numbers of fewer bits are exact in more: a rank that computes in less is not taken for rounding.
-    common = np.result_type(a, b)
-    a, b = a.astype(common), b.astype(common)
-    steps = ulp_distances(a, b)
-    alike = tolerance.accepts(a, b) | (a == b)
+    common = np.result_type(reference, run)
+    reference, run = reference.astype(common), run.astype(common)
+    steps = compute_ulp_distances(reference, run)
+    alike = tolerance.accepts(reference, run) | (reference == run)
     if tolerance.nan_equal:
-        alike |= np.isnan(a) & np.isnan(b)
+        alike |= np.isnan(reference) & np.isnan(run)
     with np.errstate(invalid="ignore"):
-        rounded = ~alike & tolerance.rounding & ((steps <= ROUNDING) | (np.abs(a - b) <= bound))
-        rounded &= np.isfinite(a) & np.isfinite(b)
+        rounded = ~alike & tolerance.rounding & ((steps <= ROUNDING) | (np.abs(reference - run) <= rounding_bound))
+        rounded &= np.isfinite(reference) & np.isfinite(run)
     return ~alike & ~rounded, rounded, steps

@@ -31,7 +31,9 @@ class LiveComparison:
         self._next = time.monotonic() + PAUSE
 
     def has_difference(self) -> bool:
-        """Tell whether a value differs for certain; compares only if the last comparison was long enough ago."""
+        """Return whether a value differs for certain; values are compared anew only if the last comparison was long
+        enough ago.
+        """
         begun = time.monotonic()
         if begun < self._next or not (self._run / FOLDER).is_dir():
             return False

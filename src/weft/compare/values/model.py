@@ -32,7 +32,7 @@ class ValueDifference:
 
     @property
     def element(self) -> tuple[int, ...] | None:
-        """Return the index of the first element in the global array, from 0 on; None if it is unknown."""
+        """Return the index (from 0) of the first differing element in the global array; None if it is unknown."""
         if self.sort in ("missing", "surplus"):
             return tuple(first for first, _ in self.box)
         if self.judged.first is None:

@@ -31,7 +31,7 @@ class RunValues:
 
     @classmethod
     def from_trace(cls, trace: ValueTrace) -> RunValues:
-        """Return all values of a run."""
+        """Return all values of a run as columns."""
         counts = [len(one.rows) for one in trace.processes]
         key = np.concatenate([one.rows["key"] for one in trace.processes])
         process = np.repeat(np.arange(len(counts)), counts)
@@ -64,25 +64,27 @@ class Moments:
     _sorted: tuple[Ints, Ints]
     _first: tuple[Ints, Ints]
 
-    def values_at(self, side: int, key: int) -> Iterator[KeptValue]:
-        """Yield the values of a run (0: the reference) at a moment, by rank."""
-        rows = (self.before, self.after)[side]
-        first = int(self._first[side][key])
-        for at in self._sorted[side][first : first + int(self.counts[side][key])].tolist():
+    def values_at(self, run_side: int, moment_key: int) -> Iterator[KeptValue]:
+        """Yield the values that a run (0: the reference, 1: the run) has at a moment, by rank."""
+        rows = (self.before, self.after)[run_side]
+        first = int(self._first[run_side][moment_key])
+        for at in self._sorted[run_side][first : first + int(self.counts[run_side][moment_key])].tolist():
             yield rows.value_at(at)
 
-    def value_positions(self, side: int) -> tuple[Ints, Ints]:
-        """Return for all values of a run the position of their moment in `order`, ascending, and their process."""
+    def find_value_positions(self, run_side: int) -> tuple[Ints, Ints]:
+        """Return two columns for all values of a run (0: the reference, 1: the run): the position of their moment in
+        `order`, ascending, and their process.
+        """
         place = np.empty(len(self.keys), np.int64)
         place[self.order] = np.arange(len(self.order))
-        places = np.repeat(place, self.counts[side])
-        processes = (self.before, self.after)[side].process[self._sorted[side]]
+        places = np.repeat(place, self.counts[run_side])
+        processes = (self.before, self.after)[run_side].process[self._sorted[run_side]]
         rising = np.argsort(places, kind="stable")
         return places[rising], processes[rising]
 
 
 def align_moments(before: RunValues, after: RunValues) -> Moments:
-    """Align the moments of two runs."""
+    """Return the moments (places in the program's structure with values) of two runs, in the order of the reference."""
     keys, inverse = np.unique(np.concatenate([before.key, after.key]), return_inverse=True)
     sides = inverse[: len(before)], inverse[len(before) :]
     counts = [np.bincount(side, minlength=len(keys)) for side in sides]
@@ -98,14 +100,14 @@ def align_moments(before: RunValues, after: RunValues) -> Moments:
 
 
 def _find_equal_moments(
-    before: RunValues, after: RunValues, sort: list[Ints], counts: list[Ints], first: list[Ints]
+    before: RunValues, after: RunValues, sorted_rows: list[Ints], counts: list[Ints], first_rows: list[Ints]
 ) -> NDArray[np.bool_]:
-    """Return for each key whether all values of a moment are equal in both runs, rank by rank."""
+    """Return a mask of the moments at which all values are equal in both runs, rank by rank."""
     same = np.asarray((counts[0] == counts[1]) & (counts[0] > 0), bool)
-    pairs = [np.repeat(side[same], counts[0][same]) for side in first]
+    pairs = [np.repeat(side[same], counts[0][same]) for side in first_rows]
     begin = np.cumsum(counts[0][same]) - counts[0][same]
     within = np.arange(len(pairs[0])) - np.repeat(begin, counts[0][same])
-    one, two = sort[0][pairs[0] + within], sort[1][pairs[1] + within]
+    one, two = sorted_rows[0][pairs[0] + within], sorted_rows[1][pairs[1] + within]
     pair = np.stack([before.process[one], after.process[two]])
     equal = pair[0] == pair[1]
     if after.trace.has_processors:
@@ -119,15 +121,18 @@ def _find_equal_moments(
 
 
 def _compare_rows(
-    before: RunValues, after: RunValues, processes: tuple[int, int], one: Ints, two: Ints
+    before: RunValues, after: RunValues, processes: tuple[int, int], reference_rows: Ints, run_rows: Ints
 ) -> NDArray[np.bool_]:
-    """Return whether rows of a process of the reference have the same bytes as rows of a process of the run."""
+    """Return a mask of the rows whose bytes are the same in a process of the reference and a process of the run."""
     sides = [rows.trace.processes[process] for rows, process in zip((before, after), processes, strict=True)]
-    at = [np.ascontiguousarray(side.rows["offset"][rows]) for side, rows in zip(sides, (one, two), strict=True)]
-    found = np.zeros(len(one), np.uint8)
+    at = [
+        np.ascontiguousarray(side.rows["offset"][rows])
+        for side, rows in zip(sides, (reference_rows, run_rows), strict=True)
+    ]
+    found = np.zeros(len(reference_rows), np.uint8)
     each = sum(len(side.records) // max(1, len(side.rows)) for side in sides)
     step = max(1, TOGETHER // max(1, each))
-    for begin in range(0, len(one), step):
+    for begin in range(0, len(reference_rows), step):
         part = slice(begin, begin + step)
         count = len(found[part])
         kernel().weft_values_same(sides[0].records, at[0][part], sides[1].records, at[1][part], count, found[part])

@@ -18,7 +18,7 @@ class DrawnComparison(ValueComparison):
         return cls(**{field.name: getattr(made, field.name) for field in fields(made)})
 
     def plot(self, **options: Any) -> str:
-        """Draw the error over an array as SVG; the options are those of weft.compare.values.error_svg.draw_error.
+        """Return an SVG of the error over an array; the options are those of weft.compare.values.error_svg.draw_error.
 
         weft.differences("reference", "run").plot(probe="A", last=True, unit="ulps")
         """

@@ -35,14 +35,14 @@ class StructureDifference:
 
 
 def have_no_common_probe(before: ValueTrace, after: ValueTrace) -> bool:
-    """Tell whether two runs have no probe in common."""
+    """Return whether two runs have no probe in common."""
     names = [{p.name for one in trace.processes for p in one.places if p.kind == PlaceKind.PROBE}
              for trace in (before, after)]  # fmt: skip
     return not names[0] & names[1]
 
 
 def are_configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
-    """Tell whether both runs were configured to keep the same values."""
+    """Return whether both runs were configured to keep the same values."""
     plans = []
     for trace in (before, after):
         try:
@@ -52,20 +52,20 @@ def are_configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
     return plans[0] == plans[1]
 
 
-def find_structure_difference(aligned: Moments) -> StructureDifference | None:
+def find_structure_difference(moments: Moments) -> StructureDifference | None:
     """Return the first value that only one run has; None if there is none, or if the runs were configured
     differently.
     """
-    before, after = aligned.before.trace, aligned.after.trace
+    before, after = moments.before.trace, moments.after.trace
     if not are_configured_alike(before, after):
         return None
     whole = _is_complete(before) and _is_complete(after)
-    alone = [(aligned.counts[side] > 0) & (aligned.counts[1 - side] == 0) for side in (0, 1)]
-    for key in aligned.order.tolist():
+    alone = [(moments.counts[side] > 0) & (moments.counts[1 - side] == 0) for side in (0, 1)]
+    for key in moments.order.tolist():
         for side in (0, 1):
             if alone[side][key]:
-                only = next(iter(aligned.values_at(side, key)))
-                loop = _differing_loop(aligned, side, only) if whole else None
+                only = next(iter(moments.values_at(side, key)))
+                loop = _find_differing_loop(moments, side, only) if whole else None
                 return StructureDifference(side, only, int(alone[0].sum() + alone[1].sum()), loop, whole)
     return None
 
@@ -75,24 +75,26 @@ def _is_complete(trace: ValueTrace) -> bool:
     return not any("ends early" in text or "cut off" in text or "damaged" in text for text in trace.problems)
 
 
-def _differing_loop(aligned: Moments, side: int, only: KeptValue) -> tuple[str, int, int] | None:
-    """Return the outermost loop around a value with different numbers of iterations: its place, and both numbers."""
-    sides: list[RunValues] = [aligned.before, aligned.after]
-    for row in _surrounding_iterations(only.process, int(only.process.rows["parent"][only.row])):
-        one = only.process.iterations[row]
+def _find_differing_loop(moments: Moments, run_side: int, value: KeptValue) -> tuple[str, int, int] | None:
+    """Return (place, iterations in the reference, in the run) of the outermost loop around a value that ran differently
+    often; None if there is none.
+    """
+    sides: list[RunValues] = [moments.before, moments.after]
+    for row in _find_surrounding_iterations(value.process, int(value.process.rows["parent"][value.row])):
+        one = value.process.iterations[row]
         counts = [_count_iterations(rows.trace, int(one["loop"])) for rows in sides]
-        if counts[0] != counts[1] and counts[1 - side]:
-            place = only.process.place(int(one["place"]))
+        if counts[0] != counts[1] and counts[1 - run_side]:
+            place = value.process.place(int(one["place"]))
             return f"{place.name} ({place.where})" if place.where else place.name, counts[0], counts[1]
     return None
 
 
-def _surrounding_iterations(process: ProcessValues, parent: int) -> Iterator[int]:
-    """Yield rows of the iterations around a value, the outermost first."""
+def _find_surrounding_iterations(process: ProcessValues, iteration_row: int) -> Iterator[int]:
+    """Yield the rows of the iterations around a value, the outermost first."""
     rows = []
-    while parent >= 0:
-        rows.append(parent)
-        parent = int(process.iterations["parent"][parent])
+    while iteration_row >= 0:
+        rows.append(iteration_row)
+        iteration_row = int(process.iterations["parent"][iteration_row])
     yield from reversed(rows)
 
 

@@ -35,14 +35,14 @@ class Tolerance:
         # Who names a tolerance means it: what is beyond it differs.
         return cls(**said, nan_equal=settings.get("nan") != "different", rounding=not (exact or said))
 
-    def accepts(self, one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of unequal numbers (float64 or wider) are accepted as alike."""
-        distance = _distances(one, two)
-        magnitude = np.maximum(np.abs(one), np.abs(two))
+    def accepts(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return a mask of the unequal numbers (float64 or wider) that are accepted as alike."""
+        distance = _distances(first, second)
+        magnitude = np.maximum(np.abs(first), np.abs(second))
         with np.errstate(invalid="ignore", over="ignore"):
             good = (distance <= self.absolute) | (distance <= self.relative * magnitude)
-        good &= np.isfinite(one) & np.isfinite(two)
-        return np.asarray(good | (ulp_distances(one, two) <= self.ulps), bool)
+        good &= np.isfinite(first) & np.isfinite(second)
+        return np.asarray(good | (compute_ulp_distances(first, second) <= self.ulps), bool)
 
 
 def _distances(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
@@ -53,25 +53,25 @@ def _distances(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
 _INTEGERS: Final = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
-def ulp_distances(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how many numbers of their type are between two numbers; infinite if one is NaN or infinite."""
-    size = one.dtype.itemsize
+def compute_ulp_distances(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how many steps of their type two numbers are apart (neighbours: 1); infinite if one is NaN or infinite."""
+    size = first.dtype.itemsize
     if size not in _INTEGERS:
         with np.errstate(invalid="ignore", divide="ignore"):
-            spacing = np.spacing(np.maximum(np.abs(one), np.abs(two)))
-            return np.asarray(np.abs(one - two) / spacing, np.float64)
-    steps = [_ordered_integers(side) for side in (one, two)]
+            spacing = np.spacing(np.maximum(np.abs(first), np.abs(second)))
+            return np.asarray(np.abs(first - second) / spacing, np.float64)
+    steps = [_to_ordered_integers(side) for side in (first, second)]
     # Of 64 bits the difference may not fit: as floats it is exact as far as anybody looks.
     apart = np.abs(steps[0].astype(np.float64) - steps[1].astype(np.float64))
     near = np.abs(steps[0] - steps[1])
     apart = np.where(apart < 2**53, near, apart)
-    same = (one == two) | (np.isfinite(one) & np.isfinite(two))
-    return np.where(same, np.where(one == two, 0, apart), np.inf)
+    same = (first == second) | (np.isfinite(first) & np.isfinite(second))
+    return np.where(same, np.where(first == second, 0, apart), np.inf)
 
 
-def _ordered_integers(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Return integers in the order of the numbers (Dawson 2012): neighbours differ by 1, zeros of both
-    signs are equal.
+def _to_ordered_integers(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """Return integers in the order of the numbers (Dawson 2012): neighbours differ by 1, zeros of both signs
+    are equal.
     """
     width = numbers.dtype.itemsize
     raw = np.ascontiguousarray(numbers).view(_INTEGERS[width]).astype(np.int64)

@@ -105,7 +105,7 @@ class Archive:
             raise WeftError(f"the OTF2 library cannot write the archive: {self._errors.first}") from error
 
     def _close(self) -> None:
-        """Close the writers of the archive, and then the archive."""
+        """Close the archive's writers, and then the archive."""
         self.close_locations(list(self._writers))
         if self._markers is not None:
             _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)
@@ -114,13 +114,15 @@ class Archive:
         _otf2.Archive_CloseEvtFiles(self._archive)
         _otf2.Archive_Close(self._archive)
 
-    def write_rows(self, location: int, rows: NDArray[np.void]) -> int:
-        """Write the rows (dtype records.ROW) of a location in their order, and return their number."""
-        writer = self._writer(location)
+    def write_rows(self, location_number: int, rows: NDArray[np.void]) -> int:
+        """Write records (rows of dtype records.ROW) of a location (a thread) in their order, and return their
+        number.
+        """
+        writer = self._writer(location_number)
         written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
         if written != len(rows):
             why = self._errors.first or "it gives no reason"
-            raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location}: {why}")
+            raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location_number}: {why}")
         return written
 
     def _writer(self, location: int) -> object:
@@ -135,19 +137,19 @@ class Archive:
             _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
             del self._writers[location]
 
-    def mark_open_call(self, text: str, start: int, end: int, location: int) -> None:
-        """Mark an interval (ns) of a location as that of a call that never returned."""
+    def mark_open_call(self, text: str, start_ns: int, end_ns: int, location: int) -> None:
+        """Mark an interval of a location (a thread) as that of a call that never returned."""
         if self._markers is None:
             self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
             _otf2.MarkerWriter_WriteDefMarker(
                 self._markers, _MARKER, "Weft", "a call that never returned", _otf2.SEVERITY_HIGH
             )
         _otf2.MarkerWriter_WriteMarker(
-            self._markers, start, end - start, _MARKER, _otf2.MARKER_SCOPE_LOCATION, location, text
+            self._markers, start_ns, end_ns - start_ns, _MARKER, _otf2.MARKER_SCOPE_LOCATION, location, text
         )
 
     def write_definitions(self, definitions: Definitions) -> None:
-        """Write the definitions, after all events."""
+        """Write the definitions (names of ranks, functions, communicators …), after all events."""
         for location in definitions.all_locations():
             # Readers look for a file of definitions of each location.
             writer = _otf2.Archive_GetDefWriter(self._archive, location)

@@ -11,8 +11,8 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Ints, encode_ids, function_table
-from weft.export.otf2.definitions import NOTHING, comm_members, member_table
+from weft.export.blocks import Block, Ints, encode_ids, make_function_table
+from weft.export.otf2.definitions import NOTHING, find_comm_members, make_member_table
 from weft.export.otf2.messages import sort_by_event
 from weft.export.otf2.record_rows import BEGUN, DONE, Kind, Records
 from weft.match import Collectives, Post
@@ -29,9 +29,9 @@ _NOT_BLOCKING: Final = Post.NONBLOCKING | Post.PERSISTENT
 _COUNTS: Final = frozenset(("recvcount", "recvcounts", "sendcounts", "recvtype"))
 
 
-def collective_operation(name: str) -> int:
-    """Return OTF2's operation for a function; _NO_OPERATION if there is none."""
-    found = find_meaning(name)
+def find_collective_operation(function_name: str) -> int:
+    """Return OTF2's number of the collective operation of an MPI function; _NO_OPERATION if there is none."""
+    found = find_meaning(function_name)
     if found is None or found.act is not Act.COLLECTIVE:
         return _NO_OPERATION
     if found.kin in calls.COMM_MAKERS:
@@ -44,7 +44,7 @@ def collective_operation(name: str) -> int:
 
 @cache
 def _operations(functions: FunctionTable) -> NDArray[np.uint8]:
-    return function_table(functions, lambda f: collective_operation(f.name), np.uint8)
+    return make_function_table(functions, lambda f: find_collective_operation(f.name), np.uint8)
 
 
 class CollectiveCalls:
@@ -64,65 +64,72 @@ class CollectiveCalls:
         self._done = sort_by_event(of.completion[rows[later]], rows[later])
 
     def block_records(self, block: Block) -> list[Records]:
-        """Return the records of the collective calls in a block."""
+        """Return OTF2's records for the collective calls in a block: their begin and end."""
         place, row = self._blocking.in_block(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
         begin = Records(place[ended], BEGUN, Kind.COLLECTIVE_BEGIN)
-        end = self._end_records(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
+        end = self._make_end_records(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
         place, row = self._posted.in_block(block)
         request = Records(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._request_numbers(row))
-        done = self._end_records(block.run, *self._done.in_block(block), Kind.COLLECTIVE_COMPLETE)
+        done = self._make_end_records(block.run, *self._done.in_block(block), Kind.COLLECTIVE_COMPLETE)
         return [begin, end, request, done]
 
     def _request_numbers(self, row: Ints) -> Ints:
         """Return the numbers of requests, distinct from those of messages."""
         return row + (1 << 40)
 
-    def _end_records(self, run: Extent, place: Ints, row: Ints, kind: Kind) -> Records:
-        """Return the records that end collective operations, with their volumes and roots."""
-        call = Block(self._rank, self._of.event[row].astype(np.int64), run)
-        sent, received, root = self._call_volumes(call, self._of.function[row], self._of.comm[row])
+    def _make_end_records(self, run: Extent, call_places: Ints, operation_rows: Ints, kind: Kind) -> Records:
+        """Return the records that end collective operations, with the bytes sent and received, and the root."""
+        call = Block(self._rank, self._of.event[operation_rows].astype(np.int64), run)
+        sent, received, root = self._compute_call_volumes(
+            call, self._of.function[operation_rows], self._of.comm[operation_rows]
+        )
         return Records(
-            place, DONE, kind, small=self._operation[self._of.function[row]], y=root, a=sent, b=received,
-            x=self._of.comm[row].astype(np.int64) & NOTHING, id=self._request_numbers(row),
+            call_places, DONE, kind, small=self._operation[self._of.function[operation_rows]],
+            y=root, a=sent, b=received,
+            x=self._of.comm[operation_rows].astype(np.int64) & NOTHING, id=self._request_numbers(operation_rows),
         )  # fmt: skip
 
-    def _call_volumes(self, call: Block, of: NDArray[np.uint16], comms: NDArray[np.int32]) -> tuple[Ints, Ints, Ints]:
-        """Return the bytes that the rank sends and receives in each call, and the root as a member of the
-        communicator.
+    def _compute_call_volumes(
+        self, block: Block, function_ids: NDArray[np.uint16], comms: NDArray[np.int32]
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return three columns for some calls: bytes that the rank sends, bytes that it receives, the root as member of
+        the communicator.
         """
-        sent, received = np.zeros(len(call), np.int64), np.zeros(len(call), np.int64)
-        root = np.full(len(call), NOTHING, np.int64)
+        sent, received = np.zeros(len(block), np.int64), np.zeros(len(block), np.int64)
+        root = np.full(len(block), NOTHING, np.int64)
         # The start of a persistent one does not hold the arguments.
-        own = call.function == of
-        for function in np.unique(of[own]).tolist():
-            rows = np.flatnonzero(own & (of == function))
+        own = block.function == function_ids
+        for function in np.unique(function_ids[own]).tolist():
+            rows = np.flatnonzero(own & (function_ids == function))
             known = self._rank.trace.functions[function]
-            size, me = self._sizes_and_ranks(comms[rows])
-            given = _FunctionVolumes(call, rows, known, size)
+            size, me = self._find_sizes_and_members(comms[rows])
+            given = _FunctionVolumes(block, rows, known, size)
             at_root = np.ones(len(rows), np.bool_)
             if "root" in known.parameters_by_name:
                 # In an intercommunicator the root itself says MPI_ROOT, and the rest of its group MPI_PROC_NULL.
-                root[rows] = np.where(call.peer[rows] == ROOT, me, self._root_members(call, rows, comms[rows]))
+                root[rows] = np.where(block.peer[rows] == ROOT, me, self._find_root_members(block, rows, comms[rows]))
                 at_root = root[rows] == me
             sent[rows], received[rows] = given.volumes(at_root)
         return sent, received, root
 
-    def _sizes_and_ranks(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
-        """Return the number of members of each communicator, and this rank's place among them (-1: no member)."""
+    def _find_sizes_and_members(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
+        """Return two columns for some communicators: the number of members, and this rank's place among them (-1: no
+        member).
+        """
         ids, codes = encode_ids(comms)
-        known = [comm_members(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
+        known = [find_comm_members(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
         ranks = [members.index(self._rank.index) if self._rank.index in members else -1 for members in known]
         return np.array([len(members) for members in known], np.int64)[codes], np.array(ranks, np.int64)[codes]
 
-    def _root_members(self, call: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
-        """Return the roots as members of their communicators."""
+    def _find_root_members(self, block: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
+        """Return the roots of some calls in a block as members of their communicators."""
         found = np.full(len(rows), NOTHING, np.int64)
-        peer = call.peer_rank[rows]
+        peer = block.peer_rank[rows]
         for comm in sorted_distinct(comms[comms >= 0]).tolist():
             mine = np.flatnonzero((comms == comm) & (peer >= 0))
-            found[mine] = member_table(self._rank.trace, comm)[peer[mine]]
+            found[mine] = make_member_table(self._rank.trace, comm)[peer[mine]]
         return found
 
 
@@ -142,22 +149,22 @@ class _FunctionVolumes:
                 sums = _sum_rows(values) if isinstance(values, Ragged) else values
                 if isinstance(sums, np.ndarray) and len(sums) == len(rows):
                     self.counts[name] = sums
-        self.recv_unit = self._receive_unit(call)
+        self.recv_unit = self._compute_receive_unit(call)
 
-    def _receive_unit(self, call: Block) -> Ints:
-        """Return for each call the bytes of an element that it receives."""
+    def _compute_receive_unit(self, block: Block) -> Ints:
+        """Return for each call the size in bytes of an element of its receive datatype."""
         ids = self.counts.get("recvtype")
         if ids is None:
             return self.unit
         known, codes = encode_ids(ids)
-        return np.array([size_in_bytes(call.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
+        return np.array([size_in_bytes(block.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
 
     def _counted_bytes(self, name: str, unit: Ints) -> Ints:
         """Return the bytes of a count in the tail, or of a sum of counts."""
         return np.maximum(self.counts.get(name, np.zeros(len(self.own), np.int64)), 0) * unit
 
     def volumes(self, at_root: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        """Return the bytes sent and received by each call. `at_root`: whether the rank is the root."""
+        """Return two columns: bytes sent and bytes received by each call. `at_root`: whether the rank is the root."""
         zero, own, size = np.zeros(len(self.own), np.int64), self.own, self.size
         each, total = (
             self._counted_bytes("recvcount", self.recv_unit),

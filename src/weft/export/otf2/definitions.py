@@ -90,7 +90,7 @@ class Definitions:
     # Writing
 
     def write_all(self, writer: Any) -> None:
-        """Write all definitions with a GlobalDefWriter. Whatever a definition names is written before it."""
+        """Write all definitions with OTF2's GlobalDefWriter, each after those that it refers to."""
         later: list[tuple[Any, tuple[object, ...]]] = []
         for name, arguments in self._all_definitions():
             later.append((getattr(_otf2, f"GlobalDefWriter_Write{name}"), arguments))
@@ -100,7 +100,7 @@ class Definitions:
             write(writer, *arguments)
 
     def _all_definitions(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield all definitions of the archive, each as its kind and arguments."""
+        """Yield (kind, arguments) for all definitions of the archive."""
         text = self.string_number
         yield "Paradigm", (_otf2.PARADIGM_MPI, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
         yield from self._system_definitions()
@@ -115,7 +115,7 @@ class Definitions:
             yield "RmaWin", (number, text(name), comm, _otf2.RMA_WIN_FLAG_CREATE_DESTROY_EVENTS)
 
     def _system_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
-        """Yield the hosts, the ranks on them, and their threads."""
+        """Yield (kind, arguments) for the hosts, the ranks on them, and their threads."""
         text, node, group, place = self.string_number, NOTHING, NOTHING, len(self.trace.ranks)
         yield "SystemTreeNode", (0, text("machine"), text("machine"), node)
         hosts: dict[str, int] = {}
@@ -139,16 +139,16 @@ class Definitions:
         return location, self.string_number(name), _otf2.LOCATION_TYPE_CPU_THREAD, self._counts[location], group
 
     def _region_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
-        """Yield a region for each MPI function of the run, as its kind and arguments."""
+        """Yield (kind, arguments) for each MPI function of the run, which OTF2 calls a region."""
         for function, number in self._regions.items():
             name = self.trace.functions[function].name
-            role = getattr(_otf2, f"REGION_ROLE_{_region_role(name)}")
+            role = getattr(_otf2, f"REGION_ROLE_{_find_region_role(name)}")
             where = (self.string_number(""), 0, 0)
             named = (self.string_number(name), self.string_number(name), self.string_number(""))
             yield "Region", (number, *named, role, _otf2.PARADIGM_MPI, _otf2.REGION_FLAG_NONE, *where)
 
     def _comm_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
-        """Yield the communicators and their groups."""
+        """Yield (kind, arguments) for the communicators and their groups."""
         everybody = [self._first[rank.index] for rank in self.trace.ranks]
         lost = len(everybody)
         if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
@@ -156,7 +156,7 @@ class Definitions:
         yield "Group", self._group_arguments(_EVERYBODY, "", _otf2.GROUP_TYPE_COMM_LOCATIONS, everybody)
         groups: dict[tuple[int, ...], int] = {}
         for comm in self.trace.communicators:
-            members = comm_members(comm)
+            members = find_comm_members(comm)
             if members not in groups:
                 groups[members] = len(groups) + 1
                 places = [lost if member < 0 else member for member in members]
@@ -164,14 +164,14 @@ class Definitions:
         for comm in self.trace.communicators:
             parent = comm.parent.index if comm.parent else NOTHING
             yield "Comm", (
-                comm.index, self.string_number(comm.name), groups[comm_members(comm)], parent, _otf2.COMM_FLAG_NONE
+                comm.index, self.string_number(comm.name), groups[find_comm_members(comm)], parent, _otf2.COMM_FLAG_NONE
             )  # fmt: skip
 
     def _group_arguments(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[object, ...]:
         return number, self.string_number(name), kind, _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE, list(members)
 
 
-def comm_members(comm: Communicator) -> tuple[int, ...]:
+def find_comm_members(comm: Communicator) -> tuple[int, ...]:
     """Return the members of a communicator for OTF2; of an intercommunicator both groups.
 
     OTF2 has a definition for intercommunicators, but the package otf2 cannot open an archive with one, nor could any
@@ -180,9 +180,9 @@ def comm_members(comm: Communicator) -> tuple[int, ...]:
     return (*comm.members, *comm.remote_members)
 
 
-def member_table(trace: Run, comm: int) -> NDArray[np.uint32]:
-    """Return by rank of the run its member number in a communicator; NOTHING if it is no member."""
-    group = np.array(comm_members(trace.communicators[comm]), np.int64)
+def make_member_table(trace: Run, comm: int) -> NDArray[np.uint32]:
+    """Return rank of the run -> its member number in a communicator, as an array; NOTHING if it is no member."""
+    group = np.array(find_comm_members(trace.communicators[comm]), np.int64)
     table = np.full(len(trace.ranks), NOTHING, np.uint32)
     known = group >= 0
     table[group[known]] = np.flatnonzero(known)
@@ -194,12 +194,12 @@ _BY_STRENGTH: Final = {
 }  # fmt: skip
 
 
-def _region_role(name: str) -> str:
-    """Return OTF2's role of a function's region."""
-    found = find_meaning(name)
+def _find_region_role(function_name: str) -> str:
+    """Return OTF2's role (point-to-point, collective …) for an MPI function."""
+    found = find_meaning(function_name)
     if found is not None and found.moves and found.form is not Form.PERSISTENT:
         if found.sends is Share.NOTHING:
             return "BARRIER"
         if found.leaves in _BY_STRENGTH:
             return _BY_STRENGTH[found.leaves]
-    return _ROLES[CLASSES[class_number_of(name)].word]
+    return _ROLES[CLASSES[class_number_of(function_name)].word]

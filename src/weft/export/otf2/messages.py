@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.export.blocks import BLOCK, Block, Ints
-from weft.export.otf2.definitions import NOTHING, member_table
+from weft.export.otf2.definitions import NOTHING, make_member_table
 from weft.export.otf2.record_rows import BEGUN, DONE, Kind, Records
 from weft.export.output import FileColumns
 from weft.match import NONE, Operations, Post, Posts
@@ -73,7 +73,7 @@ class RankTraffic:
         self._sort_receives(rank)
 
     def _sort_receives(self, rank: Rank) -> None:
-        """Sort the receives by the calls that complete them and by those that ask for them."""
+        """Sort the rank's receives by the calls that complete them, and by those that start them."""
         part = self.recvs.of_rank(rank.index)
         rows, flags = np.arange(part.start, part.stop), self.recvs.flags[part]
         self._recv_done = sort_by_event(self.recvs.completion[part], rows)
@@ -84,20 +84,20 @@ class RankTraffic:
         self._asked = sort_by_event(asked[later], rows[later])
 
     def block_records(self, block: Block) -> list[Records]:
-        """Return the records of the messages in a block."""
+        """Return OTF2's records for the messages in a block of calls."""
         return [
-            self._send_records(block),
+            self._make_send_records(block),
             self._send_completion_records(block),
             self._receive_request_records(block),
-            self._receive_records(block),
+            self._make_receive_records(block),
         ]
 
-    def _send_records(self, block: Block) -> Records:
+    def _make_send_records(self, block: Block) -> Records:
         """Return the records of the sends in a block of calls."""
         place, row = self._sent.in_block(block)
         later = (self.sends.flags[row] & _LATER) != 0
         made = Records(place, BEGUN, np.where(later, Kind.ISEND, Kind.SEND))
-        return made.fill_messages(self._partner_columns(self.sends, row), self._traffic.bytes[row], row)
+        return made.fill_messages(self._find_partners(self.sends, row), self._traffic.bytes[row], row)
 
     def _send_completion_records(self, block: Block) -> Records:
         place, row = self._send_done.in_block(block)
@@ -107,7 +107,7 @@ class RankTraffic:
         place, row = self._asked.in_block(block)
         return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
-    def _receive_records(self, block: Block) -> Records:
+    def _make_receive_records(self, block: Block) -> Records:
         """Return the records of completed receives, with partner and bytes."""
         place, row = self._recv_done.in_block(block)
         later = (self.recvs.flags[row] & _LATER) != 0
@@ -116,13 +116,15 @@ class RankTraffic:
         size = np.zeros(len(row), np.int64)
         size[taken] = self._traffic.bytes[partner[taken]]
         made = Records(place, DONE, np.where(later, Kind.IRECV, Kind.RECV))
-        return made.fill_messages(self._partner_columns(self.recvs, row), size, row)
+        return made.fill_messages(self._find_partners(self.recvs, row), size, row)
 
-    def _partner_columns(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the partner's rank in the communicator, the communicator and the tag."""
+    def _find_partners(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return three columns for some messages: the partner as member of the communicator, the communicator,
+        the tag.
+        """
         comm, peer = posts.comm[row], posts.peer[row]
         other = np.full(len(row), NOTHING, np.int64)
         for index in np.unique(comm[comm >= 0]).tolist():
             mine = np.flatnonzero((comm == index) & (peer >= 0))
-            other[mine] = member_table(self._trace, index)[peer[mine]]
+            other[mine] = make_member_table(self._trace, index)[peer[mine]]
         return other, comm.astype(np.int64) & NOTHING, posts.tag[row].astype(np.int64) & NOTHING

@@ -10,7 +10,7 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Ints, encode_ids, function_table
+from weft.export.blocks import Block, Ints, encode_ids, make_function_table
 from weft.export.otf2.definitions import NOTHING, Definitions
 from weft.export.otf2.messages import EventRows
 from weft.export.otf2.record_rows import BEGUN, DONE, DURING, Kind, Records
@@ -32,15 +32,15 @@ _OF_ONE_ELEMENT: Final = functions_with(Act.ACCESS, where=lambda m: Access.ONE_E
 _PROCESS_AND_MEMORY: Final = 3
 
 
-def _transfer_kind(function: Function) -> int:
-    """Return the kind of record for a transfer by a function: put, get or atomic."""
+def _find_transfer_kind(function: Function) -> int:
+    """Return the kind of OTF2's record for a one-sided transfer by a function: put, get or atomic."""
     found = find_meaning(function.name)
     if found is not None and Access.ATOMIC in found.access:
         return Kind.RMA_ATOMIC
     return Kind.RMA_GET if found is not None and found.access is Access.READ else Kind.RMA_PUT
 
 
-def _atomic_type(function: Function) -> int:
+def _find_atomic_type(function: Function) -> int:
     """Return OTF2's type of an atomic operation; 0 if the function is not atomic."""
     found = find_meaning(function.name)
     if found is None or Access.ATOMIC not in found.access:
@@ -55,7 +55,9 @@ def _atomic_type(function: Function) -> int:
 @cache
 def _transfer_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return by function id the kind of record for a transfer, and the type of an atomic operation."""
-    return function_table(functions, _transfer_kind, np.uint8), function_table(functions, _atomic_type, np.uint8)
+    return make_function_table(functions, _find_transfer_kind, np.uint8), make_function_table(
+        functions, _find_atomic_type, np.uint8
+    )
 
 
 class OneSidedCalls:
@@ -71,11 +73,11 @@ class OneSidedCalls:
         self._kind, self._atomic = _transfer_tables(functions)
         self._done = self._match_completions()
 
-    def _window_ids(self, block: Block, place: Ints) -> Ints:
+    def _find_window_ids(self, block: Block, call_places: Ints) -> Ints:
         """Return the rank's own ids of the windows that some calls use."""
-        found = block.events["object"][place].astype(np.int64)
-        requests = np.flatnonzero(self._masks.table(calls.REQUEST_RMA)[block.function[place]])
-        which = block.index[place[requests]]
+        found = block.events["object"][call_places].astype(np.int64)
+        requests = np.flatnonzero(self._masks.table(calls.REQUEST_RMA)[block.function[call_places]])
+        which = block.index[call_places[requests]]
         for events, values in decode_columns(self._rank, which, frozenset(("win",))):
             window = values.get("win")
             if isinstance(window, np.ndarray):
@@ -86,19 +88,19 @@ class OneSidedCalls:
         ids, codes = encode_ids(windows)
         return np.array([self._definitions.window_number(self._rank, i) for i in ids], np.int64)[codes]
 
-    def _calls_with_window(self, block: Block, names: frozenset[str]) -> tuple[Ints, Ints]:
-        """Return the places of calls of some functions that have a window, and the numbers of the windows."""
-        place = np.flatnonzero(self._masks.table(names)[block.function])
-        window = self._window_numbers(self._window_ids(block, place))
+    def _find_calls_with_window(self, block: Block, function_names: frozenset[str]) -> tuple[Ints, Ints]:
+        """Return (places in the block of calls of some functions that have a window, the numbers of the windows)."""
+        place = np.flatnonzero(self._masks.table(function_names)[block.function])
+        window = self._window_numbers(self._find_window_ids(block, place))
         return place[window != NOTHING], window[window != NOTHING]
 
     def _match_completions(self) -> EventRows:
-        """Find the later call at which each transfer is complete at its target."""
+        """Return each one-sided transfer with the later call at which it is complete at its target."""
         table = self._masks.table
         every = np.concatenate([catalogue_of(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
         every.sort()
         block = Block(self._rank, every, Extent(0, 0))
-        window = self._window_ids(block, np.arange(len(every)))
+        window = self._find_window_ids(block, np.arange(len(every)))
         transfer = table(_TRANSFERS)[block.function]
         to_one, target = table(_TO_ONE)[block.function], block.peer
         done, row = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -131,10 +133,10 @@ class OneSidedCalls:
             (calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE),
             (calls.functions_with_sync(Sync.FREE), Kind.RMA_WIN_DESTROY),
         ):
-            place, window = self._calls_with_window(block, names)
+            place, window = self._find_calls_with_window(block, names)
             returned = ~block.open[place]
             yield Records(place[returned], DONE, kind, x=window[returned])
-        place, window = self._calls_with_window(block, calls.functions_with_sync(Sync.FENCE))
+        place, window = self._find_calls_with_window(block, calls.functions_with_sync(Sync.FENCE))
         place, window = place[~block.open[place]], window[~block.open[place]]
         yield Records(place, BEGUN, Kind.RMA_COLLECTIVE_BEGIN)
         barrier = int(_otf2.COLLECTIVE_OP_BARRIER.value)
@@ -144,7 +146,7 @@ class OneSidedCalls:
 
     def _transfer_records(self, block: Block) -> Records:
         """Return the records of puts, gets and atomic operations."""
-        place, window = self._calls_with_window(block, _TRANSFERS)
+        place, window = self._find_calls_with_window(block, _TRANSFERS)
         function, size = block.function[place], np.maximum(block.bytes[place], 0)
         single = self._masks.table(_OF_ONE_ELEMENT)[function]
         size = np.where(single, np.maximum(block.type_size[place], 0), size)
@@ -159,14 +161,14 @@ class OneSidedCalls:
         place, transfer = self._done.in_block(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
-            window = self._window_numbers(self._window_ids(made, np.arange(len(made))))
+            window = self._window_numbers(self._find_window_ids(made, np.arange(len(made))))
             known = window != NOTHING
             yield Records(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
 
     def _lock_records(self, block: Block) -> Iterator[Records]:
         """Yield the records of requested, acquired and released locks."""
-        place, window = self._calls_with_window(block, calls.functions_with_sync(Sync.LOCK))
-        shared = self._lock_types(block, place) == SHARED
+        place, window = self._find_calls_with_window(block, calls.functions_with_sync(Sync.LOCK))
+        shared = self._find_lock_types(block, place) == SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
         given = {
             "x": window, "y": block.peer[place].astype(np.int64) & NOTHING, "id": block.peer[place].astype(np.int64),
@@ -175,15 +177,15 @@ class OneSidedCalls:
         yield Records(place, BEGUN, Kind.RMA_REQUEST_LOCK, **given)
         got = ~block.open[place]
         yield Records(place[got], DONE, Kind.RMA_ACQUIRE_LOCK, **{name: values[got] for name, values in given.items()})
-        place, window = self._calls_with_window(block, calls.functions_with_sync(Sync.UNLOCK))
+        place, window = self._find_calls_with_window(block, calls.functions_with_sync(Sync.UNLOCK))
         place, window = place[~block.open[place]], window[~block.open[place]]
         peer = block.peer[place].astype(np.int64)
         yield Records(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
 
-    def _lock_types(self, block: Block, place: Ints) -> Ints:
-        """Return the lock types of some calls."""
-        found = np.zeros(len(place), np.int64)
-        which = block.index[place]
+    def _find_lock_types(self, block: Block, call_places: Ints) -> Ints:
+        """Return the lock type (shared or exclusive) of some calls in a block."""
+        found = np.zeros(len(call_places), np.int64)
+        which = block.index[call_places]
         for events, values in decode_columns(self._rank, which, frozenset(("lock_type",))):
             kind = values.get("lock_type")
             if isinstance(kind, np.ndarray):

@@ -28,9 +28,9 @@ class RankRecords:
         self.sent = 0
 
     def thread_rows(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """Yield (index in rank.threads, records in order) of a block."""
+        """Yield (index in rank.threads, records in order) for each thread with calls in a block."""
         parts = [
-            *self._enter_leave_records(block),
+            *self._make_enter_leave_records(block),
             *self._traffic.block_records(block),
             *self._collectives.block_records(block),
         ]
@@ -45,8 +45,8 @@ class RankRecords:
                 mine["time"] = times
                 yield thread, mine
 
-    def _enter_leave_records(self, block: Block) -> list[Records]:
-        """Return the records of the starts and ends of calls."""
+    def _make_enter_leave_records(self, block: Block) -> list[Records]:
+        """Return OTF2's records for the begin and end of each call in a block."""
         every = np.arange(len(block))
         regions = self._number_column(block, "function", self._definitions.region_number)
         sites = self._number_column(block, "site", lambda site: self._definitions.site_number(self._rank, site))
@@ -56,8 +56,8 @@ class RankRecords:
         ids, codes = block.encode_column(column)
         return np.array([number(i) for i in ids], np.int64)[codes]  # type: ignore[operator]
 
-    def open_calls(self, block: Block) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (text, start, end, location) of the calls in a block that never returned."""
+    def find_open_calls(self, block: Block) -> Iterator[tuple[str, int, int, int]]:
+        """Yield (text, start ns, end ns, location) for the calls in a block that never returned."""
         for place in np.flatnonzero(block.open).tolist():
             event = Event(self._rank, int(block.index[place]))
             text = f"rank {self._rank.index} never returned from {call_at(event)}"

@@ -33,15 +33,17 @@ class Records:
         for name, values in columns.items():
             self.rows[name] = values
 
-    def fill_messages(self, partners: tuple[Ints, Ints, Ints], size: Ints, number: Ints) -> Records:
+    def fill_messages(self, partners: tuple[Ints, Ints, Ints], size: Ints, request_number: Ints) -> Records:
         """Set the columns of messages: partner, communicator and tag, bytes, and the request's number."""
         self.rows["x"], self.rows["y"], self.rows["z"] = partners
-        self.rows["a"], self.rows["id"] = size, number
+        self.rows["a"], self.rows["id"] = size, request_number
         return self
 
 
 def sort_records(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
-    """Return all records of a block in order, and the place of each record's call."""
+    """Return (all records of a block in the order of their calls and of the phases of a call, the place in the block of
+    each record's call).
+    """
     place = np.concatenate([part.place for part in parts])
     phase = np.concatenate([np.full(len(part.place), part.phase) for part in parts])
     rows = np.concatenate([part.rows for part in parts])

@@ -20,7 +20,7 @@ from weft.trace import Trace
 
 
 def write(trace: Trace, folder: Path) -> list[ExportCount]:
-    """Write the archive `folder`/traces.otf2, and return what it holds."""
+    """Write the run as the archive `folder`/traces.otf2, and return how many calls, messages and so on it has."""
     run = run_extent(trace)
     traffic = MessageTraffic(trace, pair_operations(trace, folder), run, folder)
     definitions = Definitions(trace)
@@ -33,7 +33,7 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
                     definitions.count_events(
                         rank, thread, archive.write_rows(definitions.location_number(rank, thread), rows)
                     )
-                for text, start, end, location in recorder.open_calls(block):
+                for text, start, end, location in recorder.find_open_calls(block):
                     archive.mark_open_call(text, start, end, location)
                     opened += 1
             archive.close_locations(definitions.rank_locations(rank))

@@ -22,6 +22,7 @@ SCHEMA: Final = pa.schema(
         ("comm", NAME), ("peer", pa.int32()), ("peer_rank", pa.int32()), ("tag", pa.int32()),
         ("any_source", pa.bool_()), ("any_tag", pa.bool_()), ("count", pa.int64()), ("datatype", NAME),
         ("bytes", pa.int64()), ("received_bytes", pa.int64()), ("flag", pa.bool_()), ("polls", pa.int64()),
+        ("calls", pa.int64()),
         ("cancelled", pa.bool_()), ("buffer_changed", pa.bool_()), ("object_class", NAME), ("object", pa.int64()),
         ("buffer", pa.uint64()), ("file", NAME), ("line", pa.int32()), ("caller", NAME), ("module", NAME),
     ]
@@ -41,7 +42,7 @@ def call_columns(block: Block) -> dict[str, Any]:
 
 
 def _identity_columns(block: Block) -> dict[str, Any]:
-    """Return the columns that every call has: rank, event, thread, function, times."""
+    """Return the columns that each call in a block has: rank, event, thread, function, times."""
     functions, rank = block.rank.trace.functions, block.rank
     slots = np.array([thread.slot for thread in rank.threads], np.int32)
     ids, codes = block.encode_column("function")
@@ -69,7 +70,9 @@ def _comm_column(block: Block) -> pa.DictionaryArray:
 
 
 def _argument_columns(block: Block) -> dict[str, Any]:
-    """Return the columns of arguments; results from a status replace the arguments."""
+    """Return the columns of arguments of the calls in a block; what a status says (source, tag) replaces the
+    argument.
+    """
     events, function, rank, has = block.events, block.function, block.rank, slot_tables(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
     told = has.status[function] & ~block.open
@@ -96,16 +99,17 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
     """Return the columns of results: received bytes, flags and polls."""
     flags, has = block.events["flags"], slot_tables(block.rank.trace.functions)
     return {
-        "received_bytes": _received_bytes(block),
+        "received_bytes": _find_received_bytes(block),
         "flag": masked_column((flags & Flag.TRUE) != 0, has.flag[block.function] & ~block.open),
         "polls": masked_column(block.count, block.failed_polls),
+        "calls": pa.array(block.calls),
         "cancelled": pa.array((flags & Flag.CANCELLED) != 0),
         "buffer_changed": pa.array((flags & Flag.BUFFER_CHANGED) != 0),
     }
 
 
-def _received_bytes(block: Block) -> pa.Array:
-    """Return the bytes received according to the status in the slot."""
+def _find_received_bytes(block: Block) -> pa.Array:
+    """Return for each call in a block the bytes that it received by its status; empty if there is none."""
     events, has = block.events, slot_tables(block.rank.trace.functions)
     told = has.status[block.function] & ~block.open
     told &= ~has.flag[block.function] | ((events["flags"] & Flag.TRUE) != 0)

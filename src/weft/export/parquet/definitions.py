@@ -47,7 +47,7 @@ def _fit_int64(value: int | None) -> int | None:
 
 
 def rank_table(trace: Trace) -> dict[str, Any]:
-    """Return the table of processes."""
+    """Return the columns of the table of ranks: host, process id and so on."""
     rows = []
     for rank in trace.ranks:
         header = rank.header
@@ -57,7 +57,7 @@ def rank_table(trace: Trace) -> dict[str, Any]:
 
 
 def communicator_table(trace: Trace) -> dict[str, Any]:
-    """Return the table of communicators with their members; -1 for a member that left no record."""
+    """Return the columns of the table of communicators with their members; -1 for a member that left no record."""
     return _to_columns(
         COMMUNICATORS,
         [
@@ -71,7 +71,7 @@ def communicator_table(trace: Trace) -> dict[str, Any]:
 
 
 def datatype_tables(trace: Trace) -> Iterator[dict[str, object]]:
-    """Yield the table of derived datatypes, rank by rank."""
+    """Yield the columns of the table of derived datatypes, rank by rank."""
     for rank in trace.ranks:
         made = [rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE)]
         yield _to_columns(

@@ -27,18 +27,20 @@ SCHEMA: Final = pa.schema(
 _MODES: Final = ("standard", "synchronous", "buffered", "ready")
 
 
-def read_message_columns(trace: Trace, of: Operations, run: Extent) -> Iterator[dict[str, Any]]:
-    """Yield the columns of all sent messages by sender, then of the receives that no message matched."""
+def read_message_columns(trace: Trace, operations: Operations, run: Extent) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the table of messages in blocks: all sent messages by sender, then the receives that no
+    message matched.
+    """
     comms = [comm.name for comm in trace.communicators]
-    for rows in _row_blocks(of.sends):
-        taken = of.sends.partner[rows] != NONE
-        recvs = _make_ends(trace, of.recvs, np.where(taken, of.sends.partner[rows], 0), taken, run)
-        yield _message_columns(_make_ends(trace, of.sends, rows, np.ones_like(taken), run), recvs, comms)
-    for rows in _row_blocks(of.recvs):
-        left = rows[of.recvs.partner[rows] == NONE]
+    for rows in _row_blocks(operations.sends):
+        taken = operations.sends.partner[rows] != NONE
+        recvs = _make_ends(trace, operations.recvs, np.where(taken, operations.sends.partner[rows], 0), taken, run)
+        yield _message_columns(_make_ends(trace, operations.sends, rows, np.ones_like(taken), run), recvs, comms)
+    for rows in _row_blocks(operations.recvs):
+        left = rows[operations.recvs.partner[rows] == NONE]
         here = np.ones(len(left), np.bool_)
-        sends = _make_ends(trace, of.sends, np.zeros_like(left), ~here, run)
-        yield _message_columns(sends, _make_ends(trace, of.recvs, left, here, run), comms)
+        sends = _make_ends(trace, operations.sends, np.zeros_like(left), ~here, run)
+        yield _message_columns(sends, _make_ends(trace, operations.recvs, left, here, run), comms)
 
 
 def _row_blocks(posts: Posts) -> Iterator[Ints]:
@@ -63,7 +65,7 @@ class _MessageEnds(NamedTuple):
     flags: NDArray[np.uint16]
 
     def blocks_by_rank(self, events: Ints) -> Iterator[tuple[Block, Ints]]:
-        """Yield the calls `events` as blocks of one rank each, with the rows of their messages."""
+        """Yield (block, rows) for each rank: the given calls as a block, and the rows of their messages."""
         wanted = np.flatnonzero(self.there & (events != NONE))
         order = wanted[np.argsort(self.rank[wanted], kind="stable")]
         ranks, starts = np.unique(self.rank[order], return_index=True)
@@ -74,14 +76,16 @@ class _MessageEnds(NamedTuple):
         return Block(rank, events, self.run)
 
     def enter_times(self, events: Ints) -> pa.Array:
-        """Return when calls began."""
+        """Return a column with the times at which some calls began; empty where the message has no such end."""
         ns = np.zeros(len(events), np.int64)
         for block, rows in self.blocks_by_rank(events):
             ns[rows] = block.enter
         return masked_column(ns, self.there & (events != NONE))
 
     def return_times(self, events: Ints) -> pa.Array:
-        """Return when calls returned."""
+        """Return a column with the times at which some calls returned; empty where they did not, or there is no such
+        end.
+        """
         ns, known = np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
         for block, rows in self.blocks_by_rank(events):
             ns[rows], known[rows] = block.leave, ~block.open
@@ -104,8 +108,8 @@ class _MessageEnds(NamedTuple):
         return has
 
 
-def _make_ends(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent) -> _MessageEnds:
-    """Return one end of the messages in `rows` of `posts`."""
+def _make_ends(trace: Trace, posts: Posts, rows: Ints, is_known: Mask, run: Extent) -> _MessageEnds:
+    """Return one end (send or receive) of the messages in some rows; `is_known`: a mask of those that have it."""
 
     def of(column: NDArray[Any]) -> NDArray[Any]:
         return column[rows] if len(posts) else np.zeros(len(rows), column.dtype)
@@ -115,7 +119,7 @@ def _make_ends(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent)
 
     rank = (np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1).astype(np.int32)
     return _MessageEnds(
-        trace, run, there, rank, events(posts.event), events(posts.args), events(posts.completion), of(posts.comm),
+        trace, run, is_known, rank, events(posts.event), events(posts.args), events(posts.completion), of(posts.comm),
         of(posts.peer), of(posts.tag), of(posts.flags),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ ROWS: Final = 1 << 16
 
 
 def write(trace: Trace, folder: Path) -> list[ExportCount]:
-    """Write the tables into a new folder, and return what they hold."""
+    """Write the run's tables into a new folder, and return how many rows each has."""
     folder.mkdir()
     run = run_extent(trace)
     of = pair_operations(trace, folder)
@@ -43,7 +43,7 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
 
 
 def _write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
-    """Write one table in groups of rows, and return the number of its rows."""
+    """Write the parts of one table to a Parquet file in groups of rows, and return the number of its rows."""
     rows = held = 0
     group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:

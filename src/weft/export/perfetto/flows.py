@@ -41,7 +41,7 @@ class Flows:
         self.count = 0
 
     def rank_flows(self, rank: Rank) -> RankFlows:
-        """Return the ends of flows at a rank."""
+        """Return the flows (arrows of messages) that begin and that end at a rank."""
         sends, recvs = self._of.sends, self._of.recvs
         part = sends.of_rank(rank.index)
         partner = sends.partner[part]

@@ -51,7 +51,7 @@ class NumberPiece(NamedTuple):
     fixed: bool
 
     def rows(self) -> NDArray[np.uint8]:
-        """Return the bytes, (rows, width) uint8."""
+        """Return the encoded numbers: uint8 of shape (rows, width)."""
         if self.fixed:
             return self.values.astype("<u8").view(np.uint8).reshape(-1, 8)
         # The tenth part holds the one bit that is left; a shift by 64 would be undefined.
@@ -65,7 +65,7 @@ Pieces = list[bytes | NumberPiece]
 
 
 def varint_column(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> Pieces:
-    """Return a field with a varint in every row."""
+    """Return the pieces of a protobuf field that has a variable-length integer in each row."""
     unsigned = np.ascontiguousarray(values).view(np.uint64)
     width = len(encode_varint(int(unsigned.max(initial=0))))
     return [encode_varint(field << 3 | _VARINT), NumberPiece(unsigned, width, fixed=False)]
@@ -88,7 +88,7 @@ def row_length(pieces: Sequence[bytes | NumberPiece]) -> int:
 
 
 def encode_rows(pieces: Sequence[bytes | NumberPiece], count: int) -> NDArray[np.uint8]:
-    """Return the rows as bytes: (count, length) uint8."""
+    """Return the encoded rows: uint8 of shape (count, length of a row)."""
     made = np.empty((count, row_length(pieces)), np.uint8)
     at = 0
     for piece in pieces:

@@ -67,16 +67,16 @@ class InternedTexts:
         self._known: dict[tuple[object, ...], int] = {}
         self._new: list[bytes] = []
 
-    def number_text(self, kind: tuple[int, int], value: str) -> int:
-        """Return the number of a text."""
-        known = self._known.get((kind, value))
+    def get_text_number(self, kind: tuple[int, int], text: str) -> int:
+        """Return the number by which packets name a text; a new text is written before the next packet."""
+        known = self._known.get((kind, text))
         if known is None:
-            known = self._known[kind, value] = len(self._known) + 1
-            self._new.append(bytes_field(kind[0], number_field(1, known) + text_field(kind[1], value)))
+            known = self._known[kind, text] = len(self._known) + 1
+            self._new.append(bytes_field(kind[0], number_field(1, known) + text_field(kind[1], text)))
         return known
 
-    def number_source(self, file: str, line: int, function: str) -> int:
-        """Return the number of a source line."""
+    def get_source_number(self, file: str, line: int, function: str) -> int:
+        """Return the number by which packets name a source line; a new one is written before the next packet."""
         key = (_SOURCES, file, line, function)
         known = self._known.get(key)
         if known is None:
@@ -99,57 +99,70 @@ class PacketSequence:
         self._id = number_of_sequence
         self._interned = InternedTexts()
 
-    def first_packet(self) -> bytes:
+    def make_first_packet(self) -> bytes:
         """Return the first packet of the sequence: the thread's track, the default of all its events."""
         defaults = bytes_field(11, number_field(11, tracks.thread_uuid(self._thread)))
-        body = tracks.thread_field(self._thread) + bytes_field(tracks.DEFAULTS, defaults)
+        body = tracks.make_thread_field(self._thread) + bytes_field(tracks.DEFAULTS, defaults)
         return self._packet(body, tracks.CLEARED)
 
     def _packet(self, body: bytes, flags: int) -> bytes:
         head = number_field(tracks.SEQUENCE, self._id) + number_field(tracks.SEQUENCE_FLAGS, flags)
         return bytes_field(tracks.PACKET, head + body)
 
-    def block_packets(self, block: Block, number_of_thread: int, flows: RankFlows) -> Iterator[bytes]:
-        """Yield the packets of the calls that the thread made in a block."""
-        mine = np.flatnonzero(block.thread == number_of_thread)
+    def make_block_packets(self, block: Block, thread_index: int, flows: RankFlows) -> Iterator[bytes]:
+        """Yield the packets of the calls that the thread with an index in rank.threads made in a block."""
+        mine = np.flatnonzero(block.thread == thread_index)
         if not len(mine):
             return
         begins, ends = (end.ends_in_block(block.index[mine]) for end in flows)
-        groups, which = encode_ids(_group_keys(block, mine, begins[0], ends[0]))
+        groups, which = encode_ids(_compute_group_keys(block, mine, begins[0], ends[0]))
         made = []
         for group in range(len(groups)):
             places = np.flatnonzero(which == group)
             first = begins[1][places], ends[1][places]
             counts = int(begins[0][places[0]]), int(ends[0][places[0]])
-            made.append((places, self._group_rows(block, mine[places], flows, first, counts)))
+            made.append((places, self._make_group_packets(block, mine[places], flows, first, counts)))
         new = self._interned.take_new()
         if new:
             yield self._packet(new, tracks.NEEDS_INTERNED)
         yield _join_in_order(made, len(mine))
 
-    def _group_rows(
-        self, block: Block, which: Ints, flows: RankFlows, first: tuple[Ints, Ints], counts: tuple[int, int]
+    def _make_group_packets(
+        self,
+        block: Block,
+        call_places: Ints,
+        flows: RankFlows,
+        first_flow_ends: tuple[Ints, Ints],
+        counts: tuple[int, int],
     ) -> NDArray[np.uint8]:
-        """Return the packets of calls with the same fields, one row for each call."""
-        slot = block.events[which[0]]
+        """Return the packets of calls in a block with the same fields, one row of bytes for each call."""
+        slot = block.events[call_places[0]]
         flags, error = int(slot["flags"]), int(slot["error"])
         of = self._rank.trace.functions[int(slot["function"])]
         begin: list[Pieces] = [
-            [number_field(_TYPE, 1), number_field(_NAME, self._interned.number_text(_NAMES, of.name))],
-            [number_field(_CATEGORY, self._interned.number_text(_CATEGORIES, CLASSES[class_number_of(of.name)].word))],
-            varint_column(_SOURCE, self._source_numbers(block, which)),
-            *self._argument_fields(block, which, of),
+            [number_field(_TYPE, 1), number_field(_NAME, self._interned.get_text_number(_NAMES, of.name))],
+            [
+                number_field(
+                    _CATEGORY, self._interned.get_text_number(_CATEGORIES, CLASSES[class_number_of(of.name)].word)
+                )
+            ],
+            varint_column(_SOURCE, self._source_numbers(block, call_places)),
+            *self._argument_fields(block, call_places, of),
             *(self._note_field(said) for bit, said in _SAID.items() if flags & bit),
-            *([self._int_field("error class", np.full(len(which), error))] if error else []),
-            *_flow_fields(_FLOWS, flows.begins, first[0], counts[0]),
+            *([self._int_field("error class", np.full(len(call_places), error))] if error else []),
+            *_flow_fields(_FLOWS, flows.begins, first_flow_ends[0], counts[0]),
         ]
         if not flags & Flag.CLOSED:
             # A slice without an end is what Perfetto calls one that did not finish.
             begin.append(self._note_field("never returned"))
-            return encode_rows(self._event_packet(block.enter[which], begin), len(which))
-        end: list[Pieces] = [[number_field(_TYPE, 2)], *_flow_fields(_LAST_FLOWS, flows.ends, first[1], counts[1])]
+            return encode_rows(self._event_packet(block.enter[call_places], begin), len(call_places))
+        end: list[Pieces] = [
+            [number_field(_TYPE, 2)],
+            *_flow_fields(_LAST_FLOWS, flows.ends, first_flow_ends[1], counts[1]),
+        ]
         return encode_rows(
-            self._event_packet(block.enter[which], begin) + self._event_packet(block.leave[which], end), len(which)
+            self._event_packet(block.enter[call_places], begin) + self._event_packet(block.leave[call_places], end),
+            len(call_places),
         )
 
     def _event_packet(self, times: Ints, fields: list[Pieces]) -> Pieces:
@@ -159,61 +172,71 @@ class PacketSequence:
             tracks.PACKET, [[head], varint_column(tracks.TIMESTAMP, times), message_column(tracks.TRACK_EVENT, fields)]
         )  # fmt: skip
 
-    def _source_numbers(self, block: Block, which: Ints) -> Ints:
+    def _source_numbers(self, block: Block, call_places: Ints) -> Ints:
         """Return the numbers of the source lines of some calls."""
-        ids, codes = encode_ids(block.events["site"][which])
+        ids, codes = encode_ids(block.events["site"][call_places])
         sites = [self._rank.site(i) for i in ids]
-        numbers = [self._interned.number_source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
+        numbers = [self._interned.get_source_number(s.file or s.module or "?", s.line, s.function or "") for s in sites]
         return np.array(numbers, np.int64)[codes]
 
     # Arguments, by their names in the standard
 
-    def _argument_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
-        """Yield the arguments of calls of one function, by their names in the standard."""
+    def _argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:
+        """Yield the encoded arguments of calls of one function that are in the fixed part of an event, by their MPI
+        names.
+        """
         events = block.events
-        failed = of.is_poll and bool(block.failed_polls[which].any())
-        for place, parameter in of.slot.items():
+        failed = function.is_poll and bool(block.failed_polls[call_places].any())
+        for place, parameter in function.slot.items():
             if place == "peer":
-                yield self._int_field(parameter.name, block.peer[which])
+                yield self._int_field(parameter.name, block.peer[call_places])
             elif place == "tag" and parameter.handle is None:
-                yield self._int_field(parameter.name, events["tag"][which])
+                yield self._int_field(parameter.name, events["tag"][call_places])
             elif place == "count" and not failed:
-                yield self._int_field(parameter.name, block.count[which])
+                yield self._int_field(parameter.name, block.count[call_places])
             elif place == "buffer":
                 yield self._annotation_field(
-                    parameter.name, varint_column(_POINTER, events["buffer"][which].astype(np.uint64))
+                    parameter.name, varint_column(_POINTER, events["buffer"][call_places].astype(np.uint64))
                 )
             elif place in ("comm", "datatype", "object", "tag"):
-                yield self._handle_field(parameter, events[place][which].astype(np.int64))
-            elif place == "status" and "peer" not in of.slot:
-                yield self._int_field("source", block.peer[which])
+                yield self._make_handle_field(parameter, events[place][call_places].astype(np.int64))
+            elif place == "status" and "peer" not in function.slot:
+                yield self._int_field("source", block.peer[call_places])
         if failed:
-            yield self._int_field("failed polls", np.where(block.failed_polls[which], block.count[which], 0))
-        yield from self._tail_fields(block, which, of)
+            yield self._int_field(
+                "failed polls", np.where(block.failed_polls[call_places], block.count[call_places], 0)
+            )
+        if function.is_folded and (block.calls[call_places] > 1).any():
+            yield self._int_field("calls", block.calls[call_places])
+        yield from self._extra_argument_fields(block, call_places, function)
 
-    def _tail_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
-        """Yield the single numbers and handles among the arguments in the tails."""
-        wanted = {p.name: p for p in of.tail_in if not p.array and (p.type == "int" or p.handle)}
-        if not wanted or not (block.events["flags"][which] & Flag.HAS_TAIL).all():
+    def _extra_argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:
+        """Yield the encoded numbers and handles that calls of one function have after the fixed part of an event (the
+        tail).
+        """
+        wanted = {p.name: p for p in function.tail_in if not p.array and (p.type == "int" or p.handle)}
+        if not wanted or not (block.events["flags"][call_places] & Flag.HAS_TAIL).all():
             return
-        for events, found in decode_columns(self._rank, block.index[which], frozenset(wanted)):
-            if len(events) != len(which):
+        for events, found in decode_columns(self._rank, block.index[call_places], frozenset(wanted)):
+            if len(events) != len(call_places):
                 return
             for name, values in found.items():
                 if isinstance(values, np.ndarray):
                     yield (
-                        self._handle_field(wanted[name], values)
+                        self._make_handle_field(wanted[name], values)
                         if wanted[name].handle
                         else self._int_field(name, values)
                     )
 
-    def _handle_field(self, parameter: Parameter, ids: Ints) -> Pieces:
-        """Return a handle argument: objects by name; requests and messages, which have no names, by number."""
+    def _make_handle_field(self, parameter: Parameter, handle_ids: Ints) -> Pieces:
+        """Return an encoded handle argument: the object's name, or the number of a request or message, which
+        has none.
+        """
         handle = parameter.handle or ""
         if handle in ("REQUEST", "MESSAGE", "INFO"):
-            return self._int_field(parameter.name, ids)
-        known, codes = encode_ids(ids)
-        texts = [self._interned.number_text(_STRINGS, self._rank.object_name(handle, i)) for i in known]
+            return self._int_field(parameter.name, handle_ids)
+        known, codes = encode_ids(handle_ids)
+        texts = [self._interned.get_text_number(_STRINGS, self._rank.object_name(handle, i)) for i in known]
         return self._annotation_field(parameter.name, varint_column(_STRING, np.array(texts, np.int64)[codes]))
 
     def _int_field(self, name: str, values: NDArray[np.int64] | NDArray[np.int32]) -> Pieces:
@@ -224,15 +247,15 @@ class PacketSequence:
 
     def _annotation_field(self, name: str, value: Pieces) -> Pieces:
         return message_column(
-            _ANNOTATION, [[number_field(1, self._interned.number_text(_ANNOTATION_NAMES, name))], value]
+            _ANNOTATION, [[number_field(1, self._interned.get_text_number(_ANNOTATION_NAMES, name))], value]
         )
 
 
-def _group_keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:
-    """Return numbers that are equal for calls with the same fields."""
-    flows = encode_ids(begun * (int(ended.max()) + 1) + ended)[1]
-    key = block.function[mine].astype(np.int64) << 8 | (block.events["flags"][mine] & _KEPT)
-    keys: Ints = (key << 8 | block.events["error"][mine]) << 24 | flows
+def _compute_group_keys(block: Block, call_places: Ints, begun_flow_counts: Ints, ended_flow_counts: Ints) -> Ints:
+    """Return numbers that are equal for calls whose packets have the same fields."""
+    flows = encode_ids(begun_flow_counts * (int(ended_flow_counts.max()) + 1) + ended_flow_counts)[1]
+    key = block.function[call_places].astype(np.int64) << 8 | (block.events["flags"][call_places] & _KEPT)
+    keys: Ints = (key << 8 | block.events["error"][call_places]) << 24 | flows
     return keys
 
 
@@ -241,13 +264,13 @@ def _flow_fields(field: int, ends: FlowEnds, first: Ints, count: int) -> list[Pi
     return [fixed64_column(field, ends.ids[first + k]) for k in range(count)]
 
 
-def _join_in_order(made: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
-    """Return rows of several lengths as bytes, in the order of their places."""
+def _join_in_order(packets_by_group: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
+    """Return packets of several lengths as bytes, in the order of their calls."""
     lengths = np.zeros(count, np.int64)
-    for places, part in made:
+    for places, part in packets_by_group:
         lengths[places] = part.shape[1]
     starts = np.cumsum(lengths) - lengths
     out = np.empty(int(lengths.sum()), np.uint8)
-    for places, part in made:
+    for places, part in packets_by_group:
         out[starts[places][:, None] + np.arange(part.shape[1])] = part
     return out.tobytes()

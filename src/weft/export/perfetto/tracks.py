@@ -27,7 +27,7 @@ _REALTIME: Final = 1
 _BOOTTIME: Final = 6
 
 
-def clock_packet(start_ns: int) -> bytes:
+def make_clock_packet(start_ns: int) -> bytes:
     """Return the packet that says which wall-clock time is time 0 of the trace."""
     pairs = ((_BOOTTIME, 0), (_REALTIME, max(start_ns, 0)))
     snapshot = b"".join(bytes_field(1, number_field(1, clock) + number_field(2, ns)) for clock, ns in pairs)
@@ -49,7 +49,7 @@ def thread_uuid(thread: Thread) -> int:
     return process_uuid(thread.rank) + 1 + thread.slot
 
 
-def process_packet(rank: Rank) -> bytes:
+def make_process_packet(rank: Rank) -> bytes:
     """Return the packet that describes a rank's track."""
     header = rank.header
     where = f" ({header.host}, pid {header.pid})" if header else " (left no record)"
@@ -59,12 +59,12 @@ def process_packet(rank: Rank) -> bytes:
     )
 
 
-def thread_field(of: Thread) -> bytes:
+def make_thread_field(thread: Thread) -> bytes:
     """Return the field that describes a thread's track."""
-    rank = of.rank
+    rank = thread.rank
     names = {t.slot: t.name for t in rank.definitions.threads}
     # Thread ids are of the whole trace; that of the first thread is its process's.
-    tid = _pid(rank) if of is rank.threads[0] else thread_uuid(of)
-    name = "calls of MPI" if len(rank.threads) == 1 else f"thread {of.slot} {names.get(of.slot, '')}".rstrip()
+    tid = _pid(rank) if thread is rank.threads[0] else thread_uuid(thread)
+    name = "calls of MPI" if len(rank.threads) == 1 else f"thread {thread.slot} {names.get(thread.slot, '')}".rstrip()
     body = number_field(1, _pid(rank)) + number_field(2, tid) + text_field(5, name)
-    return bytes_field(TRACK_DESCRIPTOR, number_field(1, thread_uuid(of)) + bytes_field(4, body))
+    return bytes_field(TRACK_DESCRIPTOR, number_field(1, thread_uuid(thread)) + bytes_field(4, body))

@@ -20,22 +20,22 @@ from weft.trace import Trace
 
 
 def write(trace: Trace, path: Path) -> list[ExportCount]:
-    """Write the trace file, and return what it holds."""
+    """Write the run as a Perfetto trace file, and return how many calls, flows and so on it has."""
     run = run_extent(trace)
     flows = Flows(pair_operations(trace, path))
     slices = unfinished = 0
     numbers = itertools.count(1)
     with path.open("wb") as file:
-        file.write(tracks.clock_packet(start_realtime_ns(trace) + run.first))
+        file.write(tracks.make_clock_packet(start_realtime_ns(trace) + run.first))
         for rank in trace.ranks:
-            file.write(tracks.process_packet(rank))
+            file.write(tracks.make_process_packet(rank))
             sequences = [PacketSequence(rank, thread, next(numbers)) for thread in rank.threads]
             for sequence in sequences:
-                file.write(sequence.first_packet())
+                file.write(sequence.make_first_packet())
             of_rank = flows.rank_flows(rank)
             for block in read_blocks(rank, run):
                 for number, sequence in enumerate(sequences):
-                    for part in sequence.block_packets(block, number, of_rank):
+                    for part in sequence.make_block_packets(block, number, of_rank):
                         file.write(part)
                 slices += len(block)
                 unfinished += int(block.open.sum())

@@ -38,16 +38,16 @@ class ShortenedCode:
 
 
 def shorten_code(
-    ways: StraightCode, proven: Mapping[int, object], addresses: Mapping[int, tuple[str, Form]]
+    paths: StraightCode, proven_comparisons: Mapping[int, object], addresses: Mapping[int, tuple[str, Form]]
 ) -> ShortenedCode:
-    """Return the code with the bases of addresses in free registers, and what is then unneeded.
+    """Return straight code whose addresses use free registers as bases, and the instructions that are then unneeded.
 
-    `addresses`: for each node its operand in memory and the form of that address.
+    `addresses`: for each node (instruction) its operand in memory and the linear form of that address.
     """
-    codes = {n: ways.codes[n] for n in ways.order}
-    made = ShortenedCode(codes, find_unneeded(ways, proven, codes), {})
+    codes = {n: paths.codes[n] for n in paths.order}
+    made = ShortenedCode(codes, find_unneeded(paths, proven_comparisons, codes), {})
     # Where it is left in the middle, somebody may need the registers that are free in it.
-    if any(BRANCH.match(ways.codes[n].word) and n - 1 not in proven for n in ways.order[:-1]):
+    if any(BRANCH.match(paths.codes[n].word) and n - 1 not in proven_comparisons for n in paths.order[:-1]):
         return made
     uses = Counter(
         (not codes[n].word.startswith("lea"), freeze_form(_without_number(form)))
@@ -58,20 +58,20 @@ def shorten_code(
     wanted = list(dict.fromkeys(base for _, base in reversed(often)))[: len(LOST)]
     while wanted:
         names = {base: f"base{k}" for k, base in enumerate(wanted)}
-        codes = _address_through_bases(ways, addresses, names)
-        dead = find_unneeded(ways, proven, codes)
-        free = _free_registers(ways, proven, codes, dead)
+        codes = _address_through_bases(paths, addresses, names)
+        dead = find_unneeded(paths, proven_comparisons, codes)
+        free = _find_free_registers(paths, proven_comparisons, codes, dead)
         if len(free) >= len(wanted):
             names = dict(zip(wanted, free, strict=False))
             return ShortenedCode(
-                _address_through_bases(ways, addresses, names), dead, {name: base for base, name in names.items()}
+                _address_through_bases(paths, addresses, names), dead, {name: base for base, name in names.items()}
             )
         wanted.pop()
     return made
 
 
 def is_usable_base(form: Form) -> bool:
-    """Return whether a register may hold a form without its constant."""
+    """Return whether a free register may hold a linear form without its constant."""
     base = _without_number(form)
     if not base or not -(1 << 31) <= to_signed(form.get(ONE, 0)) < 1 << 31:
         return False
@@ -89,27 +89,27 @@ def is_usable_base(form: Form) -> bool:
     return True
 
 
-def render_base_setup(bases: Mapping[str, Base], label: str) -> tuple[str, str]:
-    """Return the code that loads the base registers, and its data."""
+def render_base_setup(bases_by_register: Mapping[str, Base], label_prefix: str) -> tuple[str, str]:
+    """Return the assembly that loads the base registers, and the data that it reads."""
     code: list[str] = [f"\tpushq\t%{_SPARE}\n"]
     data: list[str] = []
-    for register, base in bases.items():
+    for register, base in bases_by_register.items():
         begun = False
         for atom, times in base:
             if atom.kind == "address":
-                data.append(f"{label}{len(data)}:\n\t.quad\t{atom.name}\n")
-                code.append(f"\tmovq\t{label}{len(data) - 1}(%rip), %{_SPARE}\n")
+                data.append(f"{label_prefix}{len(data)}:\n\t.quad\t{atom.name}\n")
+                code.append(f"\tmovq\t{label_prefix}{len(data) - 1}(%rip), %{_SPARE}\n")
             else:
                 code += _load_atom(atom)
             if times != 1:
                 code.append(f"\timulq\t${to_signed(times)}, %{_SPARE}, %{_SPARE}\n")
             code.append(f"\t{'addq' if begun else 'movq'}\t%{_SPARE}, %{register}\n")
             begun = True
-    return "".join([*code, f"\tpopq\t%{_SPARE}\n"]) if bases else "", "".join(data)
+    return "".join([*code, f"\tpopq\t%{_SPARE}\n"]) if bases_by_register else "", "".join(data)
 
 
 def _load_atom(atom: Atom) -> Iterator[str]:
-    """Yield what gives the spare register an atom's value."""
+    """Yield instructions that load an atom's value (a register's, slot's or half's) into the spare register."""
     if atom.kind == "register":
         yield f"\tmovq\t%{atom.name}, %{_SPARE}\n"
     elif atom.kind == "slot":
@@ -127,24 +127,29 @@ def _without_number(form: Form) -> Form:
     return {atom: times for atom, times in form.items() if atom is not ONE}
 
 
-def _free_registers(
-    ways: StraightCode, proven: Mapping[int, object], codes: Mapping[int, Instruction], dead: set[int]
+def _find_free_registers(
+    paths: StraightCode, proven_comparisons: Mapping[int, object], codes: Mapping[int, Instruction], unneeded: set[int]
 ) -> list[str]:
-    """Return the registers that the code does not use."""
+    """Return the registers that straight code does not use."""
     used = {_SPARE}
-    for n in ways.order[:-1]:
-        if n not in dead and not ways.graph.is_hook(n) and n not in proven and n - 1 not in proven:
+    for n in paths.order[:-1]:
+        if (
+            n not in unneeded
+            and not paths.graph.is_hook(n)
+            and n not in proven_comparisons
+            and n - 1 not in proven_comparisons
+        ):
             used |= registers_used(codes[n])
     return [name for name in reversed(LOST) if name not in used]
 
 
 def _address_through_bases(
-    ways: StraightCode, addresses: Mapping[int, tuple[str, Form]], names: Mapping[Base, str]
+    paths: StraightCode, addresses: Mapping[int, tuple[str, Form]], register_names: Mapping[Base, str]
 ) -> dict[int, Instruction]:
-    """Return the code with some addresses computed from base registers."""
-    codes = {n: ways.codes[n] for n in ways.order}
+    """Return node -> instruction of straight code, with addresses relative to base registers where one fits."""
+    codes = {n: paths.codes[n] for n in paths.order}
     for n, (operand, form) in addresses.items():
-        if name := names.get(freeze_form(_without_number(form))):
+        if name := register_names.get(freeze_form(_without_number(form))):
             other = f"{to_signed(form.get(ONE, 0))}(%{name})"
             operands = tuple(other if one == operand else one for one in codes[n].operands)
             codes[n] = replace(codes[n], text=f"{codes[n].word}\t{', '.join(operands)}", operands=operands)

@@ -68,11 +68,11 @@ def _split_operands(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in re.split(r",(?![^(]*\))", text)) if text else ()
 
 
-def parse_instructions(lines: list[str], first: int, last: int) -> list[Instruction]:
-    """Parse the instructions of the lines from `first` up to `last`."""
+def parse_instructions(lines: list[str], first_line: int, end_line: int) -> list[Instruction]:
+    """Return the instructions in the lines from `first_line` up to `end_line`, each with its successors."""
     made: list[Instruction] = []
     labels: list[str] = []
-    for at in range(first, last):
+    for at in range(first_line, end_line):
         line = lines[at].split("#")[0] if '"' not in lines[at] else lines[at]
         label = re.match(r"^([\w.$]+):\s*$", line)
         if label:
@@ -88,12 +88,12 @@ def parse_instructions(lines: list[str], first: int, last: int) -> list[Instruct
     return made
 
 
-def _link_successors(codes: list[Instruction]) -> None:
-    """Set for each instruction the nodes that can follow it."""
-    at = {label: n for n, one in enumerate(codes) for label in one.labels}
+def _link_successors(instructions: list[Instruction]) -> None:
+    """Set for each instruction the nodes (indices of instructions) that control can reach right after it."""
+    at = {label: n for n, one in enumerate(instructions) for label in one.labels}
     everywhere = sorted(at.values())
-    for n, one in enumerate(codes):
-        after = [n + 1] if n + 1 < len(codes) else []
+    for n, one in enumerate(instructions):
+        after = [n + 1] if n + 1 < len(instructions) else []
         if one.word in ("ret", "ud2", "hlt"):
             one.next = []
         elif BRANCH.match(one.word):
@@ -106,7 +106,7 @@ def _link_successors(codes: list[Instruction]) -> None:
 
 
 def find_functions(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield first and last line of each function."""
+    """Yield the first and last line index of each function."""
     names = {found[1] for line in lines if (found := re.match(r"\t\.type\t([\w.$]+),\s*@function", line))}
     begun = None
     for n, line in enumerate(lines):
@@ -117,10 +117,10 @@ def find_functions(lines: list[str]) -> Iterator[tuple[int, int]]:
             begun = None
 
 
-def _lowest_address_taken(codes: list[Instruction]) -> int:
-    """Return the lowest frame offset whose address is taken; below it are only the compiler's own slots."""
+def _find_lowest_address_taken(instructions: list[Instruction]) -> int:
+    """Return the lowest frame offset whose address a function takes; below it are only the compiler's own slots."""
     lowest = 1 << 40
-    for one in codes:
+    for one in instructions:
         if not any("%rbp" in operand or "%ebp" in operand for operand in one.operands):
             continue
         memory = MEMORY.match(one.operands[0]) if one.operands else None
@@ -142,7 +142,7 @@ class ControlFlowGraph:
         self.elsewhere = catches or any(AGAIN.match(one.target) for one in codes if one.word in ("call", "callq"))
         """Whether control may also come from a call to another node than the one behind it."""
 
-        self.taken = _lowest_address_taken(codes)
+        self.taken = _find_lowest_address_taken(codes)
         self.end = len(codes)
         """A node of its own: where the loops without a mark begin anew."""
 
@@ -151,41 +151,43 @@ class ControlFlowGraph:
             for there in one.next:
                 self.before.setdefault(there, []).append(n)
 
-    def is_hook(self, n: int) -> bool:
-        """Return whether a node is a hook with a site of its own."""
+    def is_hook(self, node: int) -> bool:
+        """Return whether a node (index of an instruction) is a call of a hook with a site number of its own."""
         return (
-            n < self.end
-            and self.is_call(n)
-            and bool(HOOK.match(self.codes[n].target))
-            and self.codes[n].line in self.sites
+            node < self.end
+            and self.is_call(node)
+            and bool(HOOK.match(self.codes[node].target))
+            and self.codes[node].line in self.sites
         )
 
     def is_call(self, n: int) -> bool:
         """Return whether a node calls something."""
         return self.codes[n].word in ("call", "callq")
 
-    def loops(self) -> Iterator[tuple[int, int]]:
-        """Marks with the rank of their loop, and heads of loops (rank 0)."""
+    def find_loop_marks(self) -> Iterator[tuple[int, int]]:
+        """Yield (node, rank) for each place where an iteration begins: calls for parallel loops of 1 to 3 dimensions,
+        and heads of other loops (rank 0).
+        """
         for n, one in enumerate(self.codes):
             mark = MARK.match(one.target) if self.is_call(n) else None
             if mark:
                 yield n, int(mark[1])
-            elif one.labels and self.latches(n):
+            elif one.labels and self.find_latches(n):
                 yield n, 0
 
-    def latches(self, head: int) -> list[int]:
-        """Return what jumps back to the head of a loop: nodes that only the head leads to."""
-        spans = self._spans
-        if head not in spans:
+    def find_latches(self, loop_head: int) -> list[int]:
+        """Return the nodes that jump back to the head of a loop and that only the head leads to."""
+        spans = self._dominator_spans
+        if loop_head not in spans:
             return []
-        first, last = spans[head]
-        return [n for n in self.before.get(head, []) if n in spans and first <= spans[n][0] <= last]
+        first, last = spans[loop_head]
+        return [n for n in self.before.get(loop_head, []) if n in spans and first <= spans[n][0] <= last]
 
     @cached_property
-    def _spans(self) -> dict[int, tuple[int, int]]:
-        """Return the nodes' turns in the tree of dominators: a node's own, and the last one below it."""
+    def _dominator_spans(self) -> dict[int, tuple[int, int]]:
+        """Return node -> (its number, the last number below it) in a walk through the tree of dominators."""
         below: dict[int, list[int]] = {}
-        for n, above in self._dominators().items():
+        for n, above in self._find_dominators().items():
             if n != above:
                 below.setdefault(above, []).append(n)
         first: dict[int, int] = {}
@@ -201,8 +203,8 @@ class ControlFlowGraph:
                 spans[~n] = first[~n], len(first) - 1
         return spans
 
-    def _dominators(self) -> dict[int, int]:
-        """Return the nearest node that is on every way to a node (Cooper, Harvey and Kennedy 2001)."""
+    def _find_dominators(self) -> dict[int, int]:
+        """Return node -> the nearest node that is on every path to it (Cooper, Harvey and Kennedy 2001)."""
         order, seen = [], {0}
         todo = [(0, iter(self.codes[0].next))]
         while todo:
@@ -237,13 +239,15 @@ class ControlFlowGraph:
         return above
 
 
-def reachable_nodes(start: Iterable[int], following: Callable[[int], list[int]], without: set[int]) -> set[int]:
-    """Return all nodes that can be reached from `start` without passing `without`."""
-    found = set(start) - without
+def find_reachable_nodes(
+    start_nodes: Iterable[int], successors: Callable[[int], list[int]], excluded: set[int]
+) -> set[int]:
+    """Return all nodes that can be reached from `start_nodes` without a step into `excluded` ones."""
+    found = set(start_nodes) - excluded
     todo = list(found)
     while todo:
-        for there in following(todo.pop()):
-            if there not in found and there not in without:
+        for there in successors(todo.pop()):
+            if there not in found and there not in excluded:
                 found.add(there)
                 todo.append(there)
     return found

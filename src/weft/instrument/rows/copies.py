@@ -113,21 +113,25 @@ _ONCE: Final = """\
 """
 
 
-def _render_saving_call(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -> str:
-    """Return a routine that calls the runtime and preserves all registers; the runtime can read those in `kept`."""
-    pushed = (*_PUSHED, *kept)
-    room = 16 * len(vectors) + 8 * (len(pushed) % 2)
+def _render_saving_call(
+    label: str, function_name: str, readable_registers: tuple[str, ...], vector_registers: list[str]
+) -> str:
+    """Return an assembly routine that calls a function of the runtime and preserves all registers; the function gets a
+    pointer to `readable_registers`.
+    """
+    pushed = (*_PUSHED, *readable_registers)
+    room = 16 * len(vector_registers) + 8 * (len(pushed) % 2)
     return "\n".join(
         [
-            f"{name}:",
+            f"{label}:",
             "\tpushfq",
             *(f"\tpushq\t%{register}" for register in pushed),
-            *(["\tmovq\t%rsp, %rsi"] if kept else []),
+            *(["\tmovq\t%rsp, %rsi"] if readable_registers else []),
             f"\tsubq\t${room}, %rsp",
-            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(vectors)),
+            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(vector_registers)),
             "\tcld",
-            f"\tcall\t{called}",
-            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(vectors)),
+            f"\tcall\t{function_name}",
+            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(vector_registers)),
             f"\taddq\t${room}, %rsp",
             *(f"\tpopq\t%{register}" for register in reversed(pushed)),
             "\tpopfq",
@@ -155,65 +159,69 @@ class _Forms:
         self.shifted: list[list[str]] = []
         """Their numbers follow those of the others."""
 
-    def add(self, form: Form, low: bool = False) -> str:
-        """Return the number of a form, as the assembler reads it; those that it needs have smaller ones, or are
-        shifts.
+    def find_or_add_form(self, form: Form, is_low_half: bool = False) -> str:
+        """Return the number of a linear form in the copy's data, as assembler text; a new form is added after those
+        that it refers to.
         """
-        key = (freeze_form(form), low)
+        key = (freeze_form(form), is_low_half)
         if key not in self.known:
-            if shift := self._shift(form, low):
+            if shift := self._render_shift(form, is_low_half):
                 self.known[key] = f".Lweftr{self.row.number}_w+{len(self.shifted)}"
                 self.shifted.append([shift])
             else:
-                terms = [self._term(atom, times, low) for atom, times in sorted(form.items(), key=repr)]
+                terms = [self._render_term(atom, times, is_low_half) for atom, times in sorted(form.items(), key=repr)]
                 self.known[key] = str(len(self.made))
                 self.made.append(terms)
         return self.known[key]
 
-    def _shift(self, form: Form, low: bool) -> str:
-        """Return a form as another one and what never changes: elements that lie alike have the other one in common."""
+    def _render_shift(self, form: Form, is_low_half: bool) -> str:
+        """Return a form's data as another form plus a constant, so that elements of one array share it; "" if it has
+        none.
+        """
         fixed = {atom: times for atom, times in form.items() if atom is ONE or atom.kind == "address"}
         names = [atom.name for atom in fixed if atom is not ONE]
         if not fixed or len(fixed) == len(form) or len(names) > 1 or any(fixed[a] != 1 for a in fixed if a is not ONE):
             return ""
-        other = self.add({atom: times for atom, times in form.items() if atom not in fixed}, low)
+        other = self.find_or_add_form({atom: times for atom, times in form.items() if atom not in fixed}, is_low_half)
         shift = to_signed(fixed.get(ONE, 0))
         factor = f"{names[0]}{shift:+d}" if names else str(shift)
         return f"\t.quad\t{factor}, 0\n\t.long\t{SHIFTED}, {other}\n"
 
-    def _term(self, atom: Atom, times: int, low: bool) -> str:
+    def _render_term(self, atom: Atom, factor: int, is_low_half: bool) -> str:
+        """Return the data of one term of a form: its factor, and what the runtime multiplies by it."""
         if atom is ONE:
-            return f"\t.quad\t{times}, 0\n\t.long\t{NUMBER}, 0\n"
+            return f"\t.quad\t{factor}, 0\n\t.long\t{NUMBER}, 0\n"
         if atom.kind == "address":
             return f"\t.quad\t{atom.name}, 0\n\t.long\t{NUMBER}, 0\n"
         if atom.kind in ("sx", "zx"):
             kind = SIGNED if atom.kind == "sx" else ZEROED
-            inner = self.add(dict(atom.form), True)
-            return f"\t.quad\t{times}, 0\n\t.long\t{kind}, {inner}\n"
+            inner = self.find_or_add_form(dict(atom.form), True)
+            return f"\t.quad\t{factor}, 0\n\t.long\t{kind}, {inner}\n"
         if atom.kind == "memory":
             kind = MEMORY8 if atom.size == 8 else MEMORY4
-            return f"\t.quad\t{times}, {memory_address(atom)}\n\t.long\t{kind}, 0\n"
-        rise = self.row.narrow[atom] if low else self.row.steps[atom]
+            return f"\t.quad\t{factor}, {render_memory_address(atom)}\n\t.long\t{kind}, 0\n"
+        rise = self.row.narrow[atom] if is_low_half else self.row.steps[atom]
         assert rise is not None
         if set(rise) - {ONE}:
-            step, flag = self.add(rise), STEP_IS_FORM
+            step, flag = self.find_or_add_form(rise), STEP_IS_FORM
         else:
             step, flag = str(rise.get(ONE, 0)), 0
         if atom.kind == "register":
             kind, argument = REGISTER, 8 * SAVED[atom.name]
         else:
             kind, argument = (SLOT8 if atom.size == 8 else SLOT4), atom.offset
-        return f"\t.quad\t{times}, {step}\n\t.long\t{kind | flag}, {argument}\n"
+        return f"\t.quad\t{factor}, {step}\n\t.long\t{kind | flag}, {argument}\n"
 
 
-def memory_address(memory: Atom) -> str:
-    """Return the address of what a place holds, as the assembler reads it."""
+def render_memory_address(memory: Atom) -> str:
+    """Return the address of a memory atom as assembler text: `symbol+8`."""
     shift = dict(memory.form).get(ONE, 0)
     name = next(atom.name for atom, _ in memory.form if atom is not ONE)
     return f"{name}{to_signed(shift):+d}"
 
 
 def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
+    """Yield the memory atoms within a form, those of its halves included."""
     for atom, _ in form:
         if atom.kind == "memory":
             yield atom
@@ -221,9 +229,11 @@ def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
             yield from _memory_atoms(atom.form)
 
 
-def render_copy(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
-    """Return the text to insert before and after lines, the code of the copy, and its data."""
-    codes, n, ways = row.codes, row.number, row.ways
+def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
+    """Return the parts of a loop's second copy: text to insert before and after lines (by line index), its code, and
+    its data.
+    """
+    codes, n, ways = loop.codes, loop.number, loop.ways
     marked = ways.rank > 0
     turn = {node: k for k, node in enumerate(ways.order)}
     first = ways.order[0]
@@ -235,16 +245,17 @@ def render_copy(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, s
     elif not marked:
         before[place] = f".Lweftr{n}_m:\n" + before[place]
     behind = {place: "\n" + asking} if marked else {}
-    places = sorted(row.places, key=lambda node: turn[node])
+    places = sorted(loop.places, key=lambda node: turn[node])
     exits: dict[tuple[int, int], int] = {}
 
     def way(node: int, there: int) -> str:
+        """Return the label by which a node of the copy leads to the next, within the copy or out of it."""
         if there in ways.nodes:
             return f".Lweftr{n}_{there}"
         done = sum(turn[place] < turn[node] for place in places)
         return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
 
-    begun, held = render_base_setup(row.bases, f".Lweftr{n}_k")
+    begun, held = render_base_setup(loop.bases, f".Lweftr{n}_k")
     plain = "_plain" if ways.rank < 0 and _has_no_vectors_before_hook(ways) else ""
     code = [(_ENTRY if marked else _BEGIN).format(n=n, first="q" if begun else first, plain=plain)]
     code += [f".Lweftr{n}_q:\n{begun}"] if begun else []
@@ -254,11 +265,16 @@ def render_copy(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, s
         if node == ways.last:
             code.append((_DONE if marked else _AGAIN if ways.rank == 0 else _ONCE).format(n=n, first=first))
             continue
-        one, onward = codes[node], ways.next(node)
+        one, onward = codes[node], ways.find_next(node)
         if one.word == "jmp":
             code.append(f"\tjmp\t{way(node, onward[0])}\n")
             continue
-        if node not in row.places and node not in row.dead and node not in row.proven and node - 1 not in row.proven:
+        if (
+            node not in loop.places
+            and node not in loop.dead
+            and node not in loop.proven
+            and node - 1 not in loop.proven
+        ):
             if BRANCH.match(one.word):
                 code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
             else:
@@ -274,7 +290,7 @@ def render_copy(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, s
             if target + ":" not in before.get(line, ""):
                 before[line] = before.get(line, "") + f"{target}:\n"
         code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
-    return before, behind, "".join(code), f"{_render_data(row, places)}\t.balign\t8\n{held}"
+    return before, behind, "".join(code), f"{_render_data(loop, places)}\t.balign\t8\n{held}"
 
 
 def _has_no_vectors_before_hook(ways: LoopPaths | StraightCode) -> bool:
@@ -283,47 +299,53 @@ def _has_no_vectors_before_hook(ways: LoopPaths | StraightCode) -> bool:
     return not any("%xmm" in ways.codes[n].text for n in before)
 
 
-def _render_exits(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator[str]:
+def _render_exits(loop: CopiedLoop, forms: _Forms, block_numbers: dict[int, int]) -> Iterator[str]:
     """Yield the data of the branches that leave the copy (`struct row_end`)."""
-    turn = {node: k for k, node in enumerate(row.ways.order)}
-    for node, one in row.ends.items():
-        left, right = (forms.add(form, one.size == 4) for form in (one.left, one.right))
-        fall = row.ways.next(node)[0] not in row.ways.nodes
-        last = all(turn[place] < turn[node] for place in row.places)
-        yield f"\t.long\t{left}, {right}, {one.size}, {one.test}\n\t.long\t{within[node]}, {int(fall)}, {int(last)}\n"
+    turn = {node: k for k, node in enumerate(loop.ways.order)}
+    for node, one in loop.ends.items():
+        left, right = (forms.find_or_add_form(form, one.size == 4) for form in (one.left, one.right))
+        fall = loop.ways.find_next(node)[0] not in loop.ways.nodes
+        last = all(turn[place] < turn[node] for place in loop.places)
+        yield (
+            f"\t.long\t{left}, {right}, {one.size}, {one.test}\n"
+            f"\t.long\t{block_numbers[node]}, {int(fall)}, {int(last)}\n"
+        )
 
 
-def _render_data(row: CopiedLoop, places: list[int]) -> str:
-    """Return the data of a copy that the runtime reads (`struct row`): places, forms, limits, blocks, guards."""
-    n, forms, blocks = row.number, _Forms(row), row.ways.blocks
+def _render_data(loop: CopiedLoop, hook_nodes: list[int]) -> str:
+    """Return the data of a copy that the runtime reads (`struct row`): hooks, forms, limits, blocks, guards."""
+    n, forms, blocks = loop.number, _Forms(loop), loop.ways.blocks
     within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
     held = []
-    for node in places:
-        place = row.places[node]
+    for node in hook_nodes:
+        place = loop.places[node]
         held.append(
             f"\t.quad\t.Lweft{place.number}\n"
-            f"\t.long\t{forms.add(place.address)}, {place.size}, {int(place.write)}, {within[node]}\n"
+            f"\t.long\t{forms.find_or_add_form(place.address)}, {place.size}, {int(place.write)}, {within[node]}\n"
         )
-    arguments = [forms.add(form) for form in row.arguments] + ["0"] * (4 - len(row.arguments))
-    checks = [(forms.add(form), limit, within[node]) for node, (form, limit) in row.proven.items()]
+    arguments = [forms.find_or_add_form(form) for form in loop.arguments] + ["0"] * (4 - len(loop.arguments))
+    checks = [(forms.find_or_add_form(form), limit, within[node]) for node, (form, limit) in loop.proven.items()]
     everywhere = {check for check in checks if check[2] == 0}
     limits = [
         f"\t.quad\t{limit}\n\t.long\t{form}, {block}\n"
         for form, limit, block in dict.fromkeys(checks)
         if block == 0 or (form, limit, 0) not in everywhere
     ]
-    asked = list(row.guards.values())
-    number = {node: k for k, node in enumerate(row.guards)}
-    sides = [(forms.add(one.left, one.size == 4), forms.add(one.right, one.size == 4)) for one in asked]
+    asked = list(loop.guards.values())
+    number = {node: k for k, node in enumerate(loop.guards)}
+    sides = [
+        (forms.find_or_add_form(one.left, one.size == 4), forms.find_or_add_form(one.right, one.size == 4))
+        for one in asked
+    ]
     guards = [
         f"\t.long\t{left}, {right}, {one.size}, {one.test}\n" for (left, right), one in zip(sides, asked, strict=True)
     ]
     memories = [
-        f"\t.quad\t{memory_address(atom)}\n\t.long\t{atom.size}, {k}\n"
+        f"\t.quad\t{render_memory_address(atom)}\n\t.long\t{atom.size}, {k}\n"
         for k, one in enumerate(asked)
         for atom in dict.fromkeys([*_memory_atoms(one.left.items()), *_memory_atoms(one.right.items())])
     ]
-    leaving = list(_render_exits(row, forms, within))
+    leaving = list(_render_exits(loop, forms, within))
     ends = []
     for block in blocks:
         onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]
@@ -335,7 +357,7 @@ def _render_data(row: CopiedLoop, places: list[int]) -> str:
     return (
         f"\t.set\t.Lweftr{n}_w, {len(forms.made)}\n"
         f"\t.balign\t8\n.Lweftr{n}:\n\t.long\t3, 0\n\t.quad\t0\n"
-        f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made + forms.shifted)}, {len(limits)}\n"
+        f"\t.long\t{loop.ways.rank}, {len(hook_nodes)}, {len(forms.made + forms.shifted)}, {len(limits)}\n"
         f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, {len(forms.made)}\n"
         f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l, .Lweftr{n}_b, .Lweftr{n}_g, .Lweftr{n}_y\n"
         f"\t.quad\t{len(leaving)}, .Lweftr{n}_e\n"

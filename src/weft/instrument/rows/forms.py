@@ -42,11 +42,12 @@ def freeze_form(form: Form) -> tuple[tuple[Atom, int], ...]:
     return tuple(sorted(((a, c) for a, c in form.items() if c), key=repr))
 
 
-def add_forms(one: Form | None, two: Form | None, factor: int = 1) -> Form | None:
-    if one is None or two is None:
+def add_forms(first: Form | None, second: Form | None, factor: int = 1) -> Form | None:
+    """Return `first + factor * second` of two linear forms modulo 2^64; None if either is unknown."""
+    if first is None or second is None:
         return None
-    made = dict(one)
-    for atom, times in two.items():
+    made = dict(first)
+    for atom, times in second.items():
         made[atom] = (made.get(atom, 0) + factor * times) & _WIDE
     return {atom: times for atom, times in made.items() if times}
 
@@ -60,8 +61,8 @@ def to_signed(value: int) -> int:
     return (value ^ 1 << 63) - (1 << 63)
 
 
-def low_half(form: Form | None) -> Form | None:
-    """Return a form with the same 32 low bits."""
+def simplify_for_low_half(form: Form | None) -> Form | None:
+    """Return a simpler form with the same 32 low bits: without the sign or zero extension around it."""
     if form is not None and len(form) == 1:
         ((atom, times),) = form.items()
         if times == 1 and atom and atom.kind in ("sx", "zx"):
@@ -71,7 +72,7 @@ def low_half(form: Form | None) -> Form | None:
 
 def extend_low_half(form: Form | None, kind: str) -> Form | None:
     """Return the 32 low bits extended with their sign (`sx`) or zeros (`zx`)."""
-    form = low_half(form)
+    form = simplify_for_low_half(form)
     if form is None:
         return None
     if not set(form) - {ONE}:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft.instrument.rows.code import COMPARES
-from weft.instrument.rows.forms import Form, low_half
+from weft.instrument.rows.forms import Form, simplify_for_low_half
 from weft.instrument.rows.values import InstructionEffects, MachineState
 from weft.instrument.rows.ways import LoopBlock, LoopPaths
 from weft.native.headers.check_rows import RowTest as Test
@@ -35,18 +35,22 @@ class Guard:
     test: int
 
 
-def block_guard(
-    ways: LoopPaths, effects: InstructionEffects, block: LoopBlock, states: dict[int, MachineState]
+def find_block_guard(
+    paths: LoopPaths, effects: InstructionEffects, block: LoopBlock, states: dict[int, MachineState]
 ) -> Guard | None:
-    """Return the comparison of the branch at the end of a block; None if there is no branch or it is unknown."""
-    return branch_guard(ways, effects, block.nodes[-1], states) if len(block.next) == 2 else None
+    """Return the comparison that decides the branch at the end of a block; None if there is no branch, or it is
+    unknown.
+    """
+    return find_branch_guard(paths, effects, block.nodes[-1], states) if len(block.next) == 2 else None
 
 
-def branch_guard(ways: LoopPaths, effects: InstructionEffects, n: int, states: dict[int, MachineState]) -> Guard | None:
-    """Return the comparison that decides a branch; None if it is unknown."""
-    codes = ways.codes
-    test = _TESTS.get(codes[n].word[1:])
-    compare = n - 1
+def find_branch_guard(
+    paths: LoopPaths, effects: InstructionEffects, node: int, states: dict[int, MachineState]
+) -> Guard | None:
+    """Return the comparison that decides the branch at a node; None if it is unknown."""
+    codes = paths.codes
+    test = _TESTS.get(codes[node].word[1:])
+    compare = node - 1
     # Branches leave the flags as they are, and so do moves.
     while compare in states and not codes[compare + 1].labels and not COMPARES.match(codes[compare].word):
         if not codes[compare].word.startswith(("j", "mov", "lea")) or codes[compare].word == "jmp":
@@ -63,13 +67,13 @@ def branch_guard(ways: LoopPaths, effects: InstructionEffects, n: int, states: d
     if one.word.startswith("test"):
         if one.operands[0] != one.operands[1]:
             return None
-        left = effects.value(one.operands[0], size, state)
-        if codes[n].word in ("js", "jns"):
-            test = Test.LESS + Test.NOT * (codes[n].word == "jns")
+        left = effects.compute_value(one.operands[0], size, state)
+        if codes[node].word in ("js", "jns"):
+            test = Test.LESS + Test.NOT * (codes[node].word == "jns")
     else:
-        right, left = (effects.value(operand, size, state) for operand in one.operands)
+        right, left = (effects.compute_value(operand, size, state) for operand in one.operands)
     if size == 4:
-        left, right = low_half(left), low_half(right)
+        left, right = simplify_for_low_half(left), simplify_for_low_half(right)
     if left is None or right is None or test is None:
         return None
     return Guard(left, right, size, test)

@@ -18,8 +18,8 @@ from weft.instrument.rows.code import (
     find_functions,
     parse_instructions,
 )
-from weft.instrument.rows.forms import ONE, Atom, Form, add_forms, low_half, slot_atom
-from weft.instrument.rows.guards import Guard, block_guard, branch_guard
+from weft.instrument.rows.forms import ONE, Atom, Form, add_forms, simplify_for_low_half, slot_atom
+from weft.instrument.rows.guards import Guard, find_block_guard, find_branch_guard
 from weft.instrument.rows.straight import StraightCode, find_straight_code, is_known_at_start
 from weft.instrument.rows.unneeded import find_unneeded
 from weft.instrument.rows.values import ARGUMENTS, KEPT, InstructionEffects, MachineState, NoCopyError
@@ -63,18 +63,22 @@ class CopiedLoop:
     """What registers are to hold where the copy begins."""
 
 
-def find_copied_loops(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
-    """Yield the loops of an assembly text that get a second copy; `sites`: the site number of each line with a hook."""
+def find_copied_loops(assembly_lines: list[str], site_numbers: Mapping[int, int]) -> Iterator[CopiedLoop]:
+    """Yield the loops of an assembly text that get a second copy without hooks. `site_numbers`: line index of a hook ->
+    its number.
+    """
     count = 0
-    for first, last in find_functions(lines):
-        if not any(line in sites for line in range(first, last)):
+    for first, last in find_functions(assembly_lines):
+        if not any(line in site_numbers for line in range(first, last)):
             continue
-        codes = parse_instructions(lines, first, last)
+        codes = parse_instructions(assembly_lines, first, last)
         if any(re.search(r"%[yz]mm", one.text) for one in codes):
             continue
-        graph = ControlFlowGraph(codes, sites, catches=any("\t.cfi_personality" in line for line in lines[first:last]))
+        graph = ControlFlowGraph(
+            codes, site_numbers, catches=any("\t.cfi_personality" in line for line in assembly_lines[first:last])
+        )
         copied: set[int] = set()
-        for mark, rank in graph.loops():
+        for mark, rank in graph.find_loop_marks():
             try:
                 made = copy_loop(graph, mark, rank, count + 1)
             except NoCopyError:
@@ -89,7 +93,7 @@ def find_copied_loops(lines: list[str], sites: Mapping[int, int]) -> Iterator[Co
 
 def copy_loop(graph: ControlFlowGraph, mark: int, rank: int, number: int) -> CopiedLoop:
     """Return the copy of a loop. NoCopyError if it cannot have one."""
-    return _Loop(LoopPaths(graph, mark, rank)).row(number)
+    return _Loop(LoopPaths(graph, mark, rank)).make_copied_loop(number)
 
 
 class _Still(dict[Atom, Form]):
@@ -99,35 +103,37 @@ class _Still(dict[Atom, Form]):
         return {}
 
 
-def copy_straight_code(ways: StraightCode, number: int) -> CopiedLoop:
-    """Return the copy of code without a loop."""
-    effects, state = InstructionEffects(ways.graph), MachineState()
+def copy_straight_code(paths: StraightCode, copy_number: int) -> CopiedLoop:
+    """Return the second copy of code without a loop: its hooks with their addresses, and what it does not need. Raises
+    NoCopyError.
+    """
+    effects, state = InstructionEffects(paths.graph), MachineState()
     places, compared, addresses = {}, {}, {}
-    for n in ways.order[:-1]:
-        if ways.graph.is_hook(n):
-            places[n] = _hook_site(ways.graph, n, state)
+    for n in paths.order[:-1]:
+        if paths.graph.is_hook(n):
+            places[n] = _make_hook_site(paths.graph, n, state)
         else:
-            if ways.codes[n].word == "cmpq":
+            if paths.codes[n].word == "cmpq":
                 compared[n] = state.copy()
-            for operand in ways.codes[n].operands:
-                form = effects.address(operand, state) if not re.search(r"%r[bi]p", operand) else None
+            for operand in paths.codes[n].operands:
+                form = effects.compute_address(operand, state) if not re.search(r"%r[bi]p", operand) else None
                 if form is not None and is_usable_base(form):
                     addresses[n] = operand, form
-        effects.run(ways.codes[n], n, state)
-    proven, still = _bounds_checks(ways, compared, is_known_at_start), _Still()
-    made = shorten_code(ways, proven, addresses)
-    codes = [made.codes.get(n, one) for n, one in enumerate(ways.codes)]
-    return CopiedLoop(number, ways, codes, places, proven, {}, {}, made.unneeded, still, still, [], made.bases)
+        effects.apply_instruction(paths.codes[n], n, state)
+    proven, still = _find_bounds_checks(paths, compared, is_known_at_start), _Still()
+    made = shorten_code(paths, proven, addresses)
+    codes = [made.codes.get(n, one) for n, one in enumerate(paths.codes)]
+    return CopiedLoop(copy_number, paths, codes, places, proven, {}, {}, made.unneeded, still, still, [], made.bases)
 
 
-def _hook_site(graph: ControlFlowGraph, n: int, state: MachineState) -> HookSite:
-    """Return the hook at a node. NoCopyError if its address is unknown."""
-    found = HOOK.match(graph.codes[n].target)
+def _make_hook_site(graph: ControlFlowGraph, node: int, state: MachineState) -> HookSite:
+    """Return the hook at a node with the form of its address. Raises NoCopyError if that is unknown."""
+    found = HOOK.match(graph.codes[node].target)
     assert found
     form = state.registers.get("rdi")
     if form is None:
         raise NoCopyError
-    return HookSite(graph.sites[graph.codes[n].line], found[1] == "write", int(found[2]), form)
+    return HookSite(graph.sites[graph.codes[node].line], found[1] == "write", int(found[2]), form)
 
 
 class _Loop:
@@ -138,65 +144,81 @@ class _Loop:
         self.effects = InstructionEffects(ways.graph)
         self.written: set[tuple[int, int]] = set()
 
-    def row(self, number: int) -> CopiedLoop:
-        states = self._values()
-        places = self._places(states)
+    def make_copied_loop(self, copy_number: int) -> CopiedLoop:
+        """Return the loop's second copy: its hooks, and the branches that the runtime can decide before it runs a row
+        of iterations. Raises NoCopyError if an address does not rise evenly.
+        """
+        states = self._compute_states()
+        places = self._find_hook_sites(states)
         last = states[self.ways.last]
         self.written = set(last.slots)
         steps: dict[Atom, Form | None] = {}
         narrow: dict[Atom, Form] = {}
         for name in KEPT:
-            self._step(Atom("register", name), last.registers.get(name), steps, narrow)
+            self._note_rise(Atom("register", name), last.registers.get(name), steps, narrow)
         for key, held in last.slots.items():
-            self._step(slot_atom(*key), held, steps, narrow)
+            self._note_rise(slot_atom(*key), held, steps, narrow)
         arguments = []
         for name in ARGUMENTS[: self.rank]:
             form = last.registers.get(name)
-            if form is None or not self._linear(form, steps, narrow):
+            if form is None or not self._rises_evenly(form, steps, narrow):
                 raise NoCopyError
             arguments.append(form)
         for place in places.values():
-            if not self._linear(place.address, steps, narrow):
+            if not self._rises_evenly(place.address, steps, narrow):
                 raise NoCopyError
-        proven = _bounds_checks(self.ways, states, lambda form: self._linear(form, steps, narrow))
+        proven = _find_bounds_checks(self.ways, states, lambda form: self._rises_evenly(form, steps, narrow))
         dead = find_unneeded(self.ways, proven, dict(enumerate(self.codes)))
         guards = {}
         for block in self.ways.blocks:
-            made = block_guard(self.ways, self.effects, block, states)
+            made = find_block_guard(self.ways, self.effects, block, states)
             if made and all(
-                self._linear(
-                    low_half(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4, memory=True
+                self._rises_evenly(
+                    simplify_for_low_half(form) or {} if made.size == 4 else form,
+                    steps,
+                    narrow,
+                    made.size == 4,
+                    allows_memory=True,
                 )
                 for form in (made.left, made.right)
             ):
                 guards[block.nodes[-1]] = made
         ends = {
             n: made
-            for n in self._leaving(proven)
-            if (made := branch_guard(self.ways, self.effects, n, states))
+            for n in self._find_leaving_branches(proven)
+            if (made := find_branch_guard(self.ways, self.effects, n, states))
             and all(
-                self._linear(low_half(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4)
+                self._rises_evenly(
+                    simplify_for_low_half(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4
+                )
                 for form in (made.left, made.right)
             )
         }
-        return CopiedLoop(number, self.ways, self.codes, places, proven, guards, ends, dead, steps, narrow, arguments)
+        return CopiedLoop(
+            copy_number, self.ways, self.codes, places, proven, guards, ends, dead, steps, narrow, arguments
+        )
 
-    def _leaving(self, proven: Mapping[int, object]) -> Iterator[int]:
-        """Branches with one way out of the copy, but for checks of bounds."""
+    def _find_leaving_branches(self, proven_comparisons: Mapping[int, object]) -> Iterator[int]:
+        """Yield the branches with one way within the copy and one out of it, except checks of bounds."""
         for n in self.ways.order[:-1]:
-            one, onward = self.codes[n], self.ways.next(n)
-            if BRANCH.match(one.word) and len(onward) == 2 and len(self.ways.inside(n)) == 1 and n - 1 not in proven:
+            one, onward = self.codes[n], self.ways.find_next(n)
+            if (
+                BRANCH.match(one.word)
+                and len(onward) == 2
+                and len(self.ways.inside(n)) == 1
+                and n - 1 not in proven_comparisons
+            ):
                 yield n
 
     # --- values ---
 
-    def _values(self) -> dict[int, MachineState]:
-        """Return what holds before each node."""
+    def _compute_states(self) -> dict[int, MachineState]:
+        """Return node -> what registers and slots hold before its instruction."""
         order = self.ways.order
-        states: dict[int, MachineState] = {order[0]: self._entry()}
+        states: dict[int, MachineState] = {order[0]: self._compute_entry_state()}
         for n in order[:-1]:
             after = states[n].copy()
-            self.effects.run(self.codes[n], n, after)
+            self.effects.apply_instruction(self.codes[n], n, after)
             for there in self.ways.inside(n):
                 if there in states:
                     states[there].merge(after)
@@ -204,13 +226,16 @@ class _Loop:
                     states[there] = after.copy()
         return states
 
-    def _entry(self) -> MachineState:
-        """Return what is known behind the mark: what the instructions before it made of what they left alone."""
+    def _compute_entry_state(self) -> MachineState:
+        """Return what registers and slots hold where an iteration begins, as far as the instructions before it tell."""
         state = MachineState()
         for n in self.ways.prefix:
-            self.effects.run(self.codes[n], n, state)
+            self.effects.apply_instruction(self.codes[n], n, state)
 
         def left_alone(form: Form) -> bool:
+            """Return whether a form's registers and slots still have the values that they had at the loop's
+            beginning.
+            """
             for atom in form:
                 if atom.kind in ("one", "address"):
                     continue
@@ -239,78 +264,90 @@ class _Loop:
     # --- what the values are in later iterations ---
 
     @staticmethod
-    def _step(atom: Atom, held: Form | None, steps: dict[Atom, Form | None], narrow: dict[Atom, Form]) -> None:
-        """How much an atom rises each iteration: in full, or (narrow) in its low 32 bits."""
-        steps[atom] = None
-        if held is None:
+    def _note_rise(
+        atom: Atom, value_after: Form | None, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]
+    ) -> None:
+        """Note how much an atom (register or slot) rises in each iteration: as a whole, or in its low 32 bits; None if
+        not evenly.
+        """
+        rises[atom] = None
+        if value_after is None:
             return
         own: Form = {atom: 1}
-        if held.get(atom) == 1:
-            steps[atom] = add_forms(held, own, -1)
-        part = low_half(held)
+        if value_after.get(atom) == 1:
+            rises[atom] = add_forms(value_after, own, -1)
+        part = simplify_for_low_half(value_after)
         if part is not None and part.get(atom) == 1:
             rise = add_forms(part, own, -1)
             assert rise is not None
-            narrow[atom] = rise
+            low_half_rises[atom] = rise
 
-    def _linear(
+    def _rises_evenly(
         self,
         form: Form,
-        steps: dict[Atom, Form | None],
-        narrow: dict[Atom, Form],
-        half: bool = False,
+        rises: dict[Atom, Form | None],
+        low_half_rises: dict[Atom, Form],
+        is_low_half: bool = False,
         *,
-        memory: bool = False,
+        allows_memory: bool = False,
     ) -> bool:
-        """Return whether a form rises by the same each iteration; with `memory`, if that memory stays unchanged."""
+        """Return whether a form rises by the same amount in each iteration. `allows_memory`: also if memory at fixed
+        addresses stays unchanged.
+        """
         for atom, times in form.items():
             if atom is ONE:
                 continue
             if atom.kind == "address":
-                if times != 1 or half:
+                if times != 1 or is_low_half:
                     return False
             elif atom.kind in ("sx", "zx"):
-                if not self._linear(dict(atom.form), steps, narrow, True, memory=memory):
+                if not self._rises_evenly(dict(atom.form), rises, low_half_rises, True, allows_memory=allows_memory):
                     return False
             elif atom.kind == "memory":
-                if not memory or (atom.size == 4 and not half):
+                if not allows_memory or (atom.size == 4 and not is_low_half):
                     return False
             else:
-                self._unwritten(atom, steps, narrow)
-                if atom.kind == "slot" and atom.size == 4 and not half:
+                self._note_unwritten_slot(atom, rises, low_half_rises)
+                if atom.kind == "slot" and atom.size == 4 and not is_low_half:
                     return False
-                rise = narrow.get(atom) if half else steps.get(atom)
-                if rise is None or not self._constant(rise, steps, narrow):
+                rise = low_half_rises.get(atom) if is_low_half else rises.get(atom)
+                if rise is None or not self._is_constant(rise, rises, low_half_rises):
                     return False
         return True
 
-    def _constant(self, form: Form, steps: dict[Atom, Form | None], narrow: dict[Atom, Form]) -> bool:
+    def _is_constant(self, form: Form, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]) -> bool:
+        """Return whether a form of registers and slots has the same value in each iteration."""
         for atom in form:
             if atom is ONE:
                 continue
             if atom.kind not in ("register", "slot"):
                 return False
-            self._unwritten(atom, steps, narrow)
-            if (atom.kind == "slot" and atom.size == 4) or steps.get(atom) != {}:
+            self._note_unwritten_slot(atom, rises, low_half_rises)
+            if (atom.kind == "slot" and atom.size == 4) or rises.get(atom) != {}:
                 return False
         return True
 
-    def _unwritten(self, atom: Atom, steps: dict[Atom, Form | None], narrow: dict[Atom, Form]) -> None:
-        """A slot that nothing in the loop writes stays what it is."""
-        if atom.kind != "slot" or atom in steps:
+    def _note_unwritten_slot(
+        self, atom: Atom, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]
+    ) -> None:
+        """Note that a slot does not rise, if nothing in the loop writes it; a slot written as a part of another rises
+        unevenly.
+        """
+        if atom.kind != "slot" or atom in rises:
             return
         offset, size = atom.offset, atom.size
         if any(k[0] < offset + size and offset < k[0] + k[1] for k in self.written):
-            steps[atom] = None
+            rises[atom] = None
         else:
-            steps[atom] = narrow[atom] = {}
+            rises[atom] = low_half_rises[atom] = {}
 
-    def _places(self, states: dict[int, MachineState]) -> dict[int, HookSite]:
+    def _find_hook_sites(self, states: dict[int, MachineState]) -> dict[int, HookSite]:
+        """Return node -> the hook there with its address. Raises NoCopyError for too many."""
         made: dict[int, HookSite] = {}
         for n in self.ways.order[:-1]:
             if not self.graph.is_hook(n):
                 continue
-            made[n] = _hook_site(self.graph, n, states[n])
+            made[n] = _make_hook_site(self.graph, n, states[n])
         if len(made) > MOST_SITES:
             raise NoCopyError
         return made
@@ -319,23 +356,25 @@ class _Loop:
 # --- what the copy can do without ---
 
 
-def _bounds_checks(
-    ways: LoopPaths | StraightCode, states: Mapping[int, MachineState], fits: Callable[[Form], bool]
+def _find_bounds_checks(
+    paths: LoopPaths | StraightCode, states: Mapping[int, MachineState], is_usable: Callable[[Form], bool]
 ) -> dict[int, tuple[Form, int]]:
-    """Return the checks of bounds: comparisons with a number before a jump out of the copy if (unsigned) above."""
-    effects, nodes, made = InstructionEffects(ways.graph), ways.nodes, {}
-    for n in ways.order[:-1]:
-        one = ways.codes[n]
+    """Return node of comparison -> (compared form, limit) for checks of bounds: those before a jump out of the copy if
+    unsigned above.
+    """
+    effects, nodes, made = InstructionEffects(paths.graph), paths.nodes, {}
+    for n in paths.order[:-1]:
+        one = paths.codes[n]
         if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
             continue
-        jump = ways.codes[n + 1] if n + 1 in nodes else None
-        if jump is None or jump.word not in ABOVE or len(ways.next(n + 1)) != 2 or jump.labels:
+        jump = paths.codes[n + 1] if n + 1 in nodes else None
+        if jump is None or jump.word not in ABOVE or len(paths.find_next(n + 1)) != 2 or jump.labels:
             continue
-        stay, leave = ways.next(n + 1)
+        stay, leave = paths.find_next(n + 1)
         limit = int(one.operands[0][1:], 0) - ABOVE[jump.word]
-        if leave in nodes or stay not in nodes or limit < 0 or are_flags_read(ways.graph, stay):
+        if leave in nodes or stay not in nodes or limit < 0 or are_flags_read(paths.graph, stay):
             continue
-        form = effects.value(one.operands[1], 8, states[n])
-        if form is not None and fits(form):
+        form = effects.compute_value(one.operands[1], 8, states[n])
+        if form is not None and is_usable(form):
             made[n] = form, limit
     return made

@@ -36,40 +36,45 @@ class StraightCode:
         self.nodes = set(self.order)
         self.blocks = [LoopBlock(self.order, ())]
 
-    def next(self, n: int) -> list[int]:
+    def find_next(self, node: int) -> list[int]:
         """Return where control goes from a node."""
-        return [] if n == self.last else self.codes[n].next
+        return [] if node == self.last else self.codes[node].next
 
-    def inside(self, n: int) -> list[int]:
+    def inside(self, node: int) -> list[int]:
         """Return where control goes in the copy."""
-        return [] if n == self.last else [n + 1]
+        return [] if node == self.last else [node + 1]
 
 
-def find_straight_code(graph: ControlFlowGraph, without: set[int]) -> Iterator[StraightCode]:
-    """Yield all straight code of a function that has enough hooks, without the nodes in `without`."""
+def find_straight_code(graph: ControlFlowGraph, excluded: set[int]) -> Iterator[StraightCode]:
+    """Yield all code without a loop in a function that has enough hooks, except code with `excluded` nodes."""
     n = 0
     while n < graph.end:
-        if n in without or are_flags_read(graph, n):
+        if n in excluded or are_flags_read(graph, n):
             n += 1
             continue
-        behind, hooks, stopped = _follow_straight_code(graph, n, without)
-        if hooks >= FEWEST_HOOKS and not _jumps_within(graph, n, behind):
+        behind, hooks, stopped = _follow_straight_code(graph, n, excluded)
+        if hooks >= FEWEST_HOOKS and not _is_jumped_into(graph, n, behind):
             yield StraightCode(graph, n, behind)
         n = max(stopped, n + 1)
 
 
-def _jumps_within(graph: ControlFlowGraph, first: int, behind: int) -> bool:
-    """Return whether a way leaves out a part of it, or leads back."""
+def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) -> bool:
+    """Return whether a jump in a range of nodes leads to another node of the range: past a part of it, or back."""
     return any(
-        first <= there <= behind for n in range(first, behind) for there in graph.codes[n].next if there != n + 1
+        first_node <= there <= last_node
+        for n in range(first_node, last_node)
+        for there in graph.codes[n].next
+        if there != n + 1
     )
 
 
-def _follow_straight_code(graph: ControlFlowGraph, first: int, without: set[int]) -> tuple[int, int, int]:
-    """Return the node after the last hook, the number of hooks, and the node at which the code cannot continue."""
+def _follow_straight_code(graph: ControlFlowGraph, first_node: int, excluded: set[int]) -> tuple[int, int, int]:
+    """Return (node after the last hook, number of hooks, node at which straight code from `first_node` cannot
+    continue).
+    """
     effects, state = InstructionEffects(graph), MachineState()
-    behind, hooks, n = first, 0, first
-    while n + 1 < graph.end and n not in without and hooks < MOST_HOOKS:
+    behind, hooks, n = first_node, 0, first_node
+    while n + 1 < graph.end and n not in excluded and hooks < MOST_HOOKS:
         one = graph.codes[n]
         if graph.is_hook(n):
             form = state.registers.get("rdi")
@@ -81,24 +86,24 @@ def _follow_straight_code(graph: ControlFlowGraph, first: int, without: set[int]
         if n + 1 not in one.next:
             break
         try:
-            effects.run(one, n, state)
+            effects.apply_instruction(one, n, state)
         except NoCopyError:
             return behind, hooks, n + 1
         n += 1
     return behind, hooks, n
 
 
-def is_known_at_start(form: Form, half: bool = False) -> bool:
-    """Return whether a form consists of what registers and slots hold where the code begins."""
+def is_known_at_start(form: Form, is_low_half: bool = False) -> bool:
+    """Return whether a form has only values of registers and slots that are known where the code begins."""
     for atom, times in form.items():
         if atom is ONE or atom.kind == "register":
             continue
         if atom.kind == "address":
-            if times != 1 or half:
+            if times != 1 or is_low_half:
                 return False
         elif atom.kind in ("sx", "zx"):
             if not is_known_at_start(dict(atom.form), True):
                 return False
-        elif atom.kind != "slot" or (atom.size == 4 and not half):
+        elif atom.kind != "slot" or (atom.size == 4 and not is_low_half):
             return False
     return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MEMORY, NUMBER, PARTS, Instruction, reachable_nodes
+from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MEMORY, NUMBER, PARTS, Instruction, find_reachable_nodes
 from weft.instrument.rows.straight import StraightCode
 from weft.instrument.rows.values import ARGUMENTS, KEPT, LOST
 from weft.instrument.rows.ways import LoopPaths
@@ -31,34 +31,36 @@ class _Needed:
 
 
 def find_unneeded(
-    ways: LoopPaths | StraightCode, proven: Mapping[int, object], codes: Mapping[int, Instruction]
+    paths: LoopPaths | StraightCode, proven_comparisons: Mapping[int, object], instructions: Mapping[int, Instruction]
 ) -> set[int]:
-    """Return the nodes whose results nothing needs once hooks and proven comparisons are gone."""
+    """Return the nodes whose results nothing needs once hooks and proven comparisons are left out."""
     everything = _Needed({*KEPT, *LOST, FLAGS})
-    needed: dict[int, _Needed] = {ways.last: _Needed({*KEPT, *_needed_registers(ways.rank)}, _unread_slot_bytes(ways))}
+    needed: dict[int, _Needed] = {
+        paths.last: _Needed({*KEPT, *_needed_registers(paths.rank)}, _find_unread_slot_bytes(paths))
+    }
     found: set[int] = set()
-    for n in reversed(ways.order[:-1]):
-        behind = [needed[there] if there in ways.nodes else everything for there in ways.next(n)]
+    for n in reversed(paths.order[:-1]):
+        behind = [needed[there] if there in paths.nodes else everything for there in paths.find_next(n)]
         after = _Needed(
             set().union(*(one.registers for one in behind)), set.intersection(*(one.overwritten for one in behind))
         )
-        if ways.graph.is_hook(n):
+        if paths.graph.is_hook(n):
             after.registers -= {*LOST, FLAGS}
-        elif n in proven or n - 1 in proven:
+        elif n in proven_comparisons or n - 1 in proven_comparisons:
             after = needed[n + 1]
-        elif not _step_backwards(codes[n], after, ways.graph.taken):
+        elif not _step_backwards(instructions[n], after, paths.graph.taken):
             found.add(n)
         needed[n] = after
     return found
 
 
-def _unread_slot_bytes(ways: LoopPaths | StraightCode) -> set[int]:
-    """Return the bytes of the compiler's slots that the copy writes and nothing reads afterwards."""
-    graph = ways.graph
-    if ways.last == graph.end or graph.elsewhere:  # a loop comes around
+def _find_unread_slot_bytes(paths: LoopPaths | StraightCode) -> set[int]:
+    """Return the frame offsets of the compiler's slots that the copy writes and nothing reads afterwards."""
+    graph = paths.graph
+    if paths.last == graph.end or graph.elsewhere:  # a loop comes around
         return set()
-    found = set().union(*(_slot_bytes_written(graph.codes[n], graph.taken) for n in ways.order[:-1]))
-    for n in reachable_nodes([ways.last], lambda n: graph.codes[n].next, set()):
+    found = set().union(*(_slot_bytes_written(graph.codes[n], graph.taken) for n in paths.order[:-1]))
+    for n in find_reachable_nodes([paths.last], lambda n: graph.codes[n].next, set()):
         one = graph.codes[n]
         for operand in one.operands[:-1] if _slot_bytes_written(one, graph.taken) else one.operands:
             found -= _slot_bytes_named(operand, found)
@@ -66,7 +68,9 @@ def _unread_slot_bytes(ways: LoopPaths | StraightCode) -> set[int]:
 
 
 def _needed_registers(rank: int) -> tuple[str, ...]:
-    """Return the caller-saved registers that are needed where the copy ends: an iteration call's arguments."""
+    """Return the caller-saved registers that are needed where the copy ends: for a parallel loop, its next iteration
+    call's arguments.
+    """
     if rank == 0:
         return LOST
     return ARGUMENTS[:rank] if rank > 0 else ()
@@ -82,62 +86,73 @@ def _implicit_registers(one: Instruction) -> set[str]:
     return {"rax", "rdx"} if _PAIRED.match(one.word) else set()
 
 
-def _step_backwards(one: Instruction, needed: _Needed, taken: int) -> bool:
-    """Update `needed` from after an instruction to before it; return False if the instruction itself is not needed."""
-    stored = _slot_bytes_written(one, taken)
+def _step_backwards(instruction: Instruction, needed: _Needed, lowest_taken_offset: int) -> bool:
+    """Change `needed` from after an instruction to before it; return False if the instruction itself is not needed."""
+    stored = _slot_bytes_written(instruction, lowest_taken_offset)
     if stored and stored <= needed.overwritten:
         return False
-    target = _target_register(one)
-    if target and target not in needed.registers and (_MOVES.match(one.word) or FLAGS not in needed.registers):
+    target = _target_register(instruction)
+    if target and target not in needed.registers and (_MOVES.match(instruction.word) or FLAGS not in needed.registers):
         return False
-    if FLAGS_SET.match(one.word):
+    if FLAGS_SET.match(instruction.word):
         needed.registers.discard(FLAGS)
-    if FLAGS_READ.match(one.word):
+    if FLAGS_READ.match(instruction.word):
         needed.registers.add(FLAGS)
     if target:
         needed.registers.discard(target)
-    needed.registers |= _registers_read(one) if target else registers_used(one)
+    needed.registers |= _registers_read(instruction) if target else registers_used(instruction)
     needed.overwritten |= stored
-    for operand in one.operands[:-1] if stored else one.operands:
+    for operand in instruction.operands[:-1] if stored else instruction.operands:
         needed.overwritten -= _slot_bytes_named(operand, needed.overwritten)
     return True
 
 
-def _target_register(one: Instruction) -> str:
+def _target_register(instruction: Instruction) -> str:
     """Return the only register that an instruction changes, beside flags; "" if there is none or more."""
-    if one.word == "cltq" and not one.operands:
+    if instruction.word == "cltq" and not instruction.operands:
         return "rax"
-    known = _MOVES.match(one.word) or (_COUNTS.match(one.word) and (len(one.operands) > 1 or one.word[0] != "i"))
-    last = one.operands[-1] if one.operands else ""
+    known = _MOVES.match(instruction.word) or (
+        _COUNTS.match(instruction.word) and (len(instruction.operands) > 1 or instruction.word[0] != "i")
+    )
+    last = instruction.operands[-1] if instruction.operands else ""
     return PARTS.get(last[1:], "") if known and last.startswith("%") else ""
 
 
-def _registers_read(one: Instruction) -> set[str]:
+def _registers_read(instruction: Instruction) -> set[str]:
     """Return the registers that an instruction with a target reads."""
-    if one.word == "cltq":
+    if instruction.word == "cltq":
         return {"rax"}
-    if one.word.startswith("xor") and one.operands[0] == one.operands[1]:
+    if instruction.word.startswith("xor") and instruction.operands[0] == instruction.operands[1]:
         return set()
-    written = len(one.operands) - 1 if _MOVES.match(one.word) or len(one.operands) == 3 else len(one.operands)
-    text = " ".join(one.operands[:written])
+    written = (
+        len(instruction.operands) - 1
+        if _MOVES.match(instruction.word) or len(instruction.operands) == 3
+        else len(instruction.operands)
+    )
+    text = " ".join(instruction.operands[:written])
     return {PARTS[k] for k in re.findall(r"%(\w+)", text) if k in PARTS}
 
 
-def _slot_bytes_written(one: Instruction, taken: int) -> set[int]:
-    """Return the bytes of a compiler's slot that an instruction writes, if it does nothing else."""
-    size, place = _STORED.get(one.word, 0), MEMORY.match(one.operands[-1]) if one.operands else None
+def _slot_bytes_written(instruction: Instruction, lowest_taken_offset: int) -> set[int]:
+    """Return the frame offsets of the slot bytes that an instruction writes; empty if it does anything else, or it is
+    no slot of the compiler's.
+    """
+    size, place = (
+        _STORED.get(instruction.word, 0),
+        MEMORY.match(instruction.operands[-1]) if instruction.operands else None,
+    )
     if not size or not place or place["base"] != "%rbp" or place["index"] or not NUMBER.match(place["shift"] or "0"):
         return set()
     offset = int(place["shift"] or "0", 0)
-    return set(range(offset, offset + size)) if offset + size <= taken else set()
+    return set(range(offset, offset + size)) if offset + size <= lowest_taken_offset else set()
 
 
-def _slot_bytes_named(operand: str, known: set[int]) -> set[int]:
-    """Return which of some bytes of slots an operand may stand for."""
+def _slot_bytes_named(operand: str, slot_bytes: set[int]) -> set[int]:
+    """Return those of some slot bytes (frame offsets) that an operand may stand for."""
     place = MEMORY.match(operand)
     if not place or "%rbp" not in (place["base"], place["index"]):
         return set()
     if place["index"] or not NUMBER.match(place["shift"] or "0"):
-        return set(known)
+        return set(slot_bytes)
     offset = int(place["shift"] or "0", 0)
     return set(range(offset, offset + _WIDEST))

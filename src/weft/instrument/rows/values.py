@@ -12,9 +12,9 @@ from weft.instrument.rows.forms import (
     Form,
     add_forms,
     extend_low_half,
-    low_half,
     memory_atom,
     number_form,
+    simplify_for_low_half,
     slot_atom,
 )
 
@@ -51,20 +51,21 @@ class MachineState:
         return made
 
     def merge(self, other: MachineState) -> None:
+        """Keep only what this state and another have in common: where they differ, the value becomes unknown."""
         for name in set(self.registers) | set(other.registers):
             if self.registers.get(name) != other.registers.get(name):
                 self.registers[name] = None
         keys = set(self.slots) | set(other.slots)
-        self.slots = {key: one if (one := self.held(key)) == other.held(key) else None for key in keys}
+        self.slots = {key: one if (one := self.get_slot(key)) == other.get_slot(key) else None for key in keys}
 
-    def held(self, key: tuple[int, int]) -> Form | None:
-        """Return what a slot holds; None where bytes of it were written as part of another one."""
-        if key in self.slots:
-            return self.slots[key]
-        offset, size = key
+    def get_slot(self, slot: tuple[int, int]) -> Form | None:
+        """Return the form of a slot (offset, size); None if bytes of it were written as a part of another slot."""
+        if slot in self.slots:
+            return self.slots[slot]
+        offset, size = slot
         if any(k[0] < offset + size and offset < k[0] + k[1] for k in self.slots):
             return None
-        return {slot_atom(*key): 1}
+        return {slot_atom(*slot): 1}
 
 
 class InstructionEffects:
@@ -73,8 +74,10 @@ class InstructionEffects:
     def __init__(self, graph: ControlFlowGraph) -> None:
         self.graph = graph
 
-    def _memory(self, operand: str) -> tuple[int, bool] | None:
-        """Return the offset of a slot and whether it is the compiler's own; None: not on this frame."""
+    def _parse_frame_operand(self, operand: str) -> tuple[int, bool] | None:
+        """Return (frame offset, whether it is a slot of the compiler's) of an operand; None if it is not in the frame.
+        Raises NoCopyError if it is unclear.
+        """
         found = MEMORY.match(operand)
         if not found or "%rbp" not in (found["base"], found["index"]):
             return None
@@ -85,8 +88,8 @@ class InstructionEffects:
             return 0, False
         return int(shift, 0), int(shift, 0) < self.graph.taken
 
-    def address(self, operand: str, state: MachineState) -> Form | None:
-        """Return where an operand lies in memory."""
+    def compute_address(self, operand: str, state: MachineState) -> Form | None:
+        """Return the linear form of the address of a memory operand; None if it is unknown."""
         found = MEMORY.match(operand)
         if not found:
             return None
@@ -107,31 +110,38 @@ class InstructionEffects:
             form = add_forms(form, state.registers.get(PARTS.get(found["index"][1:], "")), int(found["scale"] or 1))
         return form
 
-    def value(self, operand: str, size: int, state: MachineState) -> Form | None:
-        """Return a value of 8 bytes, or one with the same low 4 bytes."""
+    def compute_value(self, operand: str, byte_count: int, state: MachineState) -> Form | None:
+        """Return the form of an operand's value of 8 bytes, or for 4 bytes a form with the same low half; None if it is
+        unknown.
+        """
         if operand.startswith("$"):
             return number_form(int(operand[1:], 0)) if NUMBER.match(operand[1:]) else None
         if operand.startswith("%"):
             return state.registers.get(PARTS.get(operand[1:], ""))
-        if operand.endswith("@GOTPCREL(%rip)") and size == 8:
+        if operand.endswith("@GOTPCREL(%rip)") and byte_count == 8:
             return {Atom("address", operand[: -len("@GOTPCREL(%rip)")]): 1}
-        place = self._memory(operand)
+        place = self._parse_frame_operand(operand)
         if place:
-            return state.held((place[0], size)) if place[1] else None
-        at = self.address(operand, state)
-        if at and [atom.kind for atom in at if atom is not ONE] == ["address"] and size in (4, 8):
-            return {memory_atom(at, size): 1}
+            return state.get_slot((place[0], byte_count)) if place[1] else None
+        at = self.compute_address(operand, state)
+        if at and [atom.kind for atom in at if atom is not ONE] == ["address"] and byte_count in (4, 8):
+            return {memory_atom(at, byte_count): 1}
         return None
 
-    def _set(self, operand: str, form: Form | None, size: int, state: MachineState) -> None:
+    def _assign(self, operand: str, form: Form | None, byte_count: int, state: MachineState) -> None:
+        """Set the form of a register or slot that an instruction writes. Raises NoCopyError for the stack's
+        registers.
+        """
         if operand.startswith("%"):
             if operand[1:] in PARTS:
                 full = PARTS[operand[1:]]
                 if full in ("rsp", "rbp"):
                     raise NoCopyError
-                state.registers[full] = form if size == 8 else extend_low_half(form, "zx") if size == 4 else None
+                state.registers[full] = (
+                    form if byte_count == 8 else extend_low_half(form, "zx") if byte_count == 4 else None
+                )
             return
-        place = self._memory(operand)
+        place = self._parse_frame_operand(operand)
         if place is None:
             return
         if not place[1]:
@@ -139,11 +149,11 @@ class InstructionEffects:
             if found and found["index"]:
                 raise NoCopyError
             return
-        wide = size if size in (4, 8) else 16
+        wide = byte_count if byte_count in (4, 8) else 16
         for k in [k for k in state.slots if k[0] < place[0] + wide and place[0] < k[0] + k[1]]:
             state.slots[k] = None
-        if size in (4, 8):
-            state.slots[place[0], size] = form if size == 8 else low_half(form)
+        if byte_count in (4, 8):
+            state.slots[place[0], byte_count] = form if byte_count == 8 else simplify_for_low_half(form)
         else:
             for k in (
                 (place[0], 8),
@@ -155,67 +165,68 @@ class InstructionEffects:
             ):
                 state.slots[k] = None
 
-    def run(self, one: Instruction, n: int, state: MachineState) -> None:
-        """Change the state by an instruction; Unfit where it is not known."""
-        word, operands = one.word, one.operands
-        if "%rsp" in one.text or "%esp" in one.text:
+    def apply_instruction(self, instruction: Instruction, node: int, state: MachineState) -> None:
+        """Change the state by what an instruction does. Raises NoCopyError for an instruction that is not known."""
+        word, operands = instruction.word, instruction.operands
+        if "%rsp" in instruction.text or "%esp" in instruction.text:
             raise NoCopyError
-        if self.graph.is_hook(n):
+        if self.graph.is_hook(node):
             for name in LOST:
                 state.registers.pop(name, None)
             return
-        if word == "jmp" and one.target.startswith("*"):
+        if word == "jmp" and instruction.target.startswith("*"):
             raise NoCopyError
         if BRANCH.match(word) or COMPARES.match(word) or word in ("nop", "endbr64"):
             return
-        if re.search(r"%xmm\d", one.text):
+        if re.search(r"%xmm\d", instruction.text):
             if word.startswith(("pcmpestr", "pcmpistr", "maskmov", "v")):
                 raise NoCopyError
-            self._set(operands[-1], None, SCALARS.get(word, 16), state)
+            self._assign(operands[-1], None, SCALARS.get(word, 16), state)
             return
         if word.startswith("f"):
             if word in ("fnstsw", "fstsw"):
                 state.registers["rax"] = None
             elif operands and operands[-1].endswith(")"):
-                self._set(operands[-1], None, 16, state)
+                self._assign(operands[-1], None, 16, state)
             return
         size = 8 if word.endswith("q") else 4
         if word in ("movq", "movl", "movabsq"):
-            self._set(operands[1], self.value(operands[0], size, state), size, state)
+            self._assign(operands[1], self.compute_value(operands[0], size, state), size, state)
         elif word in ("leaq", "leal"):
-            self._set(operands[1], self.address(operands[0], state), size, state)
+            self._assign(operands[1], self.compute_address(operands[0], state), size, state)
         elif word in ("movslq", "cltq"):
             source, target = operands if operands else ("%eax", "%rax")
-            self._set(target, extend_low_half(self.value(source, 4, state), "sx"), 8, state)
+            self._assign(target, extend_low_half(self.compute_value(source, 4, state), "sx"), 8, state)
         elif word in ("addq", "addl", "subq", "subl") and len(operands) == 2:
-            part = self.value(operands[0], size, state), self.value(operands[1], size, state)
+            part = self.compute_value(operands[0], size, state), self.compute_value(operands[1], size, state)
             if size == 4:
-                part = low_half(part[0]), low_half(part[1])
-            self._set(operands[1], add_forms(part[1], part[0], 1 if word.startswith("a") else -1), size, state)
+                part = simplify_for_low_half(part[0]), simplify_for_low_half(part[1])
+            self._assign(operands[1], add_forms(part[1], part[0], 1 if word.startswith("a") else -1), size, state)
         elif word in ("salq", "sall", "shlq", "shll", "imulq", "imull") and len(operands) >= 2:
-            self._product(word, operands, size, state)
+            self._assign_product(word, operands, size, state)
         elif word in ("xorl", "xorq") and operands[0] == operands[1]:
-            self._set(operands[1], {}, size, state)
+            self._assign(operands[1], {}, size, state)
         elif word in ("cqto", "cltd"):
             state.registers["rdx"] = None
         elif word in ("idivq", "idivl", "divq", "divl", "mulq", "mull", "imulq", "imull") and len(operands) == 1:
             state.registers["rax"] = state.registers["rdx"] = None
         elif CHANGES.match(word) and operands:
-            self._set(operands[-1], None, {"b": 1, "w": 2, "l": 4}.get(word[-1], 8), state)
+            self._assign(operands[-1], None, {"b": 1, "w": 2, "l": 4}.get(word[-1], 8), state)
             if operands[-1].startswith("%") and operands[-1][1:] in PARTS:
                 state.registers[PARTS[operands[-1][1:]]] = None
         else:
             raise NoCopyError
 
-    def _product(self, word: str, operands: tuple[str, ...], size: int, state: MachineState) -> None:
+    def _assign_product(self, opcode: str, operands: tuple[str, ...], byte_count: int, state: MachineState) -> None:
+        """Set the form of the target of a multiplication or left shift by a constant; unknown for another factor."""
         target = operands[-1]
-        form = self.value(operands[-1] if len(operands) == 2 else operands[1], size, state)
-        if size == 4:
-            form = low_half(form)
+        form = self.compute_value(operands[-1] if len(operands) == 2 else operands[1], byte_count, state)
+        if byte_count == 4:
+            form = simplify_for_low_half(form)
         if not operands[0].startswith("$") or not NUMBER.match(operands[0][1:]) or form is None:
-            self._set(target, None, size, state)
+            self._assign(target, None, byte_count, state)
             return
         factor = int(operands[0][1:], 0)
-        if word.startswith("s"):
-            factor = 1 << (factor & (63 if size == 8 else 31))
-        self._set(target, add_forms({}, form, factor), size, state)
+        if opcode.startswith("s"):
+            factor = 1 << (factor & (63 if byte_count == 8 else 31))
+        self._assign(target, add_forms({}, form, factor), byte_count, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MARK, ControlFlowGraph, reachable_nodes
+from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MARK, ControlFlowGraph, find_reachable_nodes
 from weft.instrument.rows.values import NoCopyError
 from weft.native.headers.check_rows import MOST_BLOCKS
 
@@ -30,24 +30,26 @@ class LoopPaths:
         self.prefix: list[int] = []
         """What leads to the mark, from the loop's head."""
 
-        self.nodes = self._nodes(self._body())
-        self.order = self._order()
-        self.blocks = self._blocks()
+        self.nodes = self._choose_nodes(self._find_body())
+        self.order = self._sort_nodes()
+        self.blocks = self._split_into_blocks()
 
-    def next(self, n: int) -> list[int]:
-        """Return the nodes that can follow a node within one iteration."""
-        if n == self.last:
+    def find_next(self, node: int) -> list[int]:
+        """Return the nodes that can follow a node within one iteration, also those that leave the copy."""
+        if node == self.last:
             return []
         if self.rank:
-            return self.codes[n].next
-        return [self.last if there == self.mark else there for there in self.codes[n].next]
+            return self.codes[node].next
+        return [self.last if there == self.mark else there for there in self.codes[node].next]
 
-    def inside(self, n: int) -> list[int]:
+    def inside(self, node: int) -> list[int]:
         """Return the nodes of the copy that can follow a node."""
-        return [there for there in self.next(n) if there in self.nodes]
+        return [there for there in self.find_next(node) if there in self.nodes]
 
-    def _body(self) -> set[int]:
-        """Return the natural loop around the mark."""
+    def _find_body(self) -> set[int]:
+        """Return the nodes of the natural loop around the mark. Raises NoCopyError if there is none that can
+        be copied.
+        """
         graph, head = self.graph, self.mark
         if not self.rank and are_flags_read(graph, head):
             raise NoCopyError
@@ -56,36 +58,38 @@ class LoopPaths:
             self.prefix.insert(0, head)
             if graph.is_call(head):
                 raise NoCopyError
-        latches = graph.latches(head)
-        body = reachable_nodes(latches, lambda n: graph.before.get(n, []), {head}) | {head}
+        latches = graph.find_latches(head)
+        body = find_reachable_nodes(latches, lambda n: graph.before.get(n, []), {head}) | {head}
         marks = [n for n in body if graph.is_call(n) and MARK.match(self.codes[n].target)]
         if not latches or marks != ([self.mark] if self.rank else []):
             raise NoCopyError
         return body
 
-    def _nodes(self, body: set[int]) -> set[int]:
-        """Return what lies on ways around that call nothing but hooks."""
+    def _choose_nodes(self, body: set[int]) -> set[int]:
+        """Return the nodes of the body on paths around the loop that call nothing but hooks. Raises NoCopyError without
+        a hook, or for too many.
+        """
         codes, graph = self.codes, self.graph
         fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
         fit.add(self.last)
 
         def onward(n: int) -> list[int]:
-            return [there for there in self.next(n) if there in fit]
+            return [there for there in self.find_next(n) if there in fit]
 
-        ahead = reachable_nodes([self.start], onward, set())
+        ahead = find_reachable_nodes([self.start], onward, set())
         before: dict[int, list[int]] = {}
         for n in ahead:
             for there in onward(n):
                 before.setdefault(there, []).append(n)
-        nodes = ahead & reachable_nodes([self.last], lambda n: before.get(n, []), set())
+        nodes = ahead & find_reachable_nodes([self.last], lambda n: before.get(n, []), set())
         if self.start not in nodes or self.last not in nodes or len(nodes) > MOST_NODES:
             raise NoCopyError
         if not any(graph.is_hook(n) for n in nodes):
             raise NoCopyError
         return nodes
 
-    def _order(self) -> list[int]:
-        """Return the nodes in topological order. Unfit where there is a loop within the loop."""
+    def _sort_nodes(self) -> list[int]:
+        """Return the nodes in topological order. Raises NoCopyError if there is a loop within the loop."""
         waits = dict.fromkeys(self.nodes, 0)
         for n in self.nodes:
             for there in self.inside(n):
@@ -104,8 +108,8 @@ class LoopPaths:
             raise NoCopyError
         return order
 
-    def _blocks(self) -> list[LoopBlock]:
-        """Return the order cut where ways part or meet; what is behind a block comes later."""
+    def _split_into_blocks(self) -> list[LoopBlock]:
+        """Return the nodes as blocks, which begin where paths part or meet; a block's successors come after it."""
         met = dict.fromkeys(self.order, 0)
         for n in self.order:
             onward = self.inside(n)
@@ -122,13 +126,13 @@ class LoopPaths:
         return made
 
 
-def are_flags_read(graph: ControlFlowGraph, n: int) -> bool:
-    """Return whether the flags at a node may still be read."""
-    while n < len(graph.codes) and not graph.is_hook(n):
-        one = graph.codes[n]
+def are_flags_read(graph: ControlFlowGraph, node: int) -> bool:
+    """Return whether the processor's flags at a node may still be read."""
+    while node < len(graph.codes) and not graph.is_hook(node):
+        one = graph.codes[node]
         if FLAGS_READ.match(one.word) or one.word in ("jmp", "call", "callq", "ret"):
             return True
         if FLAGS_SET.match(one.word):
             return False
-        n += 1
+        node += 1
     return False

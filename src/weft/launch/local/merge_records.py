@@ -67,9 +67,8 @@ def infer_ending(headers: Mapping[str, Header]) -> str:
 
 
 def merge_locations(run: Path, folders: Iterable[Path], problems: str | None) -> str | None:
-    """Add the source lines that the hosts looked up to those of this host; return the part of `problems` that
-    remains.
-    """
+    """Add the source lines that the hosts looked up to those of this host. Return those of the `problems` (sentences
+    joined by `; `) that remain."""
     added: set[str] = set()
     for folder in folders:
         for name, schema in MODULES:

@@ -150,7 +150,8 @@ class PackReceiver:
             (self.folder / below).mkdir(parents=True)
 
     def _begin_file(self, body: bytes) -> None:
-        """Begin a file of the pack. ProtocolError for an invalid name or too many files."""
+        """Begin a file of the pack, whose name and size `body` has. ProtocolError for an invalid name or too many
+        files."""
         facts = decode_facts(body)
         name, size = read_text(facts, "name"), read_number(facts, "size")
         if not self.host or self._file or not NAME.fullmatch(name) or name in self.names:
