@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz harm test-leftovers sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems test-aarch64 extras test-extras test-machines test-applications clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz harm test-leftovers sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values bench-peers mutants trials prange-tests debian kernel cilk5 for-demo test-systems test-aarch64 extras test-extras test-machines test-applications clean
 .DELETE_ON_ERROR:
 
 help:
@@ -398,6 +398,10 @@ bench-halo: setup
 bench-values: setup
 	$(BIN)/python benchmarks/values.py $(BENCH)
 	$(BIN)/python benchmarks/messages.py
+
+# Weft beside EZTrace and, where BENCH names their libraries, mpiP, DUMPI, ReMPI and Pilgrim.
+bench-peers: setup
+	$(BIN)/python benchmarks/peers.py $(BENCH)
 
 # What `weft cc` costs, in time and memory; --lulesh FOLDER measures LULESH too.
 bench-access: setup

@@ -286,3 +286,15 @@ def test_gdb_is_waited_for_while_it_works_and_no_longer() -> None:
             gdb.ask('-interpreter-exec console "shell sleep 8"', 3)
     finally:
         gdb.exit()
+
+
+def test_a_rank_that_has_ended_goes_back_to_a_line_or_stays_at_its_end(
+    record: Callable[..., Recorded], compiled: Callable[[str], Path]
+) -> None:
+    rounds = record("rounds-ended", "-n", "1", "--", compiled("rounds"))
+    after, before = line("if (me == 0) printf", "rounds.c"), line("int mine = 0", "rounds.c")
+    out = rounds.debug("continue", f"break rounds.c:{before}", "rc", "ranks", "delete", f"break rounds.c:{after}", "rc")
+    refused, stays, found = (out.split("(weft) ")[n] for n in (3, 4, 7))
+    assert "first call that communicates and here no breakpoint is met" in refused  # it is before MPI_Init
+    assert "at the end, in MPI_Finalize or past it" in stays
+    assert f"rank 0  at rounds.c:{after} in main" in found

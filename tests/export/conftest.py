@@ -24,6 +24,8 @@ def _messages(b: Builder) -> None:
     r1.sendrecv(0, 0, sendtag=5, recvtag=4)
     r2.send(3, tag=8)
     r3.iprobe(2, tag=8, flag=False, polls=17)
+    r3.call("MPI_Wtime", calls=5)
+    r3.call("MPI_Type_size", datatype="MPI_INT", size=4)
     r3.mrecv(r3.mprobe(ANY, got=2, tag=8))
     r2.send(3, tag=9)
     r3.wait(r3.imrecv(r3.mprobe(2, tag=9)))

@@ -24,7 +24,21 @@ from weft.trace.filter import Filter
 from weft.trace.layout import ANY_TAG, IN_PLACE
 
 SEEDS = range(2)
-TAKEN = {"name", "status", "site", "open", "error", "enter", "exit", "thread", "ticket", "flags", "polls", "result"}
+TAKEN = {
+    "name",
+    "status",
+    "site",
+    "open",
+    "error",
+    "enter",
+    "exit",
+    "thread",
+    "ticket",
+    "flags",
+    "polls",
+    "calls",
+    "result",
+}
 """Words that the builder has another use for."""
 
 
@@ -62,6 +76,7 @@ def record(draw: random.Random, r: Any, function: Function) -> None:
         flags |= flag if draw.random() < odds else 0
     r.call(
         function.name, **given, status=status, flags=int(flags), open=draw.random() < 0.1,
+        calls=draw.choice((0, 2, 70_000)) if function.is_folded else 0,
         error=draw.choice((0, 0, 0, 5, 255)), ticket=draw.choice((None, 0, 10**12)),
         site=draw.choice((None, ("a.py", 3, "f"), ("long/name/ü.c", 12345, "g\x07"))),
     )  # fmt: skip

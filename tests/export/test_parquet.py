@@ -34,6 +34,7 @@ def expected(event: Event) -> dict[str, Any]:
         "count": event.count if "count" in function.slot and not event.polls else None,
         "datatype": event.datatype.name if event.datatype and "datatype" in function.slot else None,
         "received_bytes": status.count if status else None, "polls": event.polls or None,
+        "calls": event.calls,
         "flag": event.flag if "flag" in function.slot and not event.open else None,
         "file": site.file, "line": site.line or None, "caller": site.function,
     }  # fmt: skip

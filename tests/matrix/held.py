@@ -11,6 +11,7 @@ from typing import Any
 
 from matrix.log import Call, Log, Value
 from weft.mpi import table
+from weft.mpi.meaning import Trait, find_meaning
 from weft.mpi.table import Parameter
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, IN_PLACE, PROC_NULL, ROOT
 from weft.trace.rank import Event, Rank
@@ -113,6 +114,8 @@ class Comparison:
             self._say(f"returned {call.result}, recorded error {event.error}")
         if call.polls != event.polls:
             self._say(f"{call.polls} failed polls in a row, recorded {event.polls}")
+        if call.times != event.calls and not event.polls:
+            self._say(f"{call.times} equal calls in a row, recorded {event.calls}")
         parameters = table.functions_by_name()[call.name].parameters
         if call.name == "MPI_Init":
             return  # C's two arguments are not MPI's business, and Fortran has none
@@ -291,18 +294,19 @@ class Comparison:
 
 
 def folded(calls: list[Call]) -> Iterator[Call]:
-    """The calls as a record keeps them: failed polls with equal arguments from one line in a row are one."""
+    """The calls as a record keeps them: failed polls, or local calls, equal and in a row from one line, are one."""
     last: Call | None = None
     for call in calls:
         failed = call.result == 0 and _POLLS.fullmatch(call.name) and poll_failed(call)
+        is_local = call.result == 0 and _is_folded(call.name)
         if (
-            failed
-            and last
-            and last.polls
+            last
+            and ((failed and last.polls) or (is_local and last.result == 0))
             and (last.name, last.line) == (call.name, call.line)
             and inputs(last) == inputs(call)
         ):
-            last.polls += 1
+            last.polls += failed
+            last.times += is_local
             continue
         if last:
             yield last
@@ -312,10 +316,19 @@ def folded(calls: list[Call]) -> Iterator[Call]:
         yield last
 
 
+def _is_folded(name: str) -> bool:
+    found = find_meaning(name)
+    return found is not None and Trait.FOLDED in found.traits
+
+
 def inputs(call: Call) -> list[str]:
-    """The arguments that go into a call."""
-    parameters = table.functions_by_name()[call.name].parameters
-    return [v.text for p, v in zip(parameters, call.before, strict=True) if p.direction != "out"]
+    """The arguments that go into a call; of one that waits for nobody, all but addresses."""
+    parameters, local = table.functions_by_name()[call.name].parameters, _is_folded(call.name)
+    return [
+        v.text
+        for p, v in zip(parameters, call.before, strict=True)
+        if p.direction != "out" and not (local and p.type == "address")
+    ]
 
 
 def poll_failed(call: Call) -> bool:

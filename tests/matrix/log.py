@@ -29,6 +29,8 @@ class Call:
     after: list[Value]
     result: int
     polls: int = 0
+    times: int = 1
+    """Equal calls in a row of a function that waits for nobody and changes nothing: one event of a record."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ so at whatever moment the process dies
 
 and the recorded calls are the first `recorded` of the log, one for one, of which the first `ended` are closed.
 Failed polls of one kind in a row are one event that counts them; the count rises when the poll has failed, between
-the same two moments.
+the same two moments. So are equal local calls.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def recorded_calls(rank: Rank, from_python: bool) -> Calls:
     times = np.ones(len(events), np.int64)
     failed = np.isin(number, list(POLLS)) & closed & ((events["flags"] & int(Flag.TRUE)) == 0)
     times[failed] = events["count"][failed]
+    local = rank.trace.functions.mask(f.name for f in rank.trace.functions if f.is_folded)[events["function"]]
+    times[local] = np.maximum(events["count"][local], 1)
     return Calls(np.repeat(number, times), np.repeat(events["tag"].astype(np.int64), times), np.repeat(closed, times))
 
 

@@ -22,6 +22,7 @@ def run(tmp_path: Path) -> str:
     r1.recv(ANY, got=0, tag=7)
     r0.barrier(comm=b.dup())
     r1.iprobe(0, flag=False, polls=400)
+    r0.call("MPI_Comm_rank", comm=2, rank=0, calls=3)
     r1.open.recv(0, tag=99)
     return str(b.write())
 
@@ -35,10 +36,11 @@ def test_calls_stand_in_the_order_of_time(run: str, capsys: pytest.CaptureFixtur
     assert main(["dump", run]) == 0
     head, *rows = lines(capsys)
     assert head.split() == ["time", "rank", "event", "took", "where", "call"]
-    assert [row.split()[1] for row in rows] == ["0", "1", "0", "1", "0", "1", "1"]
+    assert [row.split()[1] for row in rows] == ["0", "1", "0", "1", "0", "1", "0", "1"]
     assert rows[0].endswith("step.py:9 exchange  MPI_Send(count 1, datatype MPI_INT, dest 1, tag 7, comm world)")
     assert "source any, tag 7, comm world) -> from 0, tag 7, 4 bytes" in rows[1]
     assert rows[5].endswith("-> no, 400 times")
+    assert rows[6].endswith("MPI_Comm_rank(comm world, rank 0) -> 3 calls in a row")
 
 
 def test_a_call_that_never_returned_says_so(run: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +53,8 @@ def test_a_call_that_never_returned_says_so(run: str, capsys: pytest.CaptureFixt
 def test_json_is_one_object_a_line(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["dump", run, "--format", "json"])
     rows = [json.loads(line) for line in lines(capsys)]
-    assert len(rows) == 7
+    assert len(rows) == 8
+    assert [row.get("calls") for row in rows] == [None] * 6 + [3, None]
     assert rows[0]["function"] == "MPI_Send"
     assert rows[0]["args"] == {
         "buf": 65536, "count": 1, "datatype": "MPI_INT", "dest": 1, "tag": 7, "comm": "world",

@@ -1,5 +1,7 @@
 """What a tail is written from comes out of it again."""
 
+import random
+import struct
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from weft.trace.builder import Builder, standard_functions
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Flag
-from weft.trace.tails import Status, decode_tail, encode_tail
+from weft.trace.tails import Status, decode_tail, encode_tail, times_length
 from weft.trace.varint import Cursor, Damaged, encode_signed, encode_unsigned, signed64, unzigzag, zigzag
 
 FUNCTIONS = FunctionTable(standard_functions())
@@ -133,6 +135,18 @@ def test_an_open_call_has_only_what_was_known_at_entry() -> None:
     event = b.open().ranks[0].event(1)
     assert event.open
     assert event.args == {"count": 1, "array_of_requests": [request.id]}
+
+
+def test_the_times_of_a_fold_end_where_their_last_one_ends() -> None:
+    """A number of steps is one varint; what is no number of steps is a 3 and the bits of the time."""
+    draw = random.Random(7)
+    for calls in range(40):
+        steps = [draw.choice((0, 1, 2, 4, 120, 2**14, 2**20 + 3)) for _ in range(calls)]
+        whole = [encode_unsigned(3) + encode_unsigned(2**62 + draw.getrandbits(40)) for _ in steps]
+        codes = [draw.choice((encode_unsigned(one), other)) for one, other in zip(steps, whole, strict=True)]
+        text = struct.pack("<d", 1e-9) + b"".join(codes)
+        assert times_length(b"before" + text + draw.randbytes(30), 6, calls) == len(text)
+        assert times_length(text, 0, calls + 1) == len(text)
 
 
 def test_failed_polls_have_no_results() -> None:

@@ -30,7 +30,7 @@ REPORTS: Final = {
     "size_and_data_of_anybody": "https://github.com/OpenChemistry/stempy/pull/293",
     "sums_into_itself": "https://github.com/aryafallahi/mithra/issues/60",
     "pair_for_a_long": "https://github.com/llnl/Aluminum/pull/94",
-    "long_as_int": "https://github.com/AMReX-Codes/amrex/issues/5063",
+    "long_total_as_int": "https://github.com/AMReX-Codes/amrex/issues/5063",
     "raises_before_a_barrier": "https://github.com/firedrakeproject/mpi-pytest/issues/12",
     "raises_before_a_gather": "https://github.com/usnistgov/fipy/issues/265",
     "flushes_after_unlock": "https://github.com/kokkos/kokkos-remote-spaces/pull/51",
@@ -218,7 +218,7 @@ C_PUBLIC = [
   if (me == 0) MPI_Send(one, 1, <<MPI_LONG_INT||MPI_LONG>>, 1, 1, comm); /* BUG */
   else if (me == 1) MPI_Recv(all, 1, <<MPI_LONG_INT||MPI_LONG>>, 0, 1, comm, MPI_STATUS_IGNORE);
   free(one), free(all);"""),
-    ("type-mismatch", "long_as_int", 2, """
+    ("type-mismatch", "long_total_as_int", 2, """
   long total = me == 0 ? 5000000000 : 0;
   MPI_Bcast(&total, 1, <<MPI_INT||MPI_LONG>>, 0, comm); /* BUG */"""),
     ("epoch-misuse", "flushes_after_unlock", 2, """
@@ -262,7 +262,7 @@ C_PUBLIC = [
     MPI_Sendrecv(a, 1, MPI_INT, 1 - me, 0, b, 1, MPI_INT, 1 - me, 0, comm, MPI_STATUS_IGNORE);
   }
   MPI_Barrier(comm); /* BUG */"""),
-    ("request-misuse", "frees_what_is_complete", 2, """
+    ("invalid-argument", "frees_what_is_complete", 2, """
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

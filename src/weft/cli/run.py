@@ -31,6 +31,7 @@ from weft.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from weft.compare.values.live import LiveComparison
     from weft.launch.finish import Ending
+    from weft.launch.growth import GrowthWatch
     from weft.launch.job import Job
     from weft.launch.live_findings import LiveFindings
     from weft.launch.local.hosts import Hosts
@@ -316,6 +317,7 @@ def record_plan(
                 started, directory, variables, args.hang_after,
                 report_news=witness.report_new if witness is not None else _hosts.make_host_reporter(hosts),
                 observer=make_early_end(against, witness if args.end_at_limit else None), alarm=alarm,
+                growth=make_growth_watch(directory, args),
                 hosts=hosts,
             )  # fmt: skip
     except WeftError:
@@ -325,6 +327,15 @@ def record_plan(
         raise
     remove_task_recording(args, directory)
     return values.report_comparison(conclude_run(plan, job, args, against), job, against, debug=args.debug)
+
+
+def make_growth_watch(directory: RunDirectory, args: argparse.Namespace) -> GrowthWatch | None:
+    """Return what says that a record grows fast; None if it keeps the end only, or outcomes only."""
+    if args.keep is not None or args.level == "outcomes":
+        return None
+    from weft.launch.growth import GrowthWatch
+
+    return GrowthWatch(directory.path, say)
 
 
 def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:

@@ -5,7 +5,7 @@ No processor runs backwards here. Between two of its MPI calls a rank goes the s
 it has a number: the ticks (visits, changes, lines) since the call before it. From its current place the rank runs on to
 its next call, and the ticks on the way are counted; another replay counts all ticks from the call before, and the
 difference is the number of the ticks before the current place. A third replay stops at the last of them. If there are
-none, the search begins again 2, 4, 8, ... calls earlier.
+none, the search begins again 8, 64, 512, ... calls earlier.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from weft.replay import Goals
 
 LOG = 10_000
 """Ticks whose lines are looked at for where a line begins."""
+WIDER = 8
+"""How many times as many calls each search covers as the one before it, which found no tick: a replay costs as much as
+some thousand ticks.
+"""
 STEPS = 5_000
 """Lines of called functions that a step back into one goes through."""
 
@@ -79,6 +83,7 @@ class Back:
         self.standing, self.rank, self.marks, self.floor = standing, rank, marks, floor
         controls = standing.replica.controls
         self.now = standing.now()
+        self._begun_at = dict(self.now)
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
         if not standing.runs(rank):  # it has ended: the search begins before it left MPI
             entries = range(standing.record.entries(rank))
@@ -177,12 +182,14 @@ class Back:
                 yield base
             if here - calls <= self.floor:
                 return
-            calls *= 2
+            calls *= WIDER
 
     def _count_behind(self) -> None:
         """Count the ticks from the rank's current place to its next call, and those of the place itself."""
+        if not self.at_line:
+            return
         hand = self.standing.hand(self.rank)
-        if not self.at_line or getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
+        if getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
         self.own = hand.count(self.marks)
         self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
@@ -274,14 +281,14 @@ class Back:
     def _restore(self) -> None:
         """Bring the rank back to where it was, and the others to the lines at which they were stopped."""
         if not self._lines:
-            self.standing.begin(self.now)
+            self.standing.begin(self._begun_at)
             return
         totals: dict[int, int] = {}
         for is_counting in (True, False):
             self._begin_before_lines()
             for rank, (place, after) in self._lines.items():
                 self.standing.hand(rank).count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
-            self.standing.run(self.now, self.polls)
+            self.standing.run(self._begun_at, self.polls)
             self.standing.settle(None if is_counting else self._without)
             for rank in self._lines:
                 if is_counting or self.standing.hands[rank].stopped is not None:

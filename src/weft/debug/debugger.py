@@ -206,9 +206,11 @@ class Debugger(Standing):
         self.stops.watch_again(kept)
         if not in_source and call is None:
             changes = " and nothing watched changes" if watches else ""
-            raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met"
-                             f"{changes}, and no call that a breakpoint names lies behind: `restart` and "
-                             "`until WHERE` go further back")  # fmt: skip
+            raise UsageError(
+                f"between rank {rank}'s first call that communicates and here no breakpoint is met{changes}, and no "
+                "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, "
+                "where `print` shows what was computed until then"
+            )
         return self._arrived_back(at_lines - {self.focus})
 
     def _arrived_back(self, at_lines: set[int]) -> Answer:

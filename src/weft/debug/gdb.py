@@ -271,7 +271,8 @@ class NativeHand:
         """
         told = json.loads(json.dumps(marks.as_dict()))
         for one in (told["place"], *told["place"].get("lines", ())):
-            one["address"] += self.maps.base(one["module"]) if one.get("address") else 0
+            if one.get("address"):
+                one["address"] += self.maps.base(one["module"])
         for one in told["points"]:
             one["function"] = one["function"] and self._gdb_location(one["function"])
         with self.halted():

@@ -251,7 +251,9 @@ class Replica:
         return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
 
     def end(self) -> None:
-        """End the replay and all its ranks (by force after 8 s), and remove its folder."""
+        """End the replay and all its ranks (by force after 8 s), and remove its folder; once is enough."""
+        if not self.folder.exists():
+            return
         (self.folder / "end").touch()
         try:
             self.process.wait(timeout=8)

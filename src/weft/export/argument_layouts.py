@@ -123,7 +123,12 @@ def _make_function_bits(function: Function, steps: int, parts: int) -> int:
     odd |= len(function.parameters_by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
     odd |= steps > MAX_STEPS or parts > 255
     bits = (How.UNUSUAL * odd) | (How.POLL * function.is_poll) | (How.FLAG * ("flag" in function.slot))
-    return bits | (How.STATUS * ("status" in function.slot)) | (How.PROBE * function.probes)
+    return (
+        bits
+        | (How.STATUS * ("status" in function.slot))
+        | (How.PROBE * function.probes)
+        | (How.FOLDED * function.is_folded)
+    )
 
 
 class RankNames:

@@ -57,6 +57,7 @@ class SlotTables:
         self.object = having(lambda f: "object" in f.slot)
         self.flag = having(lambda f: "flag" in f.slot)
         self.poll = having(lambda f: f.is_poll)
+        self.folded = having(lambda f: f.is_folded)
 
 
 @cache
@@ -136,6 +137,12 @@ class Block:
         polls = slot_tables(self.rank.trace.functions).poll[self.function]
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
         return failed
+
+    @cached_property
+    def calls(self) -> Ints:
+        """Return how many calls the event stands for: failed polls or equal local calls in a row, else 1."""
+        folds = self.failed_polls | slot_tables(self.rank.trace.functions).folded[self.function]
+        return np.where(folds, np.maximum(self.count, 1), 1)
 
     def encode_column(self, column: str) -> tuple[list[int], Ints]:
         """Return the distinct ids in a column, and for each event the index of its id."""

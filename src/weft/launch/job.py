@@ -13,6 +13,7 @@ from weft.launch import location_requests, rank_processes
 from weft.launch import process as processes
 from weft.launch.deadlock_check import DeadlockCheck, StandstillCheck
 from weft.launch.evidence import Evidence
+from weft.launch.growth import GrowthWatch
 from weft.launch.launcher_line import add_rank_variables
 from weft.launch.options import Family
 from weft.launch.plan import LaunchPlan
@@ -63,6 +64,8 @@ class Job:
     """Passes on what was found so far, as often as the watcher looks."""
     alarm: Callable[[float, int], bool] | None = None
     """Hears for how long no record has changed, and which process began the ranks; true ends the job."""
+    growth: GrowthWatch | None = None
+    """Says so if a record grows fast."""
     shared_run: SharedRun | None = None
     """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
     lost_host: bool = False
@@ -90,6 +93,8 @@ class Job:
         if self.shared_run is not None and self._is_watched_by_another_task(self.shared_run):
             return ELSEWHERE
         pause = self.watch.look()
+        if self.growth is not None:
+            self.growth.look(file.path for file in self.watch.files.values())
         if self.report_news is not None:
             self.report_news()
             pause = min(pause, PASSED_ON)
@@ -290,6 +295,7 @@ def run_job(
     observer: Callable[[RankWatch], bool] | None = None,
     report_news: Callable[[], None] | None = None,
     alarm: Callable[[float, int], bool] | None = None,
+    growth: GrowthWatch | None = None,
     shared_run: SharedRun | None = None,
     conclude: Callable[[Job], object] | None = None,
     hosts: Hosts | None = None,
@@ -298,14 +304,15 @@ def run_job(
 
     `hang_after`: seconds of standstill after which the job is ended. `observer`: looks at the ranks, True ends the job.
     `report_news`: reports findings while the job runs. `alarm`: gets the seconds without a change and the launcher's
-    pid, True ends the job. `shared_run`: the part in a run that several tasks record. `conclude`: finishes the run for
-    `shared_run`.
+    pid, True ends the job. `growth`: says if a record grows fast. `shared_run`: the part in a run that several tasks
+    record. `conclude`: finishes the run for `shared_run`.
     """
     argv, environment = add_rank_variables(plan.line, variables, plan.environment)
     job = Job(
         processes.start_job(argv, environment, unblock_forwarded=plan.pvm is None),
         run, create_watch(run, hosts), hang_after, family=plan.line.family,
-        observer=observer, report_news=report_news, alarm=alarm, shared_run=shared_run, hosts=hosts,
+        observer=observer, report_news=report_news, alarm=alarm, growth=growth,
+        shared_run=shared_run, hosts=hosts,
     )  # fmt: skip
     if shared_run is not None and conclude is not None:
         shared_run.reporting = lambda: conclude(job.as_whole_job())

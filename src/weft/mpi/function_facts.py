@@ -87,6 +87,11 @@ def is_polled(f: Function) -> bool:
     return meaning_of(f).polls
 
 
+def is_folded(f: Function) -> bool:
+    """Return whether equal calls in a row from one place are one event."""
+    return Trait.FOLDED in meaning_of(f).traits
+
+
 def may_complete(f: Function) -> bool:
     """Return whether the call asks whether something is done, or completes requests."""
     return is_polled(f) or find_completed_requests(f) is not None

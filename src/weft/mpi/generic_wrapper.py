@@ -115,6 +115,7 @@ def _render_function_line(f: Function, index: int, first_argument: int) -> str:
         "PERSISTENT": made and function_facts.is_persistent(f),
         "PAIRS": function_facts.sends_and_receives(f),
         "TAG_ASKED": f.parameter("tag") is not None,
+        "FOLDED": function_facts.is_folded(f),
     }
     watching, buffer, count, datatype = function_facts.choose_buffer_watch(f)
     names = [p.name for p in f.parameters]

@@ -44,6 +44,7 @@ _HEADERS = (
     "replay.h",
     "endings.h",
     "seldom.h",
+    "times.h",
     "access.h",
     "halo.h",
     "halo_kinds.h",

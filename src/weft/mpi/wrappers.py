@@ -21,6 +21,7 @@ from weft.mpi.function_facts import (
     find_completed_requests,
     find_completed_target,
     has_posting_order,
+    is_folded,
     is_made_by_fortran_bindings,
     is_polled,
     is_probe,
@@ -88,7 +89,8 @@ def render_wrapper(f: Function) -> str:
         lines.append("    weft_exposed_closing(win);")
     if f.name == "MPI_Win_free":
         lines.append("    weft_memory_leaving(thread, before_win, event->object, event->enter);")
-    lines.append(f"    {f.result} w_result = {call_expression(f, replace, 'weft_under')};")
+    failed = "w_failed != MPI_SUCCESS ? w_failed : " if is_folded(f) and f.result == "int" else ""
+    lines.append(f"    {f.result} w_result = {failed}{call_expression(f, replace, 'weft_under')};")
     if has_posting_order(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")
     if completed:
@@ -120,15 +122,48 @@ def _opening_statements(f: Function) -> Iterator[str]:
         yield f"    uint64_t w_key = {key};"
         yield f"    struct weft_event folding, *event = weft_poll_begin(thread, {f.id}, site, w_key, &folding);"
         yield "    const bool folded = event == &folding;"
+    elif is_folded(f):
+        yield from _fold_statements(f)
+        yield f"    struct weft_event *event = weft_begin_at(thread, {f.id}, site, w_at);"
     else:
         yield f"    struct weft_event *event = weft_begin(thread, {f.id}, site);"
     if not poll and f.name != "MPI_Finalize":
         yield "    if (UNLIKELY(!event)) {"
         yield f"        if (weft_outside(K_{f.name}) && (thread = weft_enter(site))) event = weft_begin(thread, {f.id}, site);"
-        yield f"        if (!event) return {call_expression(f, {})};"
+        failed = "w_failed != MPI_SUCCESS ? w_failed : " if is_folded(f) and f.result == "int" else ""
+        yield f"        if (!event) return {failed}{call_expression(f, {})};"
         yield "    }"
     else:
         yield f"    if (UNLIKELY(!event)) {{ weft_outside(K_{f.name}); return {call_expression(f, {})}; }}"
+
+
+def _fold_statements(f: Function) -> Iterator[str]:
+    """Yield statements that add the call to the event before it, if that is of an equal call from the same place."""
+    is_clock = f.name == "MPI_Wtime"
+    yield f"    const uint64_t w_key = {fold_key(f)};"
+    yield "    uint32_t w_at = 0;"
+    if f.result == "int":
+        yield "    int w_failed = MPI_SUCCESS;"
+    most = "WEFT_TIMES_MOST" if is_clock else "INT32_MAX"
+    yield f"    if (weft_is_repeat(thread, {f.id}, site, w_key, {most}, &w_at)) {{"
+    yield f"        {f.result} w_result = {call_expression(f, {}, 'weft_under')};"
+    repeated = "weft_count_time(thread, w_result)" if is_clock else "weft_count_repeat(thread)"
+    if f.result == "int":
+        yield f"        if (LIKELY(w_result == MPI_SUCCESS)) {{ {repeated}; return w_result; }}"
+        yield "        w_failed = w_result; /* becomes an event of its own, below */"
+    else:
+        yield f"        {repeated};"
+        yield "        return w_result;"
+    yield "    }"
+
+
+def fold_key(f: Function) -> str:
+    """Return a C expression of what makes two calls equal: numbers, handles and statuses that go in, and no address."""
+    mixed = [
+        f"weft_mix({f'weft_mix_status({p.name})' if p.type == 'status' else _poll_key_expression(p)}, {i})"
+        for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "address"
+    ]  # fmt: skip
+    return " ^ ".join(mixed) or "0"
 
 
 def _poll_key_expression(p: Parameter) -> str:
@@ -208,6 +243,9 @@ def _closing_statements(
     if f.result == "double":
         yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
         yield "    weft_leave(event, now, MPI_SUCCESS);"
+        if f.name == "MPI_Wtime":
+            yield "    thread->outcome_state.wtime = w_result;"
+        yield "    weft_begin_fold(thread, event, w_key);"
         return
     flag = f.parameter("flag")
     in_status = " || w_result == MPI_ERR_IN_STATUS" if status and status.array else ""
@@ -237,6 +275,8 @@ def _closing_statements(
     if leaving:
         yield from _tail_exit_statements(f, leaving, in_slot=in_slot)
     yield "    weft_leave(event, now, w_result);"
+    if is_folded(f):
+        yield "    if (LIKELY(ok)) weft_begin_fold(thread, event, w_key);"
     if f.name in _BEGIN:
         yield f"    if (ok) weft_started({_BEGIN[f.name]});"
     if f.name == "MPI_Session_init":

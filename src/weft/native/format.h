@@ -201,7 +201,8 @@ struct weft_event {
     int32_t tag; /* tag | object id of the reduction operation. Likewise for ANY_TAG */
     uint32_t datatype; /* object id */
     int32_t count; /* elements; INT32_MAX: the true count stands at the head of the tail. For a poll that
-                          failed (Test*, *probe with flag false): number of equal failed polls in a row */
+                          failed (Test*, *probe with flag false): number of equal failed polls in a row. For a call of
+                          FOLDED in mpi/meaning/local.py: 0, or how many equal ones in a row the event stands for */
     uint32_t result; /* HAS_TAIL: offset of the tail in the thread's TAILS stream / WEFT_TAIL_ALIGN;
                           else bytes received as the status tells (saturated) */
     uint32_t object; /* object id: request, window, file, message, or the object that the call created */

@@ -152,6 +152,8 @@ class _TextDrawing:
             text += " #any" if event.flags & Flag.ANY_TAG and event.open else f" #{event.tag}"
         if event.polls > 1:
             text += f" {event.polls:,}×no"
+        elif event.calls > 1:
+            text += f" ×{event.calls:,}"
         elif name.startswith(("waitall", "waitany", "waitsome")):
             text += f"({event.count})"
         if event.comm_id > ID_WORLD and event.comm is not None and "comm" in args:

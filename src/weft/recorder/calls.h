@@ -86,8 +86,8 @@ struct weft_thread {
     uint32_t made; /* weft_made, or WEFT_MADE_UNKNOWN */
     uint32_t accesses; /* locks and atomic accesses of windows so far */
     struct weft_thread *next_free;
-    struct weft_event *poll; /* last event of the stream if it is a poll that failed, else NULL */
-    uint64_t poll_key; /* of its arguments */
+    struct weft_event *fold; /* last event of the stream if equal calls would add to it, else NULL */
+    uint64_t fold_key; /* of its arguments */
     struct weft_cached caches[WEFT_CLASS_END][WEFT_CACHED];
     struct weft_site_cached sites[WEFT_SITES_CACHED];
     uintptr_t stack_start, stack_end; /* 0: not asked for yet */
@@ -97,7 +97,7 @@ struct weft_thread {
         uint32_t kind;
         uint64_t polls;
         uint64_t seen_ticket;
-        double wtime;
+        double wtime, wtick; /* what MPI_Wtime gave last; the clock's unit, 0: not asked yet */
     } outcome_state;
     struct weft_replay *replay; /* where it is in the plan that it follows, NULL: nowhere yet */
 };
@@ -209,8 +209,10 @@ WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
     return thread;
 }
 
-/* Opens an event for a call of a function; NULL if the thread does not record. */
-WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
+/* Opens an event for a call of a function; NULL if the thread does not record. `site`: a known one, 0: that of the return
+ * address. */
+WEFT_HOT struct weft_event *weft_begin_at(struct weft_thread *thread, uint16_t function, void *return_address,
+                                          uint32_t site) {
     if (UNLIKELY(!thread)) return NULL;
     if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
         weft_stop();
@@ -218,8 +220,12 @@ WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t func
     }
     struct weft_event *event = (struct weft_event *)thread->events.next;
     event->function = function;
-    event->site = weft_site(thread, return_address);
+    event->site = site ? site : weft_site(thread, return_address);
     return event;
+}
+
+WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
+    return weft_begin_at(thread, function, return_address, 0);
 }
 
 WEFT_COLD void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event);
@@ -237,7 +243,7 @@ WEFT_HOT void weft_buffer_named(struct weft_thread *thread, const struct weft_ev
 /* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
 WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event) {
     if (UNLIKELY(weft_attention)) weft_attend(thread, event);
-    thread->poll = NULL;
+    thread->fold = NULL;
     thread->events.next += sizeof(struct weft_event);
     event->enter = weft_ticks(weft_clock_kind);
     weft_stream_publish(&thread->events);
@@ -317,39 +323,52 @@ WEFT_INLINE uint64_t weft_mix(uint64_t value, int place) {
     return h ^ h >> 31;
 }
 
-/* ---- polls: a run of failed ones with equal arguments from one place is one event ---- */
+/* ---- folds: equal calls from one place, with no other call between, are one event that counts them ---- */
+/* Whether the call adds to the last event. `at`: its site, once that is known. */
+WEFT_HOT bool weft_is_repeat(struct weft_thread *thread, uint16_t function, void *site, uint64_t key, int32_t most,
+                             uint32_t *at) {
+    const struct weft_event *last = thread ? thread->fold : NULL;
+    if (!last || last->function != function || thread->fold_key != key || last->count >= most) return false;
+    *at = weft_site(thread, site);
+    return *at == last->site;
+}
+
+/* A local call has returned well: equal ones add to its event, whose times stay those of the first. */
+WEFT_HOT void weft_begin_fold(struct weft_thread *thread, struct weft_event *event, uint64_t key) {
+    thread->fold = event;
+    thread->fold_key = key;
+}
+
+WEFT_HOT void weft_count_repeat(struct weft_thread *thread) {
+    struct weft_event *event = thread->fold;
+    __atomic_store_n(&event->count, event->count ? event->count + 1 : 2, __ATOMIC_RELEASE);
+}
+
+/* Failed polls: */
 WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
                                                struct weft_event *folding) {
-    if (UNLIKELY(!thread)) return NULL;
-    struct weft_event *last = thread->poll;
-    if (last && last->function == function && thread->poll_key == key && last->count < INT32_MAX) {
-        uint32_t at = weft_site(thread, site);
-        if (at == last->site) {
-            *folding = (struct weft_event){.function = function, .site = at};
-            return folding;
-        }
-    }
-    return weft_begin(thread, function, site);
+    uint32_t at = 0;
+    if (!weft_is_repeat(thread, function, site, key, INT32_MAX, &at)) return weft_begin_at(thread, function, site, at);
+    *folding = (struct weft_event){.function = function, .site = at};
+    return folding;
 }
 
 /* Records a poll that found nothing: counted in the event of equal polls before it (`folded`), or in a new event. */
 WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key,
                                   uint64_t now) {
-    if (folded) event = thread->poll;
+    if (folded) event = thread->fold;
     event->count = folded ? event->count + 1 : 1;
     weft_leave(event, now, 0);
-    thread->poll = event;
-    thread->poll_key = key;
+    thread->fold = event;
+    thread->fold_key = key;
 }
 
 /* The poll that ends a run of failed ones becomes an event of its own, with the time at which it began. */
 WEFT_INLINE struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
                                                 const struct weft_event *folding, uint64_t enter) {
-    struct weft_event *event = weft_begin(thread, function, site);
+    struct weft_event *event = weft_begin_at(thread, function, site, folding->site);
     if (!event) return NULL;
-    uint32_t at = folding->site;
     *event = *folding;
-    event->site = at;
     weft_publish(thread, event);
     event->enter = enter;
     return event;

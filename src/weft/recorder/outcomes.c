@@ -408,6 +408,20 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 }
 
 /* ---- time ---- */
+/* Writes the unit of the clock, which stands before the times of a fold. */
+void weft_begin_times(struct weft_thread *thread) {
+    struct weft_event *event = thread->fold;
+    double unit = thread->outcome_state.wtick;
+    if (unit == 0) unit = thread->outcome_state.wtick = REAL(MPI_Wtick)();
+    bool has = event->flags & WEFT_FLAG_HAS_TAIL;
+    struct weft_text text = has ? weft_tail_more(thread, sizeof unit) : weft_tail(thread, event, sizeof unit);
+    if (!text.overflow) {
+        memcpy(text.p, &unit, sizeof unit);
+        text.p += sizeof unit;
+    }
+    weft_tail_end(thread, &text);
+}
+
 WEFT_HIDDEN double weft_o_MPI_Wtime(void);
 /* Records the time that the program reads, as the distance to the time that it read last. */
 double weft_o_MPI_Wtime(void) {

@@ -46,7 +46,7 @@ struct weft_plan_thread {
     uint64_t entries, entry_count;
     uint64_t posts, post_count; /* int32: the source of each wildcard receive, in order of posting */
     uint64_t values, value_count; /* int32: outcomes, see weft_plan_entry */
-    uint64_t times, time_count; /* double: MPI_Wtime */
+    uint64_t times, time_count; /* bytes: struct weft_plan_clock of each event, behind it the other times of its fold */
     uint64_t turns, turn_count; /* struct weft_plan_turn, by ordinal */
     uint32_t made; /* ordinal of the thread's creation in its process, 0 for the main one */
     uint32_t pad;
@@ -54,6 +54,12 @@ struct weft_plan_thread {
 
 #define WEFT_POSTED_FREE (-1) /* the record does not tell: stays a wildcard */
 #define WEFT_POSTED_NEVER (-2) /* it never took a message */
+
+/* What an event of MPI_Wtime gave. */
+struct weft_plan_clock {
+    uint32_t first[2]; /* the bits of a double */
+    uint32_t more; /* calls after the first: so many times follow, as times.h has them */
+};
 
 /* What was decided by a call. */
 enum weft_outcome {
@@ -158,6 +164,7 @@ struct weft_control {
 
 _Static_assert(sizeof(struct weft_plan_header) == 64, "plan header layout");
 _Static_assert(sizeof(struct weft_plan_thread) == 88, "plan thread layout");
+_Static_assert(sizeof(struct weft_plan_clock) == 12, "plan clock layout");
 _Static_assert(sizeof(struct weft_plan_entry) == 44, "plan entry layout");
 _Static_assert(sizeof(struct weft_plan_turn) == 24, "plan turn layout");
 _Static_assert(sizeof(struct weft_plan_channel) == 8, "plan channel layout");

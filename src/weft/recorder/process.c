@@ -271,7 +271,7 @@ static void crash_ended(void *data) {
 static void thread_ended(void *data) {
     struct weft_thread *thread = data;
     pthread_mutex_lock(&lock);
-    thread->poll = NULL;
+    thread->fold = NULL;
     thread->replay = NULL;
     thread->next_free = free_threads;
     free_threads = thread;

@@ -215,11 +215,11 @@ static struct weft_replay *adopt(struct weft_thread *thread) {
     r->entries = span(t->entries, t->entry_count, sizeof *r->entries);
     r->posts = span(t->posts, t->post_count, sizeof *r->posts);
     r->values = span(t->values, t->value_count, sizeof *r->values);
-    r->times = span(t->times, t->time_count, sizeof *r->times);
+    r->times = span(t->times, t->time_count, 1);
+    r->times_end = r->times ? r->times + t->time_count : NULL;
     r->entry_count = r->entries ? t->entry_count : 0;
     r->post_count = r->posts ? t->post_count : 0;
     r->value_count = r->values ? t->value_count : 0;
-    r->time_count = r->times ? t->time_count : 0;
     r->turns = span(t->turns, t->turn_count, sizeof *r->turns);
     r->turn_count = r->turns ? t->turn_count : 0;
     thread->replay = r;
@@ -747,10 +747,27 @@ WEFT_REPLAY_CALL(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI
 }
 
 /* ---- time ---- */
+static bool next_time(struct weft_replay *r) {
+    struct weft_plan_clock clock;
+    if (r->time_more) {
+        r->time_more--;
+        return weft_time_next(&r->times, r->times_end, r->time_unit, &r->time);
+    }
+    if (r->times_end - r->times < (int64_t)sizeof clock) return false;
+    memcpy(&clock, r->times, sizeof clock);
+    memcpy(&r->time, clock.first, sizeof r->time);
+    r->times += sizeof clock;
+    r->time_more = clock.more;
+    if (!clock.more || r->times_end - r->times < (int64_t)sizeof r->time_unit) return true;
+    memcpy(&r->time_unit, r->times, sizeof r->time_unit);
+    r->times += sizeof r->time_unit;
+    return true;
+}
+
 WEFT_HIDDEN double weft_p_MPI_Wtime(void);
 double weft_p_MPI_Wtime(void) {
     struct weft_replay *r = mine();
-    return r && r->time_at < r->time_count ? r->times[r->time_at++] : REAL(MPI_Wtime)();
+    return r && next_time(r) ? r->time : REAL(MPI_Wtime)();
 }
 
 /* ---- sends that must not need a receiver, as that may be parked: they go out from a copy ---- */

@@ -10,10 +10,12 @@
 struct weft_replay {
     const struct weft_plan_entry *entries, *current;
     const int32_t *posts, *values;
-    const double *times;
+    const uint8_t *times, *times_end;
+    double time, time_unit; /* what MPI_Wtime gave last, and the unit of its fold */
+    uint64_t time_more; /* calls of the fold that are to come */
     const struct weft_plan_turn *turns;
-    uint64_t entry_count, post_count, value_count, time_count, turn_count;
-    uint64_t at, post_at, time_at;
+    uint64_t entry_count, post_count, value_count, turn_count;
+    uint64_t at, post_at;
     uint32_t polls; /* failed since the last entry */
     struct weft_control_thread *control;
     int slot;

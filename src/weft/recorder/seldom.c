@@ -331,6 +331,18 @@ static WEFT_GIVEN void leave(struct call *c, word result, uint64_t now) {
     weft_leave(event, now, (int)result);
 }
 
+/* What makes two calls equal: numbers, handles and statuses that go in, and no address. */
+static WEFT_GIVEN uint64_t key_of(const struct call *c) {
+    uint64_t key = 0;
+    for (int i = 0; i < c->f->n; i++) {
+        const struct weft_argument *a = &c->arguments[i];
+        if (a->traits & OUT || a->form == IS_ADDRESS) continue;
+        key ^= weft_mix(a->form == IS_STATUS ? weft_mix_status((const MPI_Status *)c->words[i]) : (uint64_t)value(c, i),
+                        i);
+    }
+    return key;
+}
+
 WEFT_HIDDEN WEFT_GIVEN word weft_seldom(word, word, word, word, word, word, word, word, word, word, word, word, word,
                                         word);
 /* Is the wrapper of all functions that have none of their own: records the call and makes it, as their line of the
@@ -342,17 +354,25 @@ word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, 
     void *site = __builtin_return_address(0);
     struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =
         f->manners & ENQUIRY && weft_fortran_own(site, f->k) ? NULL : weft_enter(site);
-    struct weft_event *event = weft_begin(thread, f->function, site);
+    struct call c = {.f = f, .arguments = &weft_seldom_arguments[f->first], .words = words, .ok = true};
+    uint64_t key = 0;
+    uint32_t at = 0;
+    word failed = MPI_SUCCESS;
+    bool folds = thread && f->manners & FOLDED;
+    if (folds && weft_is_repeat(thread, f->function, site, key = key_of(&c), INT32_MAX, &at)) {
+        failed = forward(weft_under[f->k], words);
+        if ((int)failed == MPI_SUCCESS) {
+            weft_count_repeat(thread);
+            return failed;
+        }
+    }
+    struct weft_event *event = weft_begin_at(thread, f->function, site, at);
     if (!event) {
         if (weft_outside(f->k) && (thread = weft_enter(site))) event = weft_begin(thread, f->function, site);
-        if (!event) return forward(weft_next[f->k], words);
+        if (!event) return (int)failed != MPI_SUCCESS ? failed : forward(weft_next[f->k], words);
     }
-    struct call c = {.f = f,
-                     .arguments = &weft_seldom_arguments[f->first],
-                     .words = words,
-                     .thread = thread,
-                     .event = event,
-                     .ok = true};
+    c.thread = thread;
+    c.event = event;
     for (int i = 0; i < f->n; i++) fill(&c, i);
     if (event->buffer) weft_buffer_named(thread, event);
     MPI_Status own;
@@ -367,8 +387,9 @@ word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, 
     if (UNLIKELY(weft_threaded) && posts) weft_post_lock();
     entry(&c);
     weft_publish(thread, event);
-    word result = forward(weft_under[f->k], handed);
+    word result = (int)failed != MPI_SUCCESS ? failed : forward(weft_under[f->k], handed);
     if (UNLIKELY(weft_threaded) && posts) weft_post_unlock();
     leave(&c, result, weft_ticks(weft_clock_kind));
+    if (folds && (int)result == MPI_SUCCESS) weft_begin_fold(thread, event, key);
     return result;
 }

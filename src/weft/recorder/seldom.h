@@ -57,6 +57,7 @@ enum weft_manner {
     PERSISTENT = 32,
     TAG_ASKED = 64,
     PAIRS = 128, /* sends one message and receives another */
+    FOLDED = 256, /* equal calls in a row from one place are one event */
 };
 
 struct weft_argument {

@@ -7,6 +7,7 @@
 
 #include "endings.h"
 #include "shim.h"
+#include "times.h"
 
 WEFT_HIDDEN void weft_start(void);
 WEFT_HIDDEN void weft_started(bool world, int provided);
@@ -21,6 +22,30 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_mix_handles(int64_t n, const MPI_Request *h
     uint64_t h = (uint64_t)n;
     for (int64_t i = 0; handles && i < n; i++) h = weft_mix(h ^ (uint64_t)(uintptr_t)handles[i], 1);
     return h;
+}
+
+WEFT_INLINE WEFT_GIVEN uint64_t weft_mix_status(const MPI_Status *status) {
+    uint64_t words[(sizeof *status + 7) / 8] = {0}, h = 0;
+    if (status && status != MPI_STATUS_IGNORE) memcpy(words, status, sizeof *status);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) h = weft_mix(h ^ words[i], 1);
+    return h;
+}
+
+/* One more MPI_Wtime of a fold, and what it gave. */
+WEFT_COLD void weft_begin_times(struct weft_thread *thread);
+WEFT_HOT void weft_count_time(struct weft_thread *thread, double now) {
+    struct weft_outcome_state *last = &thread->outcome_state;
+    if (UNLIKELY(!thread->fold->count)) weft_begin_times(thread);
+    struct weft_text text = weft_tail_more(thread, WEFT_TIME_BYTES);
+    uint64_t code = weft_time_code(last->wtime, now, last->wtick);
+    weft_text_u(&text, code);
+    if (UNLIKELY(code == WEFT_TIME_WHOLE)) {
+        memcpy(&code, &now, sizeof code);
+        weft_text_u(&text, code);
+    }
+    weft_tail_end(thread, &text);
+    last->wtime = now;
+    weft_count_repeat(thread);
 }
 
 /* MPI libraries number these differently; the record has one numbering. */

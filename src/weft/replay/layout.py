@@ -19,6 +19,7 @@ from weft.native.headers.plan import (
     Outcome,
 )  # fmt: skip
 from weft.native.headers.plan import PLAN_CHANNEL as CHANNEL
+from weft.native.headers.plan import PLAN_CLOCK as CLOCK
 from weft.native.headers.plan import PLAN_ENTRY as ENTRY
 from weft.native.headers.plan import PLAN_HEADER as HEADER
 from weft.native.headers.plan import PLAN_THREAD as THREAD
@@ -28,9 +29,9 @@ from weft.native.headers.plan import Plan as PlanFlag
 from weft.native.headers.plan import Turn as TurnKind
 
 __all__ = [
-    "CHANNEL", "CONTROL", "CONTROL_MAGIC", "CONTROL_SIZE", "CONTROL_THREAD", "CONTROL_THREADS", "ENTRY", "GOAL_NONE",
-    "HEADER", "PLAN_MAGIC", "POSTED_FREE", "POSTED_NEVER", "THREAD", "TURN", "Check", "ControlState", "Divergence",
-    "EntryFlag", "Outcome", "PlanFlag", "TurnKind",
+    "CHANNEL", "CLOCK", "CONTROL", "CONTROL_MAGIC", "CONTROL_SIZE", "CONTROL_THREAD", "CONTROL_THREADS", "ENTRY",
+    "GOAL_NONE", "HEADER", "PLAN_MAGIC", "POSTED_FREE", "POSTED_NEVER", "THREAD", "TURN", "Check", "ControlState",
+    "Divergence", "EntryFlag", "Outcome", "PlanFlag", "TurnKind",
 ]  # fmt: skip
 
 CONTROL_SIZE: Final = 4096

@@ -7,6 +7,7 @@ MPI's rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from weft.match import communicates
 from weft.mpi.meaning import Act, base_name, functions_with, pvm
 from weft.replay.layout import (
+    CLOCK,
     ENTRY,
     HEADER,
     PLAN_MAGIC,
@@ -75,7 +77,8 @@ class ThreadPlan:
     entries: NDArray[Any] = field(default_factory=lambda: np.empty(0, ENTRY))
     posts: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     values: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    times: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    """What MPI_Wtime gave, as `encode_times` writes it."""
     posted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """The event (index among the thread's events) of each of `posts`; empty for a record of level outcomes."""
     turns: NDArray[Any] = field(default_factory=lambda: np.empty(0, TURN))
@@ -182,6 +185,20 @@ class _FileArrays:
         self.done.append(data)
         self.length += len(data)
         return at
+
+
+def encode_times(first: NDArray[np.float64], more: Mapping[int, tuple[int, bytes]]) -> NDArray[np.uint8]:
+    """Return what events of MPI_Wtime gave as a plan holds it. `first`: what the first call of each event gave; `more`:
+    by its place there, how many calls an event stands for beside the first, and the bytes of their times (times.h)."""
+    clocks = np.zeros(len(first), CLOCK)
+    clocks["first"] = np.ascontiguousarray(first, np.float64).view(np.uint32).reshape(-1, 2)
+    places = sorted(more)
+    clocks["more"][places] = [more[place][0] for place in places]
+    parts, at = [], 0
+    for place in places:
+        parts += [clocks[at : place + 1].tobytes(), more[place][1]]
+        at = place + 1
+    return np.frombuffer(b"".join([*parts, clocks[at:].tobytes()]), np.uint8)
 
 
 def canonical_id(functions: FunctionTable, function: Function) -> int:

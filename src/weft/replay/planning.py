@@ -21,7 +21,7 @@ from weft.replay.layout import (
     Outcome,
     PlanFlag,
 )
-from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, checks_by_function
+from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, checks_by_function, encode_times
 from weft.replay.ready import completed_indices
 from weft.replay.turns import Turns, find_turns
 from weft.terms.argument_columns import decode_columns, integer_column
@@ -182,7 +182,7 @@ def plan_thread_from_outcomes(log: Iterable[tuple[int, int]], made: int) -> Thre
     sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
     sources[list(posts)] = narrow_column(posts.values(), np.int32)
     flat = narrow_column((value for row in rows for value in row[2]), np.int32)
-    return ThreadPlan(made, 0, entries, sources, flat, np.array(times))
+    return ThreadPlan(made, 0, entries, sources, flat, encode_times(np.array(times, np.float64), {}))
 
 
 _KINDS: Final = {
@@ -305,13 +305,22 @@ class _TracePlanner:
                 entries["value"][position] = len(values)
                 values += found[1:]
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
-        clock = events["buffer"][np.flatnonzero(self._is_call_of(["Wtime"])[mine])]
         return ThreadPlan(
             made, slot, entries, narrow_column((s for _, s in posting), np.int32), narrow_column(values, np.int32),
-            np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
+            self._read_times(mine[self._is_call_of(["Wtime"])[mine]]),
+            np.array([first + k for k, _ in posting], np.int64),
             failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
             begun=self.rank.enter_ns()[mine[rows]],
         )  # fmt: skip
+
+    def _read_times(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return what some events of MPI_Wtime gave, as the plan holds it."""
+        clock = np.ascontiguousarray(self.events["buffer"][rows]).view(np.float64)
+        more = {}
+        for place in np.flatnonzero(self.events["count"][rows] > 1).tolist():
+            event = self.rank.event(int(rows[place]))
+            more[place] = (event.calls - 1, event.further_times)
+        return encode_times(clock, more)
 
     # Outcomes: [Outcome, value...] by event
 

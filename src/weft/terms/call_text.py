@@ -37,6 +37,8 @@ def call_text(event: Event) -> str:
         results.append("cancelled")
     if event.flags & Flag.BUFFER_CHANGED:
         results.append("the send buffer was changed while it was pending")
+    if event.calls > max(event.polls, 1):
+        results.append(f"{event.calls} calls in a row")
     if event.damage:
         results.append(f"arguments damaged: {event.damage}")
     skipped = {p.name for p in event.function.parameters if p.place in ("flag", "status", "buffer")}
@@ -122,6 +124,8 @@ def event_json(event: Event) -> dict[str, object]:
         row["task"] = task_json(event.task)
     if event.polls:
         row["polls"] = event.polls
+    elif event.calls > 1:
+        row["calls"] = event.calls
     if event.ticket is not None:
         row["ticket"] = event.ticket
     if event.damage:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.mpi.meaning import Act, base_name, functions_with
+from weft.mpi.meaning import Act, Trait, base_name, functions_with
 from weft.systems import System, system
 from weft.trace.layout import Flag
 
@@ -22,6 +22,7 @@ PLACES = frozenset(
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
 _PROBES: Final = functions_with(Act.PROBE, Act.MATCHED_PROBE)
+_FOLDED: Final = functions_with(Act.LOCAL, where=lambda m: Trait.FOLDED in m.traits)
 _POLLS: Final = functions_with(
     Act.PROBE, Act.MATCHED_PROBE, Act.COMPLETE, Act.ASK, Act.EPOCH, where=lambda m: m.polls
 )  # fmt: skip
@@ -91,6 +92,11 @@ class Function:
     def is_poll(self) -> bool:
         """Return whether programs poll with it: failed polls in a row are one event, counted in its `count`."""
         return base_name(self.name) in _POLLS
+
+    @cached_property
+    def is_folded(self) -> bool:
+        """Return whether equal calls in a row from one place are one event, counted in its `count`."""
+        return base_name(self.name) in _FOLDED
 
     @cached_property
     def probes(self) -> bool:

@@ -40,7 +40,7 @@ from weft.trace.rankfile import Header, RankFile
 from weft.trace.rings.suffix import Suffix
 from weft.trace.sites import CallSite, HasSites, Sites
 from weft.trace.slot import Slot
-from weft.trace.tails import Status, Tail, decode_tail
+from weft.trace.tails import Status, Tail, decode_tail, times_length
 from weft.trace.tasks import LogicalTask, TaskFile, Tasks
 from weft.trace.varint import Cursor
 from weft.trace.worlds import World
@@ -489,7 +489,8 @@ class Event(Slot):
 
     @property
     def count(self) -> int:
-        """Return the count argument; for a poll that failed, how many equal ones failed in a row."""
+        """Return the count argument; for a poll that failed, how many equal ones failed in a row; for a local call that
+        came again from its place with no other call between, how many calls the event stands for."""
         count = int(self._slot["count"])
         if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
             return self.tail.count
@@ -502,6 +503,20 @@ class Event(Slot):
         if self.flag or self.open or not function.is_poll:
             return 0
         return max(int(self._slot["count"]), 0)
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls this event stands for: failed polls or equal local calls in a row, else 1."""
+        folds = self.polls or (int(self._slot["count"]) if self.function.is_folded else 1)
+        return max(folds, 1)
+
+    @property
+    def further_times(self) -> bytes:
+        """Return what an MPI_Wtime's calls after the first gave, as recorder/times.h has it, unit included."""
+        tails, count = self.thread.tails, self.calls - 1
+        if count < 1 or self.tail is None or self.function.name != "MPI_Wtime":
+            return b""
+        return bytes(tails.data[self.tail.end : self.tail.end + times_length(tails.data, self.tail.end, count)])
 
     @property
     def received(self) -> int | None:

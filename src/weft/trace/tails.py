@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
 
+import numpy as np
+
 from weft.base.lazy import dataclass
 from weft.trace.functions import Function, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, Flag
@@ -15,6 +17,7 @@ from weft.trace.varint import Cursor, Damaged, encode_signed, encode_string, enc
 
 MAX_STRING: Final = 4096
 _MOD: Final = 2**64 - 1
+_WHOLE_TIME: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,18 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
         tail.damage = str(error)
     tail.end = cursor.position
     return tail
+
+
+def times_length(data: memoryview | bytes, start: int, calls: int) -> int:
+    """Return how many bytes from `start` on hold the times of so many calls of MPI_Wtime (recorder/times.h), the unit
+    included; fewer if the record ends before."""
+    numbers = np.frombuffer(data, np.uint8)[start + 8 : start + 8 + 11 * calls]
+    ends = np.flatnonzero(numbers < 0x80)
+    is_alone = np.diff(ends, prepend=-1) == 1
+    # A 3 says that the next number is the time itself.
+    there = np.cumsum(~(is_alone & (numbers[ends] == _WHOLE_TIME)))
+    last = int(np.searchsorted(there, calls))
+    return 8 + (int(ends[last]) + 1 if last < len(ends) else len(numbers))
 
 
 # The writer, for the builder and the tests.

@@ -35,7 +35,7 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
         "error_text": error_text(event.rank.trace.system, event.error),
         "enter_ns": event.enter_ns, "exit_ns": exit_ns,
         "duration_ns": None if exit_ns is None else exit_ns - event.enter_ns,
-        "args": _arguments_to_json(event), "polls": event.polls, "state": event.rank.state,
+        "args": _arguments_to_json(event), "polls": event.polls, "calls": event.calls, "state": event.rank.state,
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
         "task": task_suffix(event).strip() or None, "tip": tooltip_facts(event),

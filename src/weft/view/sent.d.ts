@@ -292,6 +292,7 @@ export interface CallFacts {
   duration_ns: number | null;
   args: Argument[];
   polls: number;
+  calls: number;
   state: string;
   status: { source: number; tag: number; bytes: number } | null;
   cancelled: boolean;

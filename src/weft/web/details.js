@@ -61,6 +61,7 @@ export class Details {
         ["returned", call.exit_ns === null ? "never" : exact(call.exit_ns), "exit"],
         ["took", duration(call.duration_ns), "took"],
         call.polls ? ["polls", `${plural(call.polls, "failed one")} in a row`] : null,
+        !call.polls && call.calls > 1 ? ["calls", `${plural(call.calls, "equal one")} in a row`] : null,
       ]),
       this.arguments(call),
       this.status(call),

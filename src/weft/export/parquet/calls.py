@@ -22,6 +22,7 @@ SCHEMA: Final = pa.schema(
         ("comm", NAME), ("peer", pa.int32()), ("peer_rank", pa.int32()), ("tag", pa.int32()),
         ("any_source", pa.bool_()), ("any_tag", pa.bool_()), ("count", pa.int64()), ("datatype", NAME),
         ("bytes", pa.int64()), ("received_bytes", pa.int64()), ("flag", pa.bool_()), ("polls", pa.int64()),
+        ("calls", pa.int64()),
         ("cancelled", pa.bool_()), ("buffer_changed", pa.bool_()), ("object_class", NAME), ("object", pa.int64()),
         ("buffer", pa.uint64()), ("file", NAME), ("line", pa.int32()), ("caller", NAME), ("module", NAME),
     ]
@@ -101,6 +102,7 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
         "received_bytes": _find_received_bytes(block),
         "flag": masked_column((flags & Flag.TRUE) != 0, has.flag[block.function] & ~block.open),
         "polls": masked_column(block.count, block.failed_polls),
+        "calls": pa.array(block.calls),
         "cancelled": pa.array((flags & Flag.CANCELLED) != 0),
         "buffer_changed": pa.array((flags & Flag.BUFFER_CHANGED) != 0),
     }

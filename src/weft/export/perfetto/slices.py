@@ -206,6 +206,8 @@ class PacketSequence:
             yield self._int_field(
                 "failed polls", np.where(block.failed_polls[call_places], block.count[call_places], 0)
             )
+        if function.is_folded and (block.calls[call_places] > 1).any():
+            yield self._int_field("calls", block.calls[call_places])
         yield from self._extra_argument_fields(block, call_places, function)
 
     def _extra_argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:

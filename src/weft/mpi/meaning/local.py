@@ -115,3 +115,13 @@ ANYTIME: Final = (
     " Session_create_errhandler Errhandler_free"
 )
 """May be called before MPI is initialised, after it is finalised, and from any thread (11.4.1)."""
+
+FOLDED: Final = (
+    "Comm_compare Comm_get_attr Comm_rank Comm_remote_size Comm_size Comm_test_inter Attr_get Cartdim_get Cart_shift"
+    " Dist_graph_neighbors_count Graph_neighbors_count Graphdims_get Topo_test Group_compare Group_rank Group_size"
+    " Type_extent Type_get_attr Type_get_envelope Type_get_extent Type_get_extent_x Type_get_true_extent"
+    " Type_get_true_extent_x Type_lb Type_size Type_size_x Type_ub Get_count Get_elements Get_elements_x"
+    " Test_cancelled Op_commutative Win_get_attr Address Finalized Get_address Get_library_version"
+    " Get_processor_name Initialized Is_thread_main Query_thread Error_class Wtick Wtime"
+)
+"""Wait for nobody, change nothing, and have no count, array or string among what goes in: programs repeat them."""

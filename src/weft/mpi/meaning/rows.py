@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.mpi.meaning.local import ANYTIME, ASKED_BY_FORTRAN, FREES, GIVES_KNOWN, GIVES_LASTING, MAKES, TOPICS
+from weft.mpi.meaning.local import ANYTIME, ASKED_BY_FORTRAN, FOLDED, FREES, GIVES_KNOWN, GIVES_LASTING, MAKES, TOPICS
 from weft.mpi.meaning.words import (
     DATA,
     FILES,
@@ -339,7 +339,7 @@ def _local() -> Iterator[Meaning]:
     traits: dict[str, Trait] = {}
     for trait, names in (
         (Trait.ANYTIME, ANYTIME), (Trait.ASKED_BY_FORTRAN, ASKED_BY_FORTRAN), (Trait.GIVES_KNOWN, GIVES_KNOWN),
-        (Trait.GIVES_LASTING, GIVES_LASTING),
+        (Trait.GIVES_LASTING, GIVES_LASTING), (Trait.FOLDED, FOLDED),
     ):  # fmt: skip
         for name in names.split():
             traits[name] = traits.get(name, Trait.NONE) | trait

@@ -197,6 +197,9 @@ class Trait(Flag):
     """What is said before the root in the list of arguments counts at the root alone."""
     GIVES_LASTING = 1024
     """What comes out of it is MPI's own, which nobody frees."""
+    FOLDED = 4096
+    """Waits for nobody, changes nothing and answers alike each time, the clock aside: equal calls in a row from one
+    place are one event that counts them."""
     IN_ONE_PIECE = 2048
     """No two other calls, one that posts and one that waits, do what it does."""
 

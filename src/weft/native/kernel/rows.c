@@ -315,6 +315,9 @@ static void put_json(struct out *o, const struct weft_rows_input *in, uint64_t r
     if (f->bits & FUNCTION_POLL && !open && failed_polls(e)) {
         LITERAL(o, ", \"polls\": ");
         put_i(o, e->count);
+    } else if (f->bits & FUNCTION_FOLDED && e->count > 1) {
+        LITERAL(o, ", \"calls\": ");
+        put_i(o, e->count);
     }
     if (t->there && e->flags & WEFT_FLAG_TICKET) {
         LITERAL(o, ", \"ticket\": ");
@@ -391,6 +394,11 @@ static void put_results(struct out *o, const struct weft_rows_input *in, const s
     if (e->flags & WEFT_FLAG_BUFFER_CHANGED) {
         result(o, &first);
         LITERAL(o, "the send buffer was changed while it was pending");
+    }
+    if (f->bits & FUNCTION_FOLDED && e->count > 1) {
+        result(o, &first);
+        put_i(o, e->count);
+        LITERAL(o, " calls in a row");
     }
 }
 

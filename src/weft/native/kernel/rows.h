@@ -26,6 +26,7 @@ enum weft_part_place {
 #define FUNCTION_POLL 2u
 #define FUNCTION_FLAG 4u   /* has a LOGICAL in its slot */
 #define FUNCTION_STATUS 8u /* has a status in its slot */
+#define FUNCTION_FOLDED 32u /* its count says how many equal calls in a row the event stands for */
 #define FUNCTION_PROBE 16u /* with a ticket, its tail ends with the ticket of its success */
 
 /* Texts one behind the other; text i is bytes at[i] to at[i + 1]. */

@@ -59,11 +59,13 @@ class RankCalls(RankRecord):
     def call(
         self, name: str, *, site: tuple[str, int, str] | int | None = None, open: bool = False, error: int = 0,
         enter: int | None = None, exit: int | None = None, thread: int = 0, ticket: int | None = None,
-        flags: int = 0, status: Status | None = None, polls: int = 0, result: int | None = None, **arguments: Any,
+        flags: int = 0, status: Status | None = None, polls: int = 0, calls: int = 0,
+        result: int | None = None, **arguments: Any,
     ) -> int:  # fmt: skip
         """Record any call, and return its index among the events of its thread.
 
-        `status` is what the call's status says, `polls` how many equal failed polls the event counts.
+        `status` is what the call's status says, `polls` how many equal failed polls the event counts,
+        `calls` how many equal calls of a function that waits for nobody.
         """
         function = self.builder.functions[name]
         unknown = set(arguments) - set(function.parameters_by_name)
@@ -78,7 +80,7 @@ class RankCalls(RankRecord):
         start, end = self.builder.call_times(enter, exit)
         self.last_ns = max(self.last_ns, end)
         flags |= 0 if open else Flag.CLOSED
-        slot = self._fill_slot(function, values, flags, status, polls)
+        slot = self._fill_slot(function, values, flags, status, polls or calls)
         self._append_tail(function, slot, values, status=status, ticket=ticket, thread=thread)
         if result is not None:
             slot["result"] = result
@@ -136,7 +138,7 @@ class RankCalls(RankRecord):
         return SIZES.get(name or "", 0) * count
 
     def _fill_slot(
-        self, function: Function, values: dict[str, Any], flags: int, status: Status | None, polls: int
+        self, function: Function, values: dict[str, Any], flags: int, status: Status | None, folds: int
     ) -> dict[str, int]:
         """Return the fields of a call's slot (the fixed part of its record), from its arguments and status."""
         slot = dict.fromkeys(("comm", "peer", "tag", "datatype", "count", "result", "object", "buffer"), 0)
@@ -159,8 +161,8 @@ class RankCalls(RankRecord):
             flags |= Flag.CANCELLED if status.cancelled else 0
         elif status is None and "status" in function.slot and peer is None:
             slot["peer"] = slot["tag"] = -1  # the completion of a send, or of nothing
-        if polls:
-            slot["count"] = polls
+        if folds:
+            slot["count"] = folds
         slot["flags"] = flags
         return slot
 
