@@ -41,7 +41,7 @@ def test_the_first_part_that_accesses_meet_is_that_of_a_search_byte_by_byte() ->
         pairs = list(zip(starts.tolist(), (starts + lengths).tolist(), strict=True))
         for row in range(12):
             said = brute(*(int(c[row]) for c in (rows.low, rows.size, rows.stride, rows.count)), pairs)
-            assert rows.overlap_with_ranges(row, parts) == said
+            assert rows.find_overlap_with_ranges(row, parts) == said
             assert said is None or row in near
             met += said is not None
             apart += said is None and row not in near

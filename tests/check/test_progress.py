@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ int main(void)
 
 def test_what_goes_on_is_said_after_ten_seconds_and_then_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([0.0, 9.9, 10, 11, 19, 25, 41, 79])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr("weft.dataparallel.progress.time.monotonic", lambda: next(seconds))
     said: list[str] = []
     one = progress.Progress(said.append, "the program runs")
     for _ in range(7):
@@ -49,6 +50,21 @@ def test_the_first_source_that_does_not_compile_ends_the_wait(monkeypatch: pytes
             progress.wait_for_compilations(jobs, said.append)
         assert progress.wait_for_compilations(jobs[:2], said.append) == [1, 2]
     assert said[-1] == "compiling for 0 s: 2 of 2 sources so far"
+
+
+def test_who_interrupts_waits_for_no_source_that_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    begun = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        jobs: list[Future[object]] = [pool.submit(begun.wait, 20), pool.submit(int, "1")]
+        with pytest.raises(KeyboardInterrupt):
+            progress.wait_for_compilations(jobs, interrupt)
+        begun.set()
+    assert jobs[1].cancelled()
 
 
 def test_a_slow_construct_is_said_once_and_a_fast_one_never(tmp_path: Path) -> None:

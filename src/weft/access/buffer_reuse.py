@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, PlacedRows, return_ticks
+from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, PlacedRows, compute_return_ticks
 from weft.access.wording import add_access_site, format_bytes, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
@@ -49,7 +49,9 @@ MOST_OF_A_PAIR: Final = 20
 
 
 def find_buffer_reuse(trace: Trace) -> list[Finding]:
-    """Return findings for accesses to buffers of pending operations, of every rank whose accesses are recorded."""
+    """Return the findings for accesses of the program to buffers of pending operations, on each rank whose accesses are
+    recorded.
+    """
     gatherings = None
     found: list[Finding] = []
     for rank in trace.own:
@@ -78,7 +80,7 @@ class _PendingBuffers:
 
     def __init__(self, rank: Rank, touches: AccessTable, holds: BufferTable, gatherings: CollectiveCalls) -> None:
         self.rank, self.touches, self.holds = rank, touches, holds
-        self.end = completion_events(rank, holds, gatherings)
+        self.end = find_completion_events(rank, holds, gatherings)
         self.several = len(rank.threads) > 1 or bool((touches.slot < 0).any())
         self.by_clock = np.argsort(touches.first, kind="stable")
         self.clock = touches.first[self.by_clock]
@@ -86,11 +88,11 @@ class _PendingBuffers:
         """A hold whose blocks are too many to look at."""
 
     def find(self) -> Iterator[Finding]:
-        """Yield the findings of a rank: the program's accesses to buffers while MPI had them, the first few of each
+        """Yield the findings of one rank: accesses of the program to buffers while MPI had them, the first few for each
         pair of lines.
         """
         told: dict[tuple[int, int], int] = {}
-        for met in self.met():
+        for met in self.find_accesses():
             key = int(self.touches.site[met.touch]), int(self.rank.events["site"][self.holds.event[met.hold]])
             told[key] = told.get(key, 0) + 1
             if told[key] <= MOST_OF_A_PAIR:
@@ -99,95 +101,101 @@ class _PendingBuffers:
             event = self.rank.event(int(self.holds.event[self.left]))
             yield make_left_out_note("buffer-reuse", event, "the program touches them meanwhile")
 
-    def met(self) -> Iterator[BufferAccess]:
-        """Yield the accesses to pending buffers, each with the first bytes that they share."""
+    def find_accesses(self) -> Iterator[BufferAccess]:
+        """Yield the accesses to buffers of pending operations, each with the first bytes that they share."""
         touches, holds = self.touches, self.holds
         writes = touches.writes
         for hold in np.flatnonzero((holds.event >= 0) & (self.end >= 0)).tolist():
-            rows = self._rows_while_pending(hold)
+            rows = self._find_rows_while_pending(hold)
             rows = rows[
                 (touches.low[rows] < _highest_address(holds, hold))
                 & (touches.high[rows] > _lowest_address(holds, hold))
             ]
             rows = rows if holds.written[hold] else rows[writes[rows]]
-            yield from self._accesses_to_blocks(hold, rows)
+            yield from self._find_accesses_to_blocks(hold, rows)
 
-    def _rows_while_pending(self, hold: int) -> Ints:
-        """Return the accesses during an operation: between its calls, or by the clock if there are several threads."""
-        start, end = int(self.holds.event[hold]), int(self.end[hold])
+    def _find_rows_while_pending(self, buffer_row: int) -> Ints:
+        """Return the rows of accesses during an operation: between its two calls, or by the clock if the rank has
+        several threads.
+        """
+        start, end = int(self.holds.event[buffer_row]), int(self.end[buffer_row])
         if not self.several:
             before = self.touches.before
             return np.arange(np.searchsorted(before, start, "right"), np.searchsorted(before, end, "right"))
         blocking, events = start == end, self.rank.events
-        begun = int(events["enter"][start]) if blocking else int(return_ticks(self.rank, np.array([start]))[0])
+        begun = int(events["enter"][start]) if blocking else int(compute_return_ticks(self.rank, np.array([start]))[0])
         over = int(events["enter"][end]) if end < len(self.rank) else _EVER
-        over = int(return_ticks(self.rank, np.array([start]))[0]) if blocking else over
+        over = int(compute_return_ticks(self.rank, np.array([start]))[0]) if blocking else over
         first, last = np.searchsorted(self.clock, begun, "right"), np.searchsorted(self.clock, over)
         rows = self.by_clock[first:last]
         own = self.rank.locate(start)[0].slot
         return rows[self.touches.slot[rows] != own] if blocking else rows
 
-    def _accesses_to_blocks(self, hold: int, rows: Ints) -> Iterator[BufferAccess]:
-        """Yield the rows that access a block of a held buffer, by the blocks of its datatype."""
-        if not len(rows):
+    def _find_accesses_to_blocks(self, buffer_row: int, access_rows: Ints) -> Iterator[BufferAccess]:
+        """Yield those of some accesses that touch a block of a buffer's datatype."""
+        if not len(access_rows):
             return
         datatype, count, address = (
-            int(column[hold]) for column in (self.holds.datatype, self.holds.count, self.holds.address)
+            int(column[buffer_row]) for column in (self.holds.datatype, self.holds.count, self.holds.address)
         )
         layout = layout_of_elements(self.rank.datatype(datatype), count)
         each = layout.blocks() if layout else None
         if each is None:
-            yield from self._accesses_to_layout(hold, rows, layout, address) if layout else ()
+            yield from self._find_accesses_to_layout(buffer_row, access_rows, layout, address) if layout else ()
             return
         parts = ByteRanges(address + each.offset, address + each.offset + each.length)
-        for row in self.touches.near(rows, parts).tolist():
-            met = self.touches.overlap_with_ranges(row, parts)
+        for row in self.touches.near(access_rows, parts).tolist():
+            met = self.touches.find_overlap_with_ranges(row, parts)
             if met:
-                yield BufferAccess(row, hold, *met)
+                yield BufferAccess(row, buffer_row, *met)
 
-    def _accesses_to_layout(self, hold: int, rows: Ints, layout: Layout, address: int) -> Iterator[BufferAccess]:
-        """Yield the accesses to a buffer of too many blocks to list, by its layout."""
-        if not layout.is_known or len(rows) > MOST_ROWS:
-            self.left = hold if self.left is None else self.left
-        for row in rows[:MOST_ROWS].tolist() if layout.is_known else ():
-            met = self.touches.overlap_with_layout(row, layout, address)
+    def _find_accesses_to_layout(
+        self, buffer_row: int, access_rows: Ints, layout: Layout, address: int
+    ) -> Iterator[BufferAccess]:
+        """Yield those of some accesses that touch a buffer whose datatype has too many blocks to list, by its
+        layout.
+        """
+        if not layout.is_known or len(access_rows) > MOST_ROWS:
+            self.left = buffer_row if self.left is None else self.left
+        for row in access_rows[:MOST_ROWS].tolist() if layout.is_known else ():
+            met = self.touches.find_overlap_with_layout(row, layout, address)
             if met:
-                yield BufferAccess(row, hold, *met)
+                yield BufferAccess(row, buffer_row, *met)
 
-    def _make_finding(self, met: BufferAccess) -> Finding:
-        """Make the finding of one access to a buffer that MPI had."""
+    def _make_finding(self, access: BufferAccess) -> Finding:
+        """Return the finding for one access to a buffer that MPI had."""
         rank, touches, holds = self.rank, self.touches, self.holds
-        start = rank.event(int(holds.event[met.hold]))
-        end = int(self.end[met.hold])
-        maker = _buffer_call(rank, start, int(holds.request[met.hold]))
+        start = rank.event(int(holds.event[access.hold]))
+        end = int(self.end[access.hold])
+        maker = _find_buffer_call(rank, start, int(holds.request[access.hold]))
         completed = rank.event(end) if end < len(rank) else None
-        kind, site = int(touches.kind[met.touch]), rank.site(int(touches.site[met.touch]))
+        kind, site = int(touches.kind[access.touch]), rank.site(int(touches.site[access.touch]))
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
         begun = f", started{at_place(start)}," if maker is not start else ""
-        other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
+        other = " (in another thread)" if touches.slot[access.touch] != rank.locate(start.index)[0].slot else ""
         until = f"{call_at(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
-        early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE
+        early = bool(holds.written[access.hold]) and not kind & TouchKind.WRITE
         early &= base_name(maker.function.name) in _REDUCTIONS
         made = make_finding(
             "early-reduction-use" if early else "buffer-reuse",
-            f"rank {rank.index} {verb} {format_bytes(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
-            f"{format_site(site)}{other} while {call_at(maker)}{begun} has it: {until}",
+            f"rank {rank.index} {verb} {format_bytes(access.low, access.high, int(holds.address[access.hold]))} of "
+            f"a buffer{format_site(site)}{other} while {call_at(maker)}{begun} has it: {until}",
             [start, *([completed] if completed else [])],
-            evidence=self._make_evidence(met, start, completed),
+            evidence=self._make_evidence(access, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
             f"{maker.function.name}{at_place(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 
-    def _make_evidence(self, met: BufferAccess, start: Event, completed: Event | None) -> MetPending:
+    def _make_evidence(self, access: BufferAccess, start: Event, completed: Event | None) -> MetPending:
         """Return the evidence of an access: which bytes, and the calls between which MPI had them."""
         touches = self.touches
         return MetPending(
-            access="write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
-            bytes=[met.low, met.high],
-            before=EventId(self.rank.index, int(touches.before[met.touch])),
-            ticks=int(touches.first[met.touch]),
+            access="write" if touches.kind[access.touch] & TouchKind.WRITE else "read",
+            bytes=[access.low, access.high],
+            before=EventId(self.rank.index, int(touches.before[access.touch])),
+            ticks=int(touches.first[access.touch]),
             started=start.id,
             completed=completed.id if completed else None,
         )
@@ -206,7 +214,7 @@ def _slack(holds: BufferTable, hold: int) -> int:
     return int(holds.bytes[hold])
 
 
-def _buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
+def _find_buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
     """Return the call that names the buffer: the start itself, or the init of the persistent request that it starts."""
     if start.function.name not in ("MPI_Start", "MPI_Startall"):
         return start
@@ -215,27 +223,27 @@ def _buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
     return rank.event(int(init[rows[0]])) if len(rows) else start
 
 
-def completion_events(rank: Rank, holds: BufferTable, gatherings: CollectiveCalls) -> Ints:
-    """Return for each buffer the event that completes its operation.
+def find_completion_events(rank: Rank, buffers: BufferTable, gatherings: CollectiveCalls) -> Ints:
+    """Return for each buffer the index of the event that completes its operation.
 
     The number of events if none does; -1 if the completion is only a guess.
     """
-    found = np.full(len(holds), len(rank), np.int64)
+    found = np.full(len(buffers), len(rank), np.int64)
     of = Traffic(rank)
     frees = masks_of(rank.trace.functions).where(rank, frozenset(("Request_free",)))
     ids, at = of.done
-    checks, checked = _status_checks(rank, holds.request)
+    checks, checked = _find_status_checks(rank, buffers.request)
     done = np.concatenate([ids, rank.events["object"][frees].astype(np.int64), checks])
     event = np.concatenate([at, frees, checked])
-    asked = np.flatnonzero(holds.request > 1)
+    asked = np.flatnonzero(buffers.request > 1)
     if len(asked) and len(done):
-        row = first_row_after(done, event, holds.request[asked], holds.event[asked])
+        row = first_row_after(done, event, buffers.request[asked], buffers.event[asked])
         found[asked[row >= 0]] = event[row[row >= 0]]
-    _enter_one_sided_completions(rank, holds, gatherings, found)
-    blocking = (holds.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[
-        rank.events["function"][holds.event]
+    _enter_one_sided_completions(rank, buffers, gatherings, found)
+    blocking = (buffers.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[
+        rank.events["function"][buffers.event]
     ]
-    found[blocking] = holds.event[blocking]
+    found[blocking] = buffers.event[blocking]
     known = np.flatnonzero(found < len(rank))
     completed = found[known]
     waits = masks_of(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
@@ -243,8 +251,10 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: CollectiveCall
     return found
 
 
-def _status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
-    """Return (request, event) of each request that MPI_Request_get_status found complete: its buffer is free again."""
+def _find_status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
+    """Return two columns (request, event index): requests that MPI_Request_get_status found complete, so that their
+    buffers are free again.
+    """
     which = masks_of(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
     true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
     pairs = [(int(id), event) for event in true.tolist() for id in _checked_requests(rank.event(event), requests)]
@@ -260,18 +270,20 @@ def _checked_requests(event: Event, requests: Ints) -> list[int]:
     return [int(id) for id in requests]  # one of several: which is not asked here
 
 
-def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: CollectiveCalls, found: Ints) -> None:
-    """Enter the events that complete one-sided operations at their origin into `found`, in place."""
+def _enter_one_sided_completions(
+    rank: Rank, buffers: BufferTable, gatherings: CollectiveCalls, completion_events: Ints
+) -> None:
+    """Set in `completion_events`, by buffer, the events that complete one-sided operations at their origin."""
     names = calls.RMA | calls.REQUEST_RMA
     which = np.flatnonzero(
-        (holds.event >= 0) & masks_of(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
+        (buffers.event >= 0) & masks_of(rank.trace.functions).table(names)[rank.events["function"][buffers.event]]
     )
     of = read_epochs(rank, gatherings) if len(which) else None
     if of is None:
         return
     over = find_completing_events(rank, of).local
-    row = np.searchsorted(of.event, holds.event[which])
+    row = np.searchsorted(of.event, buffers.event[which])
     row = np.minimum(row, len(of.event) - 1)
-    hit = of.event[row] == holds.event[which]
+    hit = of.event[row] == buffers.event[which]
     end = np.where(hit, over[row], -1)
-    found[which] = np.where(end >= 0, end, len(rank))
+    completion_events[which] = np.where(end >= 0, end, len(rank))

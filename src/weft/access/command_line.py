@@ -91,7 +91,9 @@ class CompilerCommand:
 
 
 def parse_command(command: Sequence[str]) -> CompilerCommand:
-    """Parse a compiler's command line. UsageError if it has -fsanitize=thread, whose hooks Weft needs itself."""
+    """Return a compiler's command line, parsed. Raises UsageError if it has -fsanitize=thread, whose hooks Weft needs
+    itself.
+    """
     compiler, *rest = command
     words = list(_expand_response_files(rest))
     if any(word.startswith("-fsanitize=") and "thread" in word for word in words):
@@ -115,7 +117,7 @@ def parse_command(command: Sequence[str]) -> CompilerCommand:
 
 
 def _expand_response_files(words: Sequence[str]) -> Sequence[str]:
-    """Return the words with those of response files (@FILE) in their place."""
+    """Return the words of a command with the contents of its response files (@FILE) in their place."""
     found: list[str] = []
     for word in words:
         file = Path(word[1:])
@@ -131,47 +133,52 @@ def compile_command(line: CompilerCommand, hooks: Sequence[str]) -> list[str]:
     return [line.compiler, *_flatten(line.arguments), *hooks, *_no_lto_option(line)]
 
 
-def compile_commands(line: CompilerCommand, hooks: Sequence[str], folder: Path) -> list[list[str]]:
-    """Return, for a command that also links, one command for each source that compiles it to an object in `folder`."""
+def compile_commands(command: CompilerCommand, hooks: Sequence[str], folder: Path) -> list[list[str]]:
+    """Return, for a command that also links, a command for each source that compiles it to an object in `folder`."""
     kept = [
-        a for a in line.arguments if not a.source and a.words[0].startswith("-") and not _is_link_option(a.words[0])
+        a for a in command.arguments if not a.source and a.words[0].startswith("-") and not _is_link_option(a.words[0])
     ]
     lines = []
-    for number, source in enumerate(line.sources):
-        made = ["-c", source, "-o", str(_object_path(folder, number, source)), *_dependency_options(line, source)]
-        lines.append([line.compiler, *_flatten(kept), *hooks, *_no_lto_option(line), *made])
+    for number, source in enumerate(command.sources):
+        made = ["-c", source, "-o", str(_object_path(folder, number, source)), *_dependency_options(command, source)]
+        lines.append([command.compiler, *_flatten(kept), *hooks, *_no_lto_option(command), *made])
     return lines
 
 
-def link_command(line: CompilerCommand, folder: Path, more: Sequence[str]) -> list[str]:
-    """Return the command with objects in `folder` in place of its sources, and the words `more` at its end."""
+def link_command(command: CompilerCommand, object_folder: Path, more_words: Sequence[str]) -> list[str]:
+    """Return the command that links the objects in a folder in place of compiling its sources, with `more_words` at the
+    end.
+    """
     words: list[str] = []
     number = 0
-    for argument in line.arguments:
+    for argument in command.arguments:
         if argument.source:
-            words.append(str(_object_path(folder, number, argument.words[0])))
+            words.append(str(_object_path(object_folder, number, argument.words[0])))
             number += 1
         elif argument.words[0] != "-x" and not argument.words[0].startswith("-M"):
             words += argument.words
-    return [line.compiler, *words, *_no_lto_option(line), *more]
+    return [command.compiler, *words, *_no_lto_option(command), *more_words]
 
 
-def command_entries(line: CompilerCommand, folder: Path) -> list[dict[str, object]]:
-    """Return the record of a command given in `folder`: an entry for each source, and one for its link."""
-    entry: dict[str, object] = {"directory": str(folder), "arguments": [line.compiler, *_flatten(line.arguments)]}
-    linked = [] if line.is_compile_only else [entry]
-    return [*({**entry, "file": source} for source in line.sources), *linked]
+def make_command_entries(command: CompilerCommand, folder: Path) -> list[dict[str, object]]:
+    """Return the entries of a compilation database for a command given in `folder`: one for each source, and one for
+    its link.
+    """
+    entry: dict[str, object] = {"directory": str(folder), "arguments": [command.compiler, *_flatten(command.arguments)]}
+    linked = [] if command.is_compile_only else [entry]
+    return [*({**entry, "file": source} for source in command.sources), *linked]
 
 
-def embed_command_record(command: Sequence[str], hooks: Sequence[str], file: Path) -> list[str]:
-    """Return a compile command whose assembler also reads `file`, so that the object holds the record of its command.
+def embed_command_record(command: Sequence[str], hooks: Sequence[str], record_file: Path) -> list[str]:
+    """Return a compile command whose assembler also reads `record_file`, so that the object has the record of its
+    command.
 
     The command is returned as it is if that is impossible: clang runs no assembler. -pipe is removed: an assembler that
     reads a pipe would read only that file.
     """
-    if "-S" in command or "-mllvm" in hooks or "," in str(file):
+    if "-S" in command or "-mllvm" in hooks or "," in str(record_file):
         return list(command)
-    return [*(word for word in command if word != "-pipe"), f"-Wa,{file}"]
+    return [*(word for word in command if word != "-pipe"), f"-Wa,{record_file}"]
 
 
 def _flatten(arguments: Sequence[CommandArgument]) -> list[str]:
@@ -186,11 +193,13 @@ def _object_path(folder: Path, number: int, source: str) -> Path:
     return folder / f"{number}-{Path(source).stem or 'stdin'}.o"
 
 
-def _dependency_options(line: CompilerCommand, source: str) -> list[str]:
-    """Return options that write the list of headers beside the output, where gcc writes it for the unsplit command."""
-    if not line.has("-MD", "-MMD") or line.has("-MF"):
+def _dependency_options(command: CompilerCommand, source: str) -> list[str]:
+    """Return the options that write the list of headers (-MD) beside the output, where gcc writes it for the unsplit
+    command.
+    """
+    if not command.has("-MD", "-MMD") or command.has("-MF"):
         return []
-    output = Path(line.output)
+    output = Path(command.output)
     return ["-MF", str(output.with_name(f"{output.stem}-{Path(source).stem}.d"))]
 
 

@@ -13,9 +13,10 @@ from weft.errors import UsageError
 
 
 def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
-    """Add a call that was made in `folder` to a database, replacing an earlier one of the same source and output.
+    """Add a compiler call that was made in `folder` to a database, in place of an earlier one for the same source and
+    output.
 
-    The file is locked, as builds run in parallel. UsageError if it cannot be written or is not a database.
+    The file is locked, as builds run in parallel. Raises UsageError if it cannot be written or is not a database.
     """
     line = parse_command(command)
     if line.passes or not line.sources:
@@ -35,7 +36,7 @@ def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
 
 
 def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
-    """Read the entries of an open database. UsageError if it is not one."""
+    """Return the entries of an open compilation database. Raises UsageError if it is not one."""
     try:
         held = json.loads(file.read() or "[]")
     except ValueError:

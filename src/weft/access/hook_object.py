@@ -40,7 +40,7 @@ def link_options() -> list[str]:
 
 
 def build_hook_object() -> Path:
-    """Return the object with the hooks. WeftError if it cannot be built."""
+    """Return the object with the access hooks, built if it is not cached. Raises WeftError if it cannot be built."""
     weft = files("weft")
     texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *library_headers()]
     contents = {text.name: text.read_bytes() for text in texts}
@@ -51,10 +51,11 @@ def build_hook_object() -> Path:
     return target
 
 
-def inlining_options() -> list[str]:
-    """Return options that make gcc use Weft's assembler, which replaces most hook calls by inline code (x86-64 only).
+def make_inlining_options() -> list[str]:
+    """Return the options that make gcc use Weft's assembler, which replaces most hook calls by inline code (x86-64
+    only).
 
-    [] where that is impossible: then each hook is a call, which takes several times as long.
+    Empty where that is impossible: then each hook is a call, which takes several times as long.
     """
     real = shutil.which("as")
     if platform.machine() != "x86_64" or real is None or not shutil.which("sh"):
@@ -76,7 +77,7 @@ def inlining_options() -> list[str]:
 
 
 def _compile_hooks(contents: dict[str, bytes], target: Path) -> None:
-    """Compile the hooks to an object file at `target`. UsageError if there is no C compiler, or it fails."""
+    """Compile the hooks to an object file at `target`. Raises UsageError if there is no C compiler, or it fails."""
     compiler = next((c for c in (os.environ.get("WEFT_CC"), "gcc", "cc", "clang") if c and shutil.which(c)), None)
     if compiler is None:
         raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")

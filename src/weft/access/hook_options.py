@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from weft.access.hook_object import inlining_options
+from weft.access.hook_object import make_inlining_options
 from weft.errors import UsageError
 from weft.safety.folders import cache_folder, make_private
 
@@ -33,12 +33,14 @@ _DECIDING: Final = ("MPICH_CC", "MPICH_CXX", "MPICH_FC", "OMPI_CC", "OMPI_CXX", 
 """Variables that lead an MPI's wrapper to another compiler."""
 
 
-def hook_options(compiler: str) -> list[str]:
-    """Return the options for a compiler. UsageError if it has no such hooks, or does not exist."""
+def choose_hook_options(compiler: str) -> list[str]:
+    """Return the options that make a compiler insert access hooks. Raises UsageError if it has no such hooks, or does
+    not exist.
+    """
     found = shutil.which(compiler)
     if found is None:
         raise UsageError(f"weft cc: there is no compiler {compiler} on the PATH")
-    version = _compiler_version(found)
+    version = _read_compiler_version(found)
     if re.search(r"\bclang\b|Intel\(R\) oneAPI DPC", version) and not re.search(r"\bflang\b", version):
         options = ["-tsan-instrument-func-entry-exit=0", "-tsan-distinguish-volatile=1"]
         return ["-fsanitize=thread", *(word for option in options for word in ("-mllvm", option))]
@@ -57,11 +59,11 @@ def hook_options(compiler: str) -> list[str]:
         copies = ["-mstringop-strategy=libcall"] if platform.machine() == "x86_64" else []
         copies.append("-fno-tree-pta")  # else an array of the main program that calls get has no hooks: nobody keeps it
     entries = "--param=tsan-instrument-func-entry-exit=0"
-    return ["-fsanitize=thread", entries, *volatile, *copies, "-U__SANITIZE_THREAD__", *inlining_options()]
+    return ["-fsanitize=thread", entries, *volatile, *copies, "-U__SANITIZE_THREAD__", *make_inlining_options()]
 
 
-def _compiler_version(path: str) -> str:
-    """Return the output of `COMPILER --version`; cached for each compiler."""
+def _read_compiler_version(path: str) -> str:
+    """Return the output of `COMPILER --version`, cached on disk for each compiler."""
     place = Path(path)
     key = " ".join([str(place.absolute()), str(place.stat().st_mtime_ns), *(os.environ.get(n, "") for n in _DECIDING)])
     kept = cache_folder() / "access" / "compilers.json"

@@ -36,16 +36,26 @@ class AccessOrdering:
         self._repeated: dict[int, int] = {}
         self._polled: dict[tuple[int, int], int] = {}
 
-    def is_access_first(self, program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
-        """Return whether access `row` is over when operation `op` of `of` may begin at the target."""
+    def is_access_first(self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int) -> bool:
+        """Return whether an access (a row of `program`) is over before a one-sided operation may begin at its
+        target.
+        """
         rank, before = program.rank.index, int(program.touches.before[row])
-        begins = (int(of.rank[op]), int(of.begin[op])), (int(of.target[op]), int(of.opened[op]))
+        begins = (
+            (int(operations.rank[operation_row]), int(operations.begin[operation_row])),
+            (int(operations.target[operation_row]), int(operations.opened[operation_row])),
+        )
         return any(self._reaches(rank, before, *begin) for begin in begins if begin[1] >= 0)
 
-    def is_operation_first(self, program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
-        """Return whether operation `op` of `of` is complete at the target before access `row`."""
+    def is_operation_first(
+        self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
+    ) -> bool:
+        """Return whether a one-sided operation is complete at its target before an access (a row of `program`)."""
         rank, behind = program.rank.index, int(program.touches.before[row]) - 1
-        ends = (int(of.rank[op]), int(of.end[op])), (int(of.target[op]), int(of.closed[op]))
+        ends = (
+            (int(operations.rank[operation_row]), int(operations.end[operation_row])),
+            (int(operations.target[operation_row]), int(operations.closed[operation_row])),
+        )
         return any(self._reaches(*end, rank, behind) for end in ends if end[1] >= 0)
 
     def is_access_before(self, one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
@@ -53,36 +63,44 @@ class AccessOrdering:
         first, second = int(one.touches.before[a]), int(two.touches.before[b]) - 1
         return self._reaches(one.rank.index, first, two.rank.index, second)
 
-    def _reaches(self, rank: int, event: int, other: int, behind: int) -> bool:
-        """Return whether the start of event (`rank`, `event`) happens before, or is, the event (`other`, `behind`)."""
-        if behind < 0 or event >= len(self.trace.ranks[rank]):
+    def _reaches(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
+        """Return whether the start of one event happens before another event, or is that event."""
+        if other_event < 0 or event >= len(self.trace.ranks[rank]):
             return False
-        if rank == other:
-            return event <= behind
-        return self.order.reaches(EventId(rank, event), EventId(other, behind)) or self._handed.reaches(
-            rank, event, other, behind
+        if rank == other_rank:
+            return event <= other_event
+        return self.order.reaches(EventId(rank, event), EventId(other_rank, other_event)) or self._handed.reaches(
+            rank, event, other_rank, other_event
         )
 
     @staticmethod
-    def is_excluded_from_operation(program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
-        """Return whether locks exclude an access and an operation from each other, or a fence separates them."""
-        if program.rank.index == int(of.rank[op]):
+    def is_excluded_from_operation(
+        program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
+    ) -> bool:
+        """Return whether locks keep an access and a one-sided operation apart in time, or a fence is between them."""
+        if program.rank.index == int(operations.rank[operation_row]):
             return False
-        locks = {int(program.lock[row]), int(of.lock[op])}
-        parted = int(of.fence[op]) >= 0 and int(program.fence[row]) != int(of.fence[op])
+        locks = {int(program.lock[row]), int(operations.lock[operation_row])}
+        parted = int(operations.fence[operation_row]) >= 0 and int(program.fence[row]) != int(
+            operations.fence[operation_row]
+        )
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
     @staticmethod
-    def is_excluded_from_access(one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
-        """Return whether locks exclude two accesses from each other, or a fence separates them."""
-        locks = {int(one.lock[a]), int(two.lock[b])}
-        parted = int(one.fence[a]) != int(two.fence[b])
+    def is_excluded_from_access(
+        first_program: WindowAccesses, first_row: int, second_program: WindowAccesses, second_row: int
+    ) -> bool:
+        """Return whether locks keep accesses of two ranks apart in time, or a fence is between them."""
+        locks = {int(first_program.lock[first_row]), int(second_program.lock[second_row])}
+        parted = int(first_program.fence[first_row]) != int(second_program.fence[second_row])
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
-    def is_access_over_first(self, program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
-        """Return whether the access ended, by the clock, before the operation did."""
-        end = int(of.end[op])
-        over = self.trace.event(int(of.rank[op]), end).exit_ns if end >= 0 else None
+    def is_access_over_first(
+        self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
+    ) -> bool:
+        """Return whether an access ended, by the clock, before a one-sided operation did."""
+        end = int(operations.end[operation_row])
+        over = self.trace.event(int(operations.rank[operation_row]), end).exit_ns if end >= 0 else None
         if over is None:
             return True
         axis = program.rank.axis
@@ -93,35 +111,37 @@ class AccessOrdering:
         key, before = (program.rank.index, other), int(program.touches.before[row])
         self._polled[key] = min(before, self._polled.get(key, before))
 
-    def may_be_ordered_by_values(self, program: WindowAccesses, row: int, other: int) -> bool:
+    def may_be_ordered_by_values(self, program: WindowAccesses, row: int, other_rank: int) -> bool:
         """Return whether an access may be ordered after another rank by means that the record does not show.
 
         Such means are a value of the other rank that was waited for, by loads or gets, and locks made of atomic
         fetches.
         """
         before, rank = int(program.touches.before[row]), program.rank.index
-        if before >= self._polled.get((rank, other), before + 1) or before > self._first_repeated_get(rank):
+        if before >= self._polled.get((rank, other_rank), before + 1) or before > self._find_first_repeated_get(rank):
             return True
-        return self._first_fetch(rank) < before and self._first_fetch(other) < len(self.trace.ranks[other])
+        return self._find_first_fetch(rank) < before and self._find_first_fetch(other_rank) < len(
+            self.trace.ranks[other_rank]
+        )
 
-    def has_only_polling_calls(self, rank: Rank, first: int, last: int) -> bool:
-        """Return whether there are calls between two events, and only those that a rank makes while it waits."""
-        functions = rank.events["function"][first:last]
+    def has_only_polling_calls(self, rank: Rank, first_event: int, end_event: int) -> bool:
+        """Return whether a rank makes calls between two events, and only calls that it makes while it waits."""
+        functions = rank.events["function"][first_event:end_event]
         return 0 < len(functions) <= _MOST_BETWEEN and bool(
             masks_of(self.trace.functions).table(_ASKS)[functions].all()
         )
 
-    def _first_fetch(self, rank: int) -> int:
-        """Return the first atomic fetch of a rank; an index after its last event if it has none."""
+    def _find_first_fetch(self, rank: int) -> int:
+        """Return the index of a rank's first atomic fetch; one after its last event if it has none."""
         if rank not in self._fetched:
             of = self.trace.ranks[rank]
             events = masks_of(self.trace.functions).where(of, _FETCHES)
             self._fetched[rank] = int(events[0]) if len(events) else len(of) + 1
         return self._fetched[rank]
 
-    def _first_repeated_get(self, rank: int) -> int:
-        """Return the first get that repeats one of the same line into the same place, with only completions between
-        them.
+    def _find_first_repeated_get(self, rank: int) -> int:
+        """Return the index of a rank's first get that repeats one of the same line into the same memory, with only
+        completions in between.
         """
         if rank not in self._repeated:
             of = self.trace.ranks[rank]

@@ -15,36 +15,41 @@ from weft.order import Order
 from weft.trace import Rank, Trace
 
 
-def verify_evidence(trace: Trace, met: Met, order: Order | None = None) -> bool:
-    """Return whether a finding's evidence agrees with the record. A race needs the order of the run."""
-    if isinstance(met, MetPending):
-        return _verify_pending(trace, met)
-    return order is not None and _verify_unordered(trace, met, order)
+def verify_evidence(trace: Trace, evidence: Met, order: Order | None = None) -> bool:
+    """Return whether a finding's evidence agrees with the record. For a race, `order` (happens-before of the run) is
+    needed.
+    """
+    if isinstance(evidence, MetPending):
+        return _verify_pending(trace, evidence)
+    return order is not None and _verify_unordered(trace, evidence, order)
 
 
-def _verify_pending(trace: Trace, met: MetPending) -> bool:
-    """Return whether the access is during its operation, and to the operation's bytes."""
-    index, before = met.before
+def _verify_pending(trace: Trace, evidence: MetPending) -> bool:
+    """Return whether the record has the access, during its operation and to the operation's bytes."""
+    index, before = evidence.before
     rank = trace.ranks[index]
-    started, completed = met.started, met.completed
-    if started.rank != index or not _has_access_and_buffer(rank, before, met):
+    started, completed = evidence.started, evidence.completed
+    if started.rank != index or not _has_access_and_buffer(rank, before, evidence):
         return False
     if completed is None:
         return started.event < before
     return started.event < before <= completed.event or _is_between_by_clock(
-        rank, started.event, completed.event, met.ticks
+        rank, started.event, completed.event, evidence.ticks
     )
 
 
-def _has_access_and_buffer(rank: Rank, before: int, met: MetPending) -> bool:
-    """Return whether the record holds such an access, and the buffer."""
+def _has_access_and_buffer(rank: Rank, event_after: int, evidence: MetPending) -> bool:
+    """Return whether the record has an access just before an event, and the buffer, as the evidence says."""
     placed = PlacedRows(rank)
     touches, buffers = placed.touches(), placed.holds()
-    low, high = met.bytes
-    writes = met.access == "write"
-    near = np.flatnonzero((touches.before == before) & (touches.low < high) & (touches.high > low))
-    seen = any(touches.meets(row, low, high) == (low, high) and touches.writes[row] == writes for row in near.tolist())
-    own = buffers.event == met.started.event
+    low, high = evidence.bytes
+    writes = evidence.access == "write"
+    near = np.flatnonzero((touches.before == event_after) & (touches.low < high) & (touches.high > low))
+    seen = any(
+        touches.find_shared_bytes(row, low, high) == (low, high) and touches.writes[row] == writes
+        for row in near.tolist()
+    )
+    own = buffers.event == evidence.started.event
     if not writes:
         own &= buffers.written
     span = 2 * buffers.bytes
@@ -52,24 +57,26 @@ def _has_access_and_buffer(rank: Rank, before: int, met: MetPending) -> bool:
     return seen and held
 
 
-def _is_between_by_clock(rank: Rank, start: int, end: int, ticks: int) -> bool:
-    """Return whether an access of another thread is, by the clock, between the calls of start and completion."""
+def _is_between_by_clock(rank: Rank, start_event: int, end_event: int, ticks: int) -> bool:
+    """Return whether an access of another thread (at `ticks`) is, by the clock, between the calls that start and
+    complete an operation.
+    """
     several = len(rank.threads) > 1 or bool((rank.accesses_to_pending_buffers["thread"] == 0).any())
     enter = rank.events["enter"]
-    return several and int(enter[start]) < ticks < int(enter[end])
+    return several and int(enter[start_event]) < ticks < int(enter[end_event])
 
 
-def _verify_unordered(trace: Trace, met: Met, order: Order) -> bool:
+def _verify_unordered(trace: Trace, evidence: Met, order: Order) -> bool:
     """Return whether the access is in the record and neither it nor its counterpart happens before the other."""
-    if not _has_access(trace, met.before, met.ticks):
+    if not _has_access(trace, evidence.before, evidence.ticks):
         return False
-    if isinstance(met, MetShared):
-        first, second = met.before, met.other
+    if isinstance(evidence, MetShared):
+        first, second = evidence.before, evidence.other
         return not _is_after(trace, order, second, first) and not _is_after(trace, order, first, second)
-    if not isinstance(met, MetOperation):
+    if not isinstance(evidence, MetOperation):
         return False
-    rank, before = met.before
-    operation, over = met.operation, met.over
+    rank, before = evidence.before
+    operation, over = evidence.operation, evidence.over
     own = operation.rank == rank
     known = operation.event >= before if own else _is_in_past(trace, order, operation, rank, before)
     complete = over is not None and (
@@ -91,8 +98,8 @@ def _is_after(trace: Trace, order: Order, later: EventId, earlier: EventId) -> b
     return later.event > 0 and _is_in_past(trace, order, EventId(later.rank, later.event - 1), *earlier)
 
 
-def _is_in_past(trace: Trace, order: Order, event: EventId, rank: int, index: int) -> bool:
-    """Return whether the start of event `index` of `rank` is in the causal past of the end of `event`."""
-    if event.event < 0 or index >= len(trace.ranks[rank]):
+def _is_in_past(trace: Trace, order: Order, event: EventId, other_rank: int, other_event: int) -> bool:
+    """Return whether the start of another rank's event is in the causal past of the end of `event`."""
+    if event.event < 0 or other_event >= len(trace.ranks[other_rank]):
         return False
-    return bool(order.past(event).started[rank] > index)
+    return bool(order.past(event).started[other_rank] > other_event)

@@ -57,49 +57,53 @@ class AccessTable:
         result: NDArray[np.bool_] = (self.kind & TouchKind.WRITE) != 0
         return result
 
-    def meets(self, row: int, low: int, high: int) -> tuple[int, int] | None:
-        """Return the first bytes of a row's accesses within [low, high): one access's part of it; None if there are
-        none.
+    def find_shared_bytes(self, row: int, low_address: int, end_address: int) -> tuple[int, int] | None:
+        """Return (first byte, byte after the last) that one access of a row shares with an address range; None if none
+        does.
         """
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
-        first = max(0, -(-(low - size + 1 - at) // stride))
-        if first >= int(self.count[row]) or at + first * stride >= high:
+        first = max(0, -(-(low_address - size + 1 - at) // stride))
+        if first >= int(self.count[row]) or at + first * stride >= end_address:
             return None
         begin = at + first * stride
-        return max(begin, low), min(begin + size, high)
+        return max(begin, low_address), min(begin + size, end_address)
 
     def layout(self, row: int) -> Layout:
         """Return the bytes of a row's accesses as a layout."""
         count = max(int(self.count[row]), 1)
         return Layout([Strided(int(self.low[row]), int(self.size[row])).repeat(int(self.stride[row]), count)])
 
-    def overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
-        """Return the first bytes that a row's accesses share with a layout at an address; None if there are none."""
+    def find_overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
+        """Return the first bytes that a row's accesses share with a datatype's layout at an address; None if there are
+        none.
+        """
         found = first_shared_blocks(layout, self.layout(row), -address)
         if found is None:
             return None
         (at, length), (low, size) = found
         return max(at + address, low), min(at + address + length, low + size)
 
-    def overlap_with_ranges(self, row: int, parts: ByteRanges) -> tuple[int, int] | None:
+    def find_overlap_with_ranges(self, row: int, ranges: ByteRanges) -> tuple[int, int] | None:
         """Return the first bytes that a row's accesses share with byte ranges; None if there are none."""
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
-        near = slice(np.searchsorted(parts.high, at, "right"), np.searchsorted(parts.low, self.high[row]))
-        low, high = parts.low[near], parts.high[near]
+        near = slice(np.searchsorted(ranges.high, at, "right"), np.searchsorted(ranges.low, self.high[row]))
+        low, high = ranges.low[near], ranges.high[near]
         first = np.maximum(0, -((at + size - 1 - low) // stride))
         met = np.flatnonzero((first < self.count[row]) & (at + first * stride < high))
-        return self.meets(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
+        return self.find_shared_bytes(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
 
-    def near(self, rows: Ints, parts: ByteRanges) -> Ints:
-        """Return the rows that may share bytes with byte ranges, without those that fall between them."""
-        if not len(parts.low):
+    def near(self, access_rows: Ints, ranges: ByteRanges) -> Ints:
+        """Return those rows of accesses that may share bytes with byte ranges: the others are certainly
+        between them.
+        """
+        if not len(ranges.low):
             return np.zeros(0, np.int64)
-        low, stride, size = self.low[rows], np.maximum(self.stride[rows], 1), self.size[rows]
-        among = np.searchsorted(parts.high, low, "right") < np.searchsorted(parts.low, self.high[rows])
-        step = np.gcd(stride, parts.step)
-        behind = (low - parts.low[0]) % np.maximum(step, 1)
-        apart = (step > 0) & (self.count[rows] > 1) & (behind >= parts.longest) & (behind + size <= step)
-        left: Ints = rows[among & ~apart]
+        low, stride, size = self.low[access_rows], np.maximum(self.stride[access_rows], 1), self.size[access_rows]
+        among = np.searchsorted(ranges.high, low, "right") < np.searchsorted(ranges.low, self.high[access_rows])
+        step = np.gcd(stride, ranges.step)
+        behind = (low - ranges.low[0]) % np.maximum(step, 1)
+        apart = (step > 0) & (self.count[access_rows] > 1) & (behind >= ranges.longest) & (behind + size <= step)
+        left: Ints = access_rows[among & ~apart]
         return left
 
 
@@ -161,10 +165,10 @@ class PlacedRows:
         raw = rank.accesses_to_pending_buffers
         self.raw = raw[(raw["low"] != 0) & (raw["count"] < 1 << 62)]
         self.slot = self.raw["thread"].astype(np.int64) - 1
-        self.before = self._next_events()
+        self.before = self._find_next_events()
 
-    def _next_events(self) -> Ints:
-        """Return for each row the first event of the rank after it."""
+    def _find_next_events(self) -> Ints:
+        """Return for each recorded row the index of the rank's first event after it."""
         rows, enter = self.raw, self.rank.events["enter"]
         by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
         if len(self.rank.threads) != 1:
@@ -173,7 +177,7 @@ class PlacedRows:
         return np.where(rows["event"] == NO_EVENTS, by_the_clock, own)
 
     def touches(self) -> AccessTable:
-        """Return the accesses."""
+        """Return the program's accesses to memory as a table, ordered by the event that follows them."""
         rows = np.flatnonzero(self.raw["kind"] < _HOLDS_FROM)
         rows = rows[np.argsort(self.before[rows], kind="stable")]
         raw = self.raw[rows]
@@ -184,8 +188,8 @@ class PlacedRows:
         before, slot = self.before[rows], self.slot[rows]
         return AccessTable(low, high, size, stride, count, kind, site, before, slot, first, last, again)
 
-    def _recording_calls(self, rows: Ints) -> Ints:
-        """Return for each row the call of its thread during which it was recorded."""
+    def _find_recording_calls(self, rows: Ints) -> Ints:
+        """Return for each row the index of its thread's call during which it was recorded; -1 if there is none."""
         own = np.full(len(rows), -1, np.int64)
         for number, thread in enumerate(self.rank.threads):
             places = np.flatnonzero(self.rank.event_threads == number)
@@ -195,7 +199,7 @@ class PlacedRows:
         return own
 
     def holds(self) -> BufferTable:
-        """Return the buffers of operations."""
+        """Return the buffers of the rank's operations as a table."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.SENT) | (kinds == TouchKind.WRITTEN))
         raw = self.raw[rows]
@@ -203,15 +207,15 @@ class PlacedRows:
             _int_column(raw, name) for name in ("low", "count", "size", "stride", "object")
         )
         return BufferTable(
-            low, count, datatype, bytes_, request, self._recording_calls(rows), raw["kind"] == TouchKind.WRITTEN
+            low, count, datatype, bytes_, request, self._find_recording_calls(rows), raw["kind"] == TouchKind.WRITTEN
         )
 
     def memory(self) -> WindowMemoryTable:
-        """Return the memory of windows."""
+        """Return the memory of the rank's windows as a table: from which event to which it belongs to a window."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.UNIFIED) | (kinds == TouchKind.SEPARATE))
         gone = np.flatnonzero(kinds == TouchKind.GONE)
-        begin, ended = self._recording_calls(rows), self._recording_calls(gone)
+        begin, ended = self._find_recording_calls(rows), self._find_recording_calls(gone)
         raw = self.raw[rows]
         end = np.full(len(rows), len(self.rank), np.int64)
         for row, at in zip(gone.tolist(), ended.tolist(), strict=True):
@@ -229,8 +233,8 @@ def _int_column(rows: NDArray[Any], name: str) -> Ints:
     return column
 
 
-def return_ticks(rank: Rank, events: Ints) -> Ints:
-    """Return the ticks at which calls returned."""
+def compute_return_ticks(rank: Rank, events: Ints) -> Ints:
+    """Return the ticks of the clock at which some events of a rank returned."""
     chosen = rank.events[events]
     result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)
     return result

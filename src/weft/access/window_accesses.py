@@ -39,7 +39,7 @@ class WindowAccesses:
 
 
 def collect_window_accesses(trace: Trace, gatherings: CollectiveCalls) -> dict[Key, list[WindowAccesses]]:
-    """Return the accesses of all ranks to the memory of all windows."""
+    """Return (window, rank that owns the memory) -> the accesses of each rank to that memory."""
     found: dict[Key, list[WindowAccesses]] = defaultdict(list)
     for rank in trace.ranks:
         if len(rank.accesses_to_pending_buffers) and len(rank):
@@ -58,7 +58,7 @@ class _RankWindows:
         self.of = read_epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
 
     def find(self) -> Iterator[tuple[Key, WindowAccesses]]:
-        """Yield the accesses of a rank to each window's memory, by window and owner of the memory."""
+        """Yield (window and owner of its memory, the rank's accesses to that memory)."""
         for number in range(len(self.memory.window)) if len(self.touches) else ():
             window = self.gatherings.window(self.rank, int(self.memory.window[number]))
             owner = self._owner_rank(window, int(self.memory.target[number])) if window else -1
@@ -76,26 +76,26 @@ class _RankWindows:
         inside = (t.low >= m.low[number]) & (t.high <= m.high[number])
         return np.flatnonzero(inside & (t.before > m.begin[number]) & (t.before <= m.end[number]))
 
-    def _make_accesses(self, number: int, window: Window, rows: Ints) -> WindowAccesses:
-        """Return a rank's accesses to one window's memory, with their epochs and locks."""
+    def _make_accesses(self, memory_row: int, window: Window, access_rows: Ints) -> WindowAccesses:
+        """Return a rank's accesses to one window's memory, with their fence epochs and locks."""
         memory, rank = self.memory, self.rank
         # A dynamic window has no start: displacements are addresses.
-        mine = _rebase(self.touches.pick(rows), int(memory.low[number]) if memory.unit[number] else 0)
-        lock = self._lock_types(window, int(memory.target[number]), mine.before)
+        mine = _rebase(self.touches.pick(access_rows), int(memory.low[memory_row]) if memory.unit[memory_row] else 0)
+        lock = self._find_lock_types(window, int(memory.target[memory_row]), mine.before)
         flagged = bool((mine.kind & (TouchKind.ATOMIC | TouchKind.VOLATILE)).any())
-        fence = self._fence_epochs(window, mine.before)
-        return WindowAccesses(rank, mine, fence, lock, bool(memory.separate[number]), flagged)
+        fence = self._count_fences_before(window, mine.before)
+        return WindowAccesses(rank, mine, fence, lock, bool(memory.separate[memory_row]), flagged)
 
-    def _fence_epochs(self, window: Window, before: Ints) -> Ints:
-        """Return how many fences came before each access: the number of its fence epoch."""
+    def _count_fences_before(self, window: Window, before: Ints) -> Ints:
+        """Return how many fences of a window came before each access, which numbers its epoch."""
         of = self.of
         if of is None or window not in of.windows:
             return np.zeros(len(before), np.int64)
         fences = of.event[(of.call == FENCE) & (of.window == of.windows.index(window))]
         return np.searchsorted(fences, before).astype(np.int64)
 
-    def _lock_types(self, window: Window, target: int, before: Ints) -> Ints:
-        """Return the type of the lock that the rank holds on a target at each access, 0 for none."""
+    def _find_lock_types(self, window: Window, target: int, before: Ints) -> Ints:
+        """Return for each access the type of the lock that the rank has on the target then; 0 for none."""
         found = np.zeros(len(before), np.int64)
         of = self.of
         if of is None or window not in of.windows:

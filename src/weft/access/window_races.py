@@ -39,7 +39,7 @@ _WORDS: Final = {READ: "reads", WRITE: "writes", UPDATE: "updates"}
 
 
 def find_window_races(trace: Trace, order: Order) -> list[Finding]:
-    """Return the races on every window's memory, for each pair of source lines the first."""
+    """Return the races on the memory of all windows, the first one for each pair of source lines."""
     gatherings = CollectiveCalls(trace)
     parts = collect_window_accesses(trace, gatherings)
     if not parts:
@@ -52,8 +52,8 @@ def find_window_races(trace: Trace, order: Order) -> list[Finding]:
         rows = np.flatnonzero((accesses.comm == comm) & (accesses.ordinal == ordinal) & (accesses.target == target))
         memories.append(_WindowMemory(trace, ordering, target, mine, accesses.pick(rows)))
     for memory in memories:
-        memory.look_for_polls()
-    return [race for memory in memories for race in memory.races()]
+        memory.note_polls()
+    return [race for memory in memories for race in memory.find_races()]
 
 
 def _describe_bytes(bytes_: tuple[int, int]) -> str:
@@ -89,29 +89,33 @@ class _WindowMemory:
         self.answers: dict[tuple[int, ...], tuple[bool, bool]] = {}
         self.own = [_group_program_accesses(program) for program in programs]
 
-    def look_for_polls(self) -> None:
-        """Note, for the ordering, from which access on a rank knows others' operations by having polled a value."""
+    def note_polls(self) -> None:
+        """Note for the ordering from which access on a rank knows of others' operations, because it polled a value that
+        they change.
+        """
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated.overlapping(mine):
                     if self._is_poll(program, mine, other):
                         self.ordering.polled(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
 
-    def races(self) -> Iterator[Finding]:
-        """Yield the races of accesses with operations, then with accesses of other ranks."""
+    def find_races(self) -> Iterator[Finding]:
+        """Yield the races of the program's accesses with one-sided operations, then with accesses of other ranks."""
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated if program.separate else self.operated.overlapping(mine):
-                    yield from self._race_with_operations(program, mine, other)
+                    yield from self._find_race_with_operation(program, mine, other)
         parts = list(zip(self.programs, self.own, strict=True))
         for (one, first), (two, second) in combinations(parts, 2):
             for mine in first:
                 for other in second.overlapping(mine):
-                    yield from self._race_with_program(one, mine, two, other)
+                    yield from self._find_race_with_program(one, mine, two, other)
 
-    def _race_with_operations(self, program: WindowAccesses, mine: AlikeRows, other: AlikeRows) -> Iterator[Finding]:
-        """Yield a finding if the program's access and a one-sided operation race."""
-        of, first, operation = self.of, mine.rows.item(0), other.rows.item(0)
+    def _find_race_with_operation(
+        self, program: WindowAccesses, accesses: AlikeRows, operations: AlikeRows
+    ) -> Iterator[Finding]:
+        """Yield a finding if accesses of the program and one-sided operations, each alike among themselves, race."""
+        of, first, operation = self.of, accesses.rows.item(0), operations.rows.item(0)
         kind = program.touches.kind.item(first)
         reads = of.sort.item(operation) == READ or of.operation.item(operation) < 0
         if reads and not kind & TouchKind.WRITE:
@@ -119,16 +123,16 @@ class _WindowMemory:
         apart = program.separate and kind & TouchKind.WRITE and not reads
         shape = of.shape[operation]
         if shape is None:
-            bytes_ = program.touches.meets(first, other.low, other.high)
+            bytes_ = program.touches.find_shared_bytes(first, operations.low, operations.high)
         else:
-            bytes_ = program.touches.overlap_with_layout(first, shape, other.low - shape.low)
-        bytes_ = bytes_ or ((mine.low, mine.high) if apart else None)
-        if bytes_ is None or self._is_poll(program, mine, other):
+            bytes_ = program.touches.find_overlap_with_layout(first, shape, operations.low - shape.low)
+        bytes_ = bytes_ or ((accesses.low, accesses.high) if apart else None)
+        if bytes_ is None or self._is_poll(program, accesses, operations):
             return
         i = j = 0
-        while i < len(mine.rows) and j < len(other.rows) and self.asked < MAX_ASKED:
+        while i < len(accesses.rows) and j < len(operations.rows) and self.asked < MAX_ASKED:
             self.asked += 1
-            row, op = mine.rows.item(i), other.rows.item(j)
+            row, op = accesses.rows.item(i), operations.rows.item(j)
             access_first, operation_first = self._compare_order(program, row, op)
             if access_first:
                 i += 1
@@ -143,86 +147,91 @@ class _WindowMemory:
                 yield from self._make_operation_race(program, row, op, bytes_)
                 return
 
-    def _compare_order(self, program: WindowAccesses, row: int, op: int) -> tuple[bool, bool]:
-        """Return whether the access comes first, and whether the operation does; cached for accesses between the same
-        calls.
+    def _compare_order(self, program: WindowAccesses, row: int, operation_row: int) -> tuple[bool, bool]:
+        """Return (whether the access is first, whether the operation is first); computed once for accesses between the
+        same calls.
         """
-        key = program.rank.index, program.touches.before.item(row), *self.of_time[op]
+        key = program.rank.index, program.touches.before.item(row), *self.of_time[operation_row]
         known = self.answers.get(key)
         if known is None:
-            first = self.ordering.is_access_first(program, row, self.of, op)
-            known = first, not first and self.ordering.is_operation_first(program, row, self.of, op)
+            first = self.ordering.is_access_first(program, row, self.of, operation_row)
+            known = first, not first and self.ordering.is_operation_first(program, row, self.of, operation_row)
             self.answers[key] = known
         return known
 
-    def _is_poll(self, program: WindowAccesses, mine: AlikeRows, other: AlikeRows) -> bool:
-        """Return whether a rank waits for another's operation by loading the one value that it changes, again and
-        again.
+    def _is_poll(self, program: WindowAccesses, accesses: AlikeRows, operations: AlikeRows) -> bool:
+        """Return whether a rank waits for an operation of another one by loading again and again the single value that
+        it changes.
 
         That is allowed in the unified memory model (MPI-4.1, 12.7), and it may order later accesses.
         """
-        row = int(mine.rows[0])
+        row = int(accesses.rows[0])
         kind, size = int(program.touches.kind[row]), int(program.touches.size[row])
-        if program.separate or kind & TouchKind.WRITE or size > 8 or other.high - other.low != size:
+        if program.separate or kind & TouchKind.WRITE or size > 8 or operations.high - operations.low != size:
             return False
         # One whose value is there at once goes round the loop no more than that.
         if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or has_loop_at(program.rank, int(program.touches.site[row])):
             return True
-        before = program.touches.before[mine.rows].tolist()
+        before = program.touches.before[accesses.rows].tolist()
         return any(
             self.ordering.has_only_polling_calls(program.rank, first, second) for first, second in pairwise(before)
         )
 
-    def _race_with_program(
-        self, one: WindowAccesses, mine: AlikeRows, two: WindowAccesses, other: AlikeRows
+    def _find_race_with_program(
+        self,
+        first_program: WindowAccesses,
+        first_accesses: AlikeRows,
+        second_program: WindowAccesses,
+        second_accesses: AlikeRows,
     ) -> Iterator[Finding]:
-        """Yield a finding if the accesses of two programs to a shared window race."""
-        first, second = int(mine.rows[0]), int(other.rows[0])
-        kinds = int(one.touches.kind[first]), int(two.touches.kind[second])
+        """Yield a finding if accesses of two ranks' programs to a shared window race."""
+        first, second = int(first_accesses.rows[0]), int(second_accesses.rows[0])
+        kinds = int(first_program.touches.kind[first]), int(second_program.touches.kind[second])
         if not (kinds[0] | kinds[1]) & TouchKind.WRITE or kinds[0] & kinds[1] & TouchKind.ATOMIC:
             return
         if any(kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) for kind in kinds):
             return  # how programs make locks and flags of their own
-        bytes_ = _common_bytes(one, first, two, second)
+        bytes_ = _find_common_bytes(first_program, first, second_program, second)
         i = j = 0
-        while bytes_ and i < len(mine.rows) and j < len(other.rows) and self.asked < MAX_ASKED:
+        while bytes_ and i < len(first_accesses.rows) and j < len(second_accesses.rows) and self.asked < MAX_ASKED:
             self.asked += 1
-            a, b = int(mine.rows[i]), int(other.rows[j])
-            if self.ordering.is_access_before(one, a, two, b):
+            a, b = int(first_accesses.rows[i]), int(second_accesses.rows[j])
+            if self.ordering.is_access_before(first_program, a, second_program, b):
                 i += 1
-            elif self.ordering.is_access_before(two, b, one, a):
+            elif self.ordering.is_access_before(second_program, b, first_program, a):
                 j += 1
-            elif self.ordering.is_excluded_from_access(one, a, two, b):
-                if int(one.touches.last[a]) <= int(two.touches.last[b]):
+            elif self.ordering.is_excluded_from_access(first_program, a, second_program, b):
+                if int(first_program.touches.last[a]) <= int(second_program.touches.last[b]):
                     i += 1
                 else:
                     j += 1
             else:
-                yield from self._make_shared_window_race(one, a, two, b, bytes_)
+                yield from self._make_shared_window_race(first_program, a, second_program, b, bytes_)
                 return
 
     def _make_operation_race(
-        self, program: WindowAccesses, row: int, op: int, bytes_: tuple[int, int]
+        self, program: WindowAccesses, row: int, operation_row: int, shared_bytes: tuple[int, int]
     ) -> Iterator[Finding]:
         """Yield the finding of a race between a program's access and an operation, once for each pair of lines."""
-        if self.ordering.may_be_ordered_by_values(program, row, int(self.of.rank[op])):
+        if self.ordering.may_be_ordered_by_values(program, row, int(self.of.rank[operation_row])):
             return
         rank, touches = program.rank, program.touches
-        event = self.trace.event(int(self.of.rank[op]), int(self.of.event[op]))
+        event = self.trace.event(int(self.of.rank[operation_row]), int(self.of.event[operation_row]))
         kind, site = int(touches.kind[row]), rank.site(int(touches.site[row]))
         key = format_site(site), cause_key(event)
         if key in self.told:
             return
         self.told.add(key)
-        end = int(self.of.end[op])
+        end = int(self.of.end[operation_row])
         made = make_finding(
             "rma-race",
-            f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} {_describe_bytes(bytes_)} of "
-            f"rank {self.target}'s window{format_site(site)}, which rank {event.rank.index} "
-            f"{_WORDS[int(self.of.sort[op])]} in {call_at(event)}: nothing orders the two",
+            f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} "
+            f"{_describe_bytes(shared_bytes)} "
+            f"of rank {self.target}'s window{format_site(site)}, which rank {event.rank.index} "
+            f"{_WORDS[int(self.of.sort[operation_row])]} in {call_at(event)}: nothing orders the two",
             [event],
             evidence=MetOperation(
-                access="write" if kind & TouchKind.WRITE else "read", bytes=bytes_, target=self.target,
+                access="write" if kind & TouchKind.WRITE else "read", bytes=shared_bytes, target=self.target,
                 before=EventId(rank.index, int(touches.before[row])), ticks=int(touches.first[row]),
                 operation=event.id, over=EventId(event.rank.index, end) if end >= 0 else None,
             ),
@@ -231,31 +240,47 @@ class _WindowMemory:
         yield add_access_site(made, rank, site, kind)
 
     def _make_shared_window_race(
-        self, one: WindowAccesses, a: int, two: WindowAccesses, b: int, bytes_: tuple[int, int]
+        self,
+        first_program: WindowAccesses,
+        first_row: int,
+        second_program: WindowAccesses,
+        second_row: int,
+        shared_bytes: tuple[int, int],
     ) -> Iterator[Finding]:
         """Yield the finding of a race between two programs' accesses, once for each pair of lines."""
-        if self.ordering.may_be_ordered_by_values(one, a, two.rank.index) or one.flagged or two.flagged:
+        if (
+            self.ordering.may_be_ordered_by_values(first_program, first_row, second_program.rank.index)
+            or first_program.flagged
+            or second_program.flagged
+        ):
             return
-        sites = [p.rank.site(int(p.touches.site[row])) for p, row in ((one, a), (two, b))]
+        sites = [
+            p.rank.site(int(p.touches.site[row]))
+            for p, row in ((first_program, first_row), (second_program, second_row))
+        ]
         key = format_site(sites[0]), format_site(sites[1])
         if key in self.told or key[::-1] in self.told:
             return
         self.told.add(key)
-        kinds = int(one.touches.kind[a]), int(two.touches.kind[b])
+        kinds = int(first_program.touches.kind[first_row]), int(second_program.touches.kind[second_row])
         verbs = ["stores to" if kind & TouchKind.WRITE else "loads from" for kind in kinds]
         made = make_finding(
             "rma-race",
-            f"rank {one.rank.index} {verbs[0]} {_describe_bytes(bytes_)} of rank {self.target}'s shared "
-            f"window{key[0]}, rank {two.rank.index} {verbs[1]} them{key[1]}: nothing orders the two",
+            f"rank {first_program.rank.index} {verbs[0]} {_describe_bytes(shared_bytes)} of rank {self.target}'s "
+            f"shared window{key[0]}, rank {second_program.rank.index} {verbs[1]} them{key[1]}: nothing orders the two",
             [],
             evidence=MetShared(
-                access="write" if kinds[0] & TouchKind.WRITE else "read", bytes=bytes_,
-                target=self.target, before=EventId(one.rank.index, int(one.touches.before[a])),
-                ticks=int(one.touches.first[a]), other=EventId(two.rank.index, int(two.touches.before[b])),
+                access="write" if kinds[0] & TouchKind.WRITE else "read", bytes=shared_bytes,
+                target=self.target,
+                before=EventId(first_program.rank.index, int(first_program.touches.before[first_row])),
+                ticks=int(first_program.touches.first[first_row]),
+                other=EventId(second_program.rank.index, int(second_program.touches.before[second_row])),
             ),
             cause="; ".join(sorted(key)),
         )  # fmt: skip
-        yield add_access_site(add_access_site(made, two.rank, sites[1], kinds[1]), one.rank, sites[0], kinds[0])
+        yield add_access_site(
+            add_access_site(made, second_program.rank, sites[1], kinds[1]), first_program.rank, sites[0], kinds[0]
+        )
 
 
 class AlikeRowGroups:
@@ -275,7 +300,7 @@ class AlikeRowGroups:
 
 
 def _group_alike(low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> Iterator[AlikeRows]:
-    """Yield the rows that are equal in all columns, with the bytes that they access."""
+    """Yield groups of rows that are equal in all columns and in the bytes from `low` to `high` that they access."""
     table = np.stack([*columns, high, low])
     order = np.lexsort(table)
     changed = (np.diff(table[:, order], axis=1) != 0).any(axis=0)
@@ -288,13 +313,17 @@ def _group_program_accesses(program: WindowAccesses) -> AlikeRowGroups:
     return AlikeRowGroups(t.low, t.high, (t.site, t.kind, t.size, t.stride))
 
 
-def _common_bytes(one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> tuple[int, int] | None:
-    """Return the first bytes that accesses of both rows touch, found by the elements of the row with fewer."""
-    if int(one.touches.count[a]) > int(two.touches.count[b]):
-        return _common_bytes(two, b, one, a)
-    low, step, size = (int(getattr(one.touches, name)[a]) for name in ("low", "stride", "size"))
-    for k in range(min(int(one.touches.count[a]), 4096)):
-        met = two.touches.meets(b, low + k * step, low + k * step + size)
+def _find_common_bytes(
+    first_program: WindowAccesses, first_row: int, second_program: WindowAccesses, second_row: int
+) -> tuple[int, int] | None:
+    """Return the first bytes that accesses of two rows share, found by the elements of the row with fewer; None if
+    there are none.
+    """
+    if int(first_program.touches.count[first_row]) > int(second_program.touches.count[second_row]):
+        return _find_common_bytes(second_program, second_row, first_program, first_row)
+    low, step, size = (int(getattr(first_program.touches, name)[first_row]) for name in ("low", "stride", "size"))
+    for k in range(min(int(first_program.touches.count[first_row]), 4096)):
+        met = second_program.touches.find_shared_bytes(second_row, low + k * step, low + k * step + size)
         if met:
             return met
     return None

@@ -46,7 +46,7 @@ class CheckResult:
 
     @property
     def ended(self) -> str:
-        """Return how the program ended, as a phrase."""
+        """Return how the program ended, as a phrase such as `finished` or `the program was cut off`."""
         if self.cut_off:
             return "the program was cut off"
         if self.status < 0:
@@ -60,7 +60,9 @@ class CheckResult:
 
 
 def check_program(request: CheckRequest, folder: Path) -> CheckResult:
-    """Build the program in `folder`, run it once, and return what was found. UsageError if it cannot be checked."""
+    """Build the program in `folder`, run it once, and return what was found. Raises UsageError if it cannot be
+    checked.
+    """
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
@@ -93,7 +95,7 @@ def check_program(request: CheckRequest, folder: Path) -> CheckResult:
 def _describe_problems(
     front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome, seen: CheckCoverage
 ) -> Iterator[str]:
-    """Yield sentences about what makes the result incomplete, and notes of the front end."""
+    """Yield sentences on what makes a check's result incomplete, and the notes of its front end."""
     if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
     elif outcome.ended.status:
@@ -106,7 +108,9 @@ def _describe_problems(
 
 
 def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
-    """Return the program's sources with the runtime's calls inserted, by the front end of their language."""
+    """Return the program's sources with the runtime's calls inserted, and their source map. Raises UsageError if they
+    run unmarked.
+    """
     front_end = find_front_end(sources)
     if not isinstance(front_end, MarkingFrontEnd):
         raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")

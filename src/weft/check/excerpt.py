@@ -32,9 +32,8 @@ def render_excerpt(finding: Finding, site: Site) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def find_access_span(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
-    """Return start and end of the access in a line: the finding's variable with its subscripts; None if it is not
-    there.
+def find_access_span(finding: Finding, site: Site, line_text: str) -> tuple[int, int] | None:
+    """Return (begin, end) in a line of the access: the finding's variable with its subscripts; None if it is not there.
 
     A write is looked for left of the assignment, a read right of it.
     """
@@ -42,38 +41,38 @@ def find_access_span(finding: Finding, site: Site, text: str) -> tuple[int, int]
     if site.call not in ACCESSES or not name:
         return None
     spans = [
-        extend_over_subscripts(text, one.start(), one.end())
-        for one in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)
+        extend_over_subscripts(line_text, one.start(), one.end())
+        for one in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", line_text, re.I)
     ]
     if not spans:
         return None
-    at = find_assignment(text)
+    at = find_assignment(line_text)
     behind = [span for span in spans if at is not None and span[0] > at]
     if site.call == "write":
         return spans[0]
-    return (behind or spans)[0] if len(behind) < 2 else choose_read_span(finding, site, behind, text)
+    return (behind or spans)[0] if len(behind) < 2 else choose_read_span(finding, site, behind, line_text)
 
 
-def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text: str) -> tuple[int, int]:
-    """Return the span, of several reads, whose subscripts differ from the loop's index as the element does (`a[i -
-    1]`).
+def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], line_text: str) -> tuple[int, int]:
+    """Return the span, among several reads in a line, whose subscripts differ from the loop's index as the element does
+    (`a[i - 1]`).
     """
     first = finding.sites and finding.sites[0] == site
     held = finding.evidence
     delta = [d for d in held.delta or () if d] if first and isinstance(held, CheckCase) else []
     for span in spans:
-        numbers = [int(n.replace(" ", "")) for n in re.findall(r"[-+] ?\d+", text[span[0] : span[1]])]
+        numbers = [int(n.replace(" ", "")) for n in re.findall(r"[-+] ?\d+", line_text[span[0] : span[1]])]
         if delta and numbers == delta:
             return span
     return spans[0]
 
 
-def extend_over_subscripts(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Return the span of a name, extended over the brackets that follow."""
-    while end < len(text) and text[end] in "([":
+def extend_over_subscripts(line_text: str, begin: int, end: int) -> tuple[int, int]:
+    """Return (begin, end) of a name in a line, with the brackets that follow it."""
+    while end < len(line_text) and line_text[end] in "([":
         depth, at = 0, end
-        while at < len(text):
-            depth += (text[at] in "([") - (text[at] in ")]")
+        while at < len(line_text):
+            depth += (line_text[at] in "([") - (line_text[at] in ")]")
             at += 1
             if not depth:
                 break

@@ -14,22 +14,24 @@ from weft.kinds import KINDS
 from weft.report.selection import SelectedFindings, SelectionOptions, verify_fail_on, word_matches_file
 
 
-def verify_selection(choice: SelectionOptions, sources: Sequence[Path]) -> None:
-    """Raise UsageError for a word that names nothing: a typing mistake would otherwise hide findings."""
+def verify_selection(options: SelectionOptions, sources: Sequence[Path]) -> None:
+    """Raise UsageError if an option's word names no file, kind or variable: a typing mistake would otherwise hide
+    findings.
+    """
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
-    for word in (*choice.only, *choice.skip):
+    for word in (*options.only, *options.skip):
         named = any(word_matches_file(word, str(path)) for path in sources)
         if word not in KINDS and not named and not re.search(rf"\b{re.escape(word)}\b", text, re.I):
             raise UsageError(f"{word} names no kind of finding, no file and no procedure of the program")
-    verify_fail_on(choice.fail_on)
+    verify_fail_on(options.fail_on)
 
 
-def apply_selection(checked: CheckResult, told: SelectedFindings) -> CheckResult:
-    """Return the check with the selected findings only, those of one cause merged."""
-    hidden = len(checked.findings) - len(told.findings)
+def apply_selection(checked: CheckResult, selected: SelectedFindings) -> CheckResult:
+    """Return the check's result with the selected findings only, those of one cause merged."""
+    hidden = len(checked.findings) - len(selected.findings)
     return replace(
         checked,
-        findings=group_by_cause(told.findings),
+        findings=group_by_cause(selected.findings),
         hidden=hidden,
-        problems=(*checked.problems, *told.unread, *told.notes),
+        problems=(*checked.problems, *selected.unread, *selected.notes),
     )

@@ -24,7 +24,7 @@ MARKS = """
 
 
 def to_html(checked: CheckResult) -> str:
-    """Return the page."""
+    """Return the result of a check as an HTML page."""
     title = escape(printable(render_headline(checked)))
     parts = [f"{HEAD}<title>{title}</title><style>{STYLE}{MARKS}</style></head><body>", f"<h1>{title}</h1>"]
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in checked.problems]
@@ -39,7 +39,7 @@ def to_html(checked: CheckResult) -> str:
 
 
 def finding_html(finding: Finding) -> str:
-    """Return one finding: its sentence, the source lines of its places, its evidence."""
+    """Return one finding as HTML: its sentence, the source lines of its places, its evidence."""
     evidence = escape(json.dumps(finding.facts(), indent=1, ensure_ascii=True, default=str))
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
@@ -50,7 +50,7 @@ def finding_html(finding: Finding) -> str:
 
 
 def site_html(finding: Finding, site: Site) -> str:
-    """Return the place of an access, its source line, and the mark below it."""
+    """Return a finding's place as HTML: file and line, the source line, and the mark of the access below it."""
     name = f"{file_line(site.file, site.line)}  {site.call}" + (
         f" in {short_function(site.function)}" if site.function else ""
     )

@@ -31,7 +31,7 @@ def to_sarif(checked: CheckResult) -> dict[str, object]:
 
 
 def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
-    """Return the SARIF region of an access, and the lines around it; {} if the source cannot be read."""
+    """Return the SARIF region of an access, and the lines around it; empty if the source cannot be read."""
     around = quotes.excerpt(site.file, site.line)
     text = around.lines[site.line - around.first] if around else ""
     if around is None or not text.strip():
@@ -43,8 +43,8 @@ def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any
     return {"region": region, **sarif.context_region(around, 1)}
 
 
-def fallback_span(finding: Finding, site: Site, text: str) -> tuple[int, int]:
+def fallback_span(finding: Finding, site: Site, line_text: str) -> tuple[int, int]:
     """Return the span from the column that the runtime reported to the line's end; the whole line without a column."""
     held = finding.evidence
     column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0
-    return (column - 1, len(text)) if 0 < column <= len(text) else (0, len(text))
+    return (column - 1, len(line_text)) if 0 < column <= len(line_text) else (0, len(line_text))

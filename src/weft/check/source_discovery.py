@@ -59,7 +59,7 @@ class DiscoveredSources:
 
     @property
     def link(self) -> tuple[str, ...]:
-        """Return the linker options of all compiler calls."""
+        """Return the linker options of all compiler calls of the program, each once."""
         compiled = drop_duplicates(word for options in self.own.values() for word in options.link)
         linked = self.linked or ()
         return (*linked, *(word for word in compiled if word not in linked))

@@ -28,7 +28,9 @@ def print_result(checked: CheckResult, to: TextIO, directives: bool = False) -> 
 
 
 def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the result, each with its style."""
+    """Yield (line, style) for the lines that a terminal shows of a check's result. `directives`: also those
+    that ran.
+    """
     yield render_headline(checked), "bold"
     for finding in checked.findings:
         yield "", ""
@@ -56,9 +58,9 @@ def render_headline(checked: CheckResult) -> str:
     return f"{found} in {printable(checked.name)} ({checked.ended})"
 
 
-def list_directives_run(seen: CheckCoverage) -> Iterator[str]:
+def list_directives_run(coverage: CheckCoverage) -> Iterator[str]:
     """Yield a line for each directive that ran, in the order of their first run."""
-    for one in seen.ran:
+    for one in coverage.ran:
         if one.construct.kind in check_coverage.NO_DIRECTIVES:
             continue
         iterations = f", {plural(one.iterations, 'iteration')}" if one.iterations else ""
@@ -67,7 +69,7 @@ def list_directives_run(seen: CheckCoverage) -> Iterator[str]:
 
 
 def render_seconds(checked: CheckResult) -> str:
-    """Return how long compiling took and how long the program ran; "" if unknown."""
+    """Return how long compiling took and how long the program ran, as text; "" if unknown."""
     seconds = checked.run.get("seconds", {})
     if not seconds.get("preparing"):
         return ""

@@ -60,7 +60,7 @@ class TracePlan:
 
 
 def count_processors(grid: str) -> int:
-    """Return how many processors a grid such as `2x3` has. UsageError if there are more than MOST."""
+    """Return how many processors a grid such as `2x3` has. Raises UsageError if there are more than MOST."""
     count = 1
     for word in grid.split("x"):
         count *= int(word)
@@ -70,7 +70,9 @@ def count_processors(grid: str) -> int:
 
 
 def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> TracedRuns:
-    """Build a program in `folder` and run it both ways. UsageError if that is impossible."""
+    """Build a program in `folder` and run it without directives, then with each processor of a grid in turn, recording
+    values. Raises UsageError if that is impossible.
+    """
     front_end = find_front_end(request.sources)
     for source in request.sources:
         if not source.is_file():
@@ -86,7 +88,7 @@ def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> Tra
     )
     copy_values_library(folder, count)
     known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
-    accesses = most_detailed_accesses(read_configuration(known)) if known is not None else 2
+    accesses = find_most_detailed_level(read_configuration(known)) if known is not None else 2
     variables = {
         "WEFT_INTERNAL_CHECK_TRACE": str(folder), "WEFT_INTERNAL_CHECK_GRID": grid,
         "WEFT_INTERNAL_CHECK_ACCESSES": str(accesses),
@@ -108,12 +110,12 @@ def build_marked_program(front_end: MarkingFrontEnd, request: CheckRequest, fold
     """Build a program of marked sources and return the command that runs it."""
     marked, texts = front_end.mark(request.sources, request.options)
     program = build_program([make_traceable(one) for one in marked], folder, request.options)
-    (folder / "names").write_text("".join(name_lines(texts)), encoding="utf-8", errors="surrogateescape")
+    (folder / "names").write_text("".join(render_name_lines(texts)), encoding="utf-8", errors="surrogateescape")
     return [str(program), *request.arguments]
 
 
 def python_command(request: CheckRequest, folder: Path) -> list[str]:
-    """Return the command that runs a Python program with its values traced."""
+    """Return the command that runs a Python program so that the values of its loops are recorded."""
     # A front end is imported to ask for its suffixes; its engine is not.
     from weft.numba.program import require_numba
     from weft.numba.runtime import build_numba_library
@@ -126,12 +128,14 @@ def python_command(request: CheckRequest, folder: Path) -> list[str]:
 
 
 def run_once(
-    command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, again: bool
+    command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, is_second_run: bool
 ) -> ProcessEnd:
-    """Run the program; in the second run (`again`) its output is discarded and its input read again."""
+    """Run the program once, recording values, and return how it ended. In the second run its output is discarded and
+    its input read again.
+    """
     Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
     environment = {**os.environ, **variables}
-    if not again:
+    if not is_second_run:
         return run_process(command, environment, request.timeout)
     with reopen_standard_input() as given:
         return run_process(
@@ -148,7 +152,7 @@ def reopen_standard_input() -> IO[bytes]:
         return Path(os.devnull).open("rb")
 
 
-def most_detailed_accesses(configuration: Configuration) -> int:
+def find_most_detailed_level(configuration: Configuration) -> int:
     """Return the most that any rule of a configuration records of accesses: 2 reads and writes, 1 writes, 0 none."""
     levels = [rule.level for rule in configuration.rules]
     general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)
@@ -157,7 +161,7 @@ def most_detailed_accesses(configuration: Configuration) -> int:
 
 
 def copy_values_library(folder: Path, count: int) -> None:
-    """Copy the library that records values once for each processor: a library loaded twice is still only one."""
+    """Copy the library that records values once for each processor, as a library loaded twice is still only one."""
     source = recording.library()
     if source is None:
         raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
@@ -166,7 +170,9 @@ def copy_values_library(folder: Path, count: int) -> None:
 
 
 def make_traceable(marked: MarkedSource) -> MarkedSource:
-    """Return a marked source in which processors skip the iterations of others, and report number types of arrays."""
+    """Return a marked source in which a processor skips the iterations of others, and that reports number types of
+    arrays.
+    """
     text = marked.text
     if marked.suffix.startswith(".f"):
         text = _FORTRAN_STEP.sub(r"\1if (weft_check_skips\2(\3) /= 0) cycle", text)
@@ -177,9 +183,9 @@ def make_traceable(marked: MarkedSource) -> MarkedSource:
     return dataclasses.replace(marked, text=text)
 
 
-def name_lines(texts: SourceMap) -> Iterator[str]:
-    """Yield a line for each variable and construct that tells the runtime what its number means (native/trace.c)."""
-    for number, variable in texts.variables.items():
+def render_name_lines(source_map: SourceMap) -> Iterator[str]:
+    """Yield a line for each variable and construct that tells the runtime what its id means (native/trace.c)."""
+    for number, variable in source_map.variables.items():
         yield f"v\t{number}\t{variable.name}\n"
-    for number, construct in texts.constructs.items():
+    for number, construct in source_map.constructs.items():
         yield f"l\t{number}\t{format_loop_line(construct)}\n"

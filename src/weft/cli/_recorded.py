@@ -35,8 +35,8 @@ def record_program(
         process.wait()
         if not (keep_interrupted and isinstance(error, KeyboardInterrupt)):
             raise
-    made = any(BASE.glob("*")) and find_newest_run()
-    facts = read_facts(made) if made else {}
-    if not made or facts.get("command") != list(command) or str(facts.get("started")) < begun:
+    made = find_newest_run() if any(BASE.glob("*")) else None
+    facts = read_facts(made) if made is not None else {}
+    if made is None or facts.get("command") != list(command) or str(facts.get("started")) < begun:
         raise WeftError(f"there is no record of `{' '.join(command)}`")
     return made

@@ -49,7 +49,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `weft cc`: compile and link with calls that report memory accesses; return the compiler's status."""
     from weft.access.command_line import parse_command
-    from weft.access.hook_options import hook_options
+    from weft.access.hook_options import choose_hook_options
 
     if not args.line:
         raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     line = parse_command(args.line)
     if line.passes:
         return _run_compiler(args.line)
-    found = hook_options(line.compiler)
+    found = choose_hook_options(line.compiler)
     with temporary_folder("cc") as folder:
         return _compile_and_link(line, found, Path(folder))
 
@@ -67,17 +67,17 @@ def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
     """Compile and link with access hooks; the object or program keeps a record of its compiler call. Return the exit
     status."""
     from weft.access.command_line import (
-        command_entries,
         compile_command,
         compile_commands,
         embed_command_record,
         link_command,
+        make_command_entries,
     )
     from weft.access.hook_object import link_options
     from weft.sources.compiler_calls import render_assembly
 
     kept = folder / "calls.s"
-    kept.write_text(render_assembly(command_entries(line, Path.cwd()), alone=not line.is_compile_only))
+    kept.write_text(render_assembly(make_command_entries(line, Path.cwd()), alone=not line.is_compile_only))
     if line.is_compile_only:
         return _run_compiler(embed_command_record(compile_command(line, found), found, kept), folder)
     for command in compile_commands(line, found, folder):

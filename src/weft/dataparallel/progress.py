@@ -37,14 +37,20 @@ class Progress:
 
 
 def wait_for_compilations(compilations: Sequence[Future[T]], say: Say) -> list[T]:
-    """Wait until all sources are compiled, and return what came of each. Raises the first error, in their order."""
+    """Wait until all sources are compiled, and return what came of each. Raises the first error.
+
+    After an error or an interruption, no source is compiled that has not begun.
+    """
     progress = Progress(say, "compiling")
     pending = set(compilations)
-    while pending:
-        done, pending = wait(pending, LOOK_SECONDS, FIRST_EXCEPTION)
-        if any(one.exception() for one in done):
-            for one in pending:
-                one.cancel()
-        of = f"{len(compilations) - len(pending)} of {plural(len(compilations), 'source')} so far"
-        progress.look(f": {of}")
-    return [one.result() for one in compilations if not one.cancelled()]
+    try:
+        while pending:
+            done, pending = wait(pending, LOOK_SECONDS, FIRST_EXCEPTION)
+            next((one.result() for one in done if one.exception()), None)
+            of = f"{len(compilations) - len(pending)} of {plural(len(compilations), 'source')} so far"
+            progress.look(f": {of}")
+    except BaseException:
+        for one in pending:
+            one.cancel()
+        raise
+    return [one.result() for one in compilations]

@@ -246,7 +246,7 @@ def _read_entry(entry: dict[str, Any]) -> KeptFile:
     end = 1
     for first, count in spans:
         if not (end <= first < _MAX_LINE and 0 < count < _MAX_LINE):
-            raise ValueError("stretchs that are in no order")
+            raise ValueError("segments that are out of order")
         end = first + count
     calls = {
         int(line): tuple(str(name) for name in names[: statement.MAX_CALLS])

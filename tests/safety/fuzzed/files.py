@@ -14,7 +14,7 @@ from fuzzed.runs import Act, Seeds, command
 from weft.attach import cores
 from weft.check.front_ends.c_dvmh import FRONT_END as C_DVMH
 from weft.check.front_ends.fortran_dvm import FRONT_END as FORTRAN_DVM
-from weft.check.value_traces import most_detailed_accesses
+from weft.check.value_traces import find_most_detailed_level
 from weft.errors import UsageError, WeftError
 from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch.local import pack
@@ -135,7 +135,7 @@ def of_configurations(seeds: Seeds, folder: Path, r: random.Random) -> Act:
         try:
             known = read_configuration(file)
             known.plan_text().encode()
-            most_detailed_accesses(known)
+            find_most_detailed_level(known)
             known.find_unknown_entries({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})
         except UsageError:
             return "refused"

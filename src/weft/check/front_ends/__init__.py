@@ -14,7 +14,7 @@ from weft.errors import UsageError
 
 @cache
 def load_front_ends() -> Mapping[str, FrontEnd]:
-    """Return all front ends by the names of their modules."""
+    """Return name of the module -> front end, for all front ends."""
     found: dict[str, FrontEnd] = {}
     for module in pkgutil.iter_modules(__path__):
         found[module.name] = importlib.import_module(f"{__name__}.{module.name}").FRONT_END
@@ -22,7 +22,8 @@ def load_front_ends() -> Mapping[str, FrontEnd]:
 
 
 def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
-    """Return the front end for a program's sources. UsageError if they are of no language, or of several.
+    """Return the front end for a program's sources. Raises UsageError if none reads them, or they are of several
+    languages.
 
     `launched`: a launcher starts the program, which not every front end can have. If several front ends read these
     suffixes, the first (by module name) that finds its directives in the sources is taken.

@@ -29,7 +29,9 @@ class CDvmh(MarkingFrontEnd):
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
     def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
-        """Return the sources with the runtime's calls. UsageError if tree-sitter is not installed."""
+        """Return copies of the sources with the runtime's calls inserted. Raises UsageError if tree-sitter is not
+        installed.
+        """
         more = ["tree_sitter_cpp"] if any(path.suffix in CPLUSPLUS for path in sources) else []
         for name in ("tree_sitter", "tree_sitter_c", *more):
             if importlib.util.find_spec(name) is None:

@@ -27,7 +27,7 @@ class FortranDvm(MarkingFrontEnd):
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
     def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
-        """Return the sources with the runtime's calls, preceded by the module that all of them use."""
+        """Return copies of the sources with the runtime's calls inserted, after the module that all of them use."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.dvm import fortran
 

@@ -18,15 +18,15 @@ class NumbaPrange(FrontEnd):
     remedy = "call the functions that hold the prange loops"
     script = True
 
-    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
+    def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
         """Run the program in a process of its own, with its Numba functions checked."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft import numba
 
         texts = folder / "texts.json"
-        ended = numba.run_checked(request.sources[0], request.arguments, found, texts, request.timeout)
+        ended = numba.run_checked(request.sources[0], request.arguments, findings_path, texts, request.timeout)
         held = SourceMap.read(texts) if texts.exists() else SourceMap("python")
-        told = numba.read_merged_output(found, held)
+        told = numba.read_merged_output(findings_path, held)
         unchecked = tuple(numba.read_unchecked(folder))
         differences = tuple(numba.read_comparison_findings(folder))
         return CheckOutcome(ended, held, differences, unchecked, runtime_output=told)
