@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.debug.breakpoints import _parts
+from weft.debug.breakpoints import _split_specification
 from weft.errors import UsageError
 from weft.replay.points import parse_place
 
@@ -16,8 +16,8 @@ from weft.replay.points import parse_place
 def test_a_function_is_named_as_a_stack_shows_it(name: str) -> None:
     assert parse_place(name).name == name
     assert (parse_place(f"2:{name}").rank, parse_place(f"2:{name}").name) == (2, name)
-    assert _parts(f"{name} if k < 3") == (name, "k < 3", "")
-    assert _parts(f"{name} tag:5") == (name, "", "tag:5")
+    assert _split_specification(f"{name} if k < 3") == (name, "k < 3", "")
+    assert _split_specification(f"{name} tag:5") == (name, "", "tag:5")
 
 
 @pytest.mark.parametrize("text", ["Solver::", "::Step", "2x", "a b", "solver.cpp:"])

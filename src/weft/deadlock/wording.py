@@ -232,8 +232,15 @@ class _FindingMaker:
 
     def _describe_fewer(self, group: Group, others: Sequence[int]) -> str:
         """Return how many rounds of a line, or else messages to the group, others made; an empty text if that says
-        nothing.
+        nothing, as of a rank that itself waits for a message and may be within its round.
         """
+        if any(
+            reason.what != "members"
+            for i in others
+            for one in self.standstill.blocked.get(i, [])
+            for reason in one.reasons
+        ):
+            return ""
         events = [self.blocked[i].reasons[0].event for i in group.ranks[:MAX_SITES]]
         return describe_missing_rounds(events, others) or self._describe_fewer_messages(group, others)
 
