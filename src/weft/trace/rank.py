@@ -489,8 +489,9 @@ class Event(Slot):
 
     @property
     def count(self) -> int:
-        """Return the count argument; for a poll that failed, how many equal ones failed in a row; for a local call that
-        came again from its place with no other call between, how many calls the event stands for."""
+        """Return the count argument. For a failed poll it is how many equal polls failed in a row; for a local call
+        that came again from its place with no other call between, it is how many calls the event records.
+        """
         count = int(self._slot["count"])
         if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
             return self.tail.count
