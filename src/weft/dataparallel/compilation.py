@@ -302,6 +302,9 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
 
 
 def _first_error(output: str, original: Path, folder: Path) -> str:
+    """Return the compiler's or linker's first error as a sentence `file:line: the program does not compile: text`. An
+    error in the translated file is reported for the user's file `original`; an error of the linker has no line.
+    """
     found = _MESSAGE.search(output)
     if found and not re.match(rf"{re.escape(str(folder))}/\d+-", found["file"]):
         return f"{found['file']}:{found['line']}: the program does not compile: {found['text']}"

@@ -55,8 +55,8 @@ def whole_target(derived: Derived, place: syntax.Position) -> Reference:
 
 
 def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, dummy: str, element_call: str) -> str:
-    """Return C code that loops over one axis of the target and makes `element_call` for each value, named `weft_e`, of
-    the expressions of `derived`.
+    """Return C code that loops over one axis of the target and makes `element_call` for each element that `derived`
+    names. In `element_call` the element is the variable `weft_e`.
     """
     where = f"{target[0]}, {target[1]}, {axis}"
     items = "".join(render_element_range(item, element_call) for item in derived.expressions)

@@ -125,8 +125,8 @@ class HeldTasks:
         return True
 
     def consume_passed_breakpoint(self, thread: int, address: int) -> bool:
-        """Return whether a thread is at a breakpoint at which it had stopped before it was held there; true only
-        once.
+        """Return whether a thread had stopped at the breakpoint at `address` before the thread was held there, and
+        forget that. A second call for the same breakpoint returns False.
         """
         known = (thread, address) in self._passed
         self._passed.discard((thread, address))
@@ -156,7 +156,9 @@ class HeldTasks:
         return "\n".join([render_all_held_by_user(held), *(f"  {line}" for line in told)])
 
     def _with_hold_waits(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
-        """Return a row that waits for itself if it is held, or for the held task that blocks its worker.
+        """Return a task's row, changed if a hold stops the task. A held task gets a wait for itself. A task on top of a
+        worker that waits with a held task gets the held task as the task above it.
+
         `held_by_worker`: the held task with which each worker waits.
         """
         held = row.id in self._held and (row.state in ("new", "heap") or row.id in held_by_worker.values())

@@ -113,8 +113,8 @@ def render_label(kind: str, number: int, name: str) -> str:
 
 
 def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
-    """Return rows as dictionaries for JSON; a site or wait that several rows share is the same dictionary in all of
-    them.
+    """Return rows as dictionaries for JSON. A site or wait that several rows share becomes a single dictionary, which
+    all these rows contain.
     """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 

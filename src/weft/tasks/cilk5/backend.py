@@ -223,6 +223,9 @@ class Cilk5Backend(NativeBackend):
         self._gdb.write(int(record["address"]) + layout.TRACED, flags, 4)
 
     def _set_spawn_watch(self, on: bool) -> None:
+        """Set whether Weft's part in the program reports new tasks when they run (`on`). Reports that were requested
+        for single tasks are switched off.
+        """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
         for row in self._rows():
@@ -283,8 +286,8 @@ class Cilk5Backend(NativeBackend):
         return super()._continue_task(movement, record_address)
 
     def _wait_for_task_above(self, movement: Movement, record: Any, thread: int | None) -> Stop:
-        """Run until a task can go on that is on the heap, or beneath a task that has to end first; return the next
-        stop.
+        """Let the program run until the followed task can go on, and return the next stop. The task is on the heap
+        (`thread` is None), or waits on a worker's stack for the task above it to end.
         """
         address, self._apart = int(record["address"]), True
         if thread is not None:
