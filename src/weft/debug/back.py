@@ -175,8 +175,8 @@ class Back:
         return hand.stopped if hand is not None else None
 
     def _bases(self, below: int) -> Iterator[int]:
-        """Yield the positions of calls from which to search, the nearest first. `below`: no tick is after the call at
-        that position.
+        """Yield the positions of the rank's earlier calls from which to search forward, the nearest first, at growing
+        distances. Only positions before `below` are yielded, as no tick is after the call at `below`.
         """
         here, calls = self.now[self.rank, 0], 1 + self.inside
         while here:
@@ -188,7 +188,11 @@ class Back:
             calls *= WIDER
 
     def _count_behind(self) -> None:
-        """Count the ticks from the rank's current place to its next call, and those of the place itself."""
+        """Run the rank on to its next call, and count the ticks until there and the visits of its current place.
+
+        A tick is a visit of a marked place, a change of a marked value, or a line. The numbers are kept in `behind` and
+        `visits`, and those of other ranks in `_lines`. Nothing happens if the rank is not at a line or has crashed.
+        """
         if not self.at_line:
             return
         hand = self.standing.hand(self.rank)

@@ -364,8 +364,10 @@ class _RankChecker:
         return self._reached[key]
 
     def _find_owner_side(self, wrong: WrongGhosts) -> tuple[PlacedPart, list[Look], int, Ints]:
-        """Return (the part with the ghosts, the looks at its owner's cells, the owner's part number, the owner's cells
-        of the ghosts).
+        """Return the two sides of wrong ghost cells: the part that holds the ghosts, and what is known of their owner.
+
+        The four results are (the part with the ghosts, the values of the owner's part at several moments, the number of
+        the owner's part, the indices of the owner's cells that the ghosts copy).
         """
         source = self.judge.find_part(self.rank, wrong.read.part)
         assert source is not None

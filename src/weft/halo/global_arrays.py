@@ -103,8 +103,8 @@ class PlacedPart:
         return np.asarray(local + shift)
 
     def to_local(self, global_indices: Ints) -> Ints:
-        """Return the flat indices in the part of elements of the global array (one row for each); NOBODY for those that
-        the part does not own.
+        """Convert indices of the global array (one row for each element) to flat indices into this part's own array.
+        The index of an element that the part does not own is NOBODY.
         """
         first = np.array(self.lower)
         own = global_indices - first

@@ -79,11 +79,11 @@ def _describe_error(error: BaseException, dead: list[Task]) -> dict[str, Any]:
 
 
 def _find_handler(frame: FrameType) -> list[Any] | None:
-    """Return [file, line, how] of the statement that keeps a cancellation from ending a frame's function; None if there
-    is none.
+    """Return the statement that keeps a CancelledError from ending a frame's function, as [file, line, how]. None if
+    there is none, or if the code is a library's.
 
-    `how`: `handles` for a handler that does not raise again and whose `try` the frame is in (again), `cleans` if the
-    frame is in a handler or a `finally`.
+    `how` is `handles` if the frame's line is in a `try` whose handler does not raise again, or in a `with suppress`. It
+    is `cleans` if the line is in a handler or a `finally`.
     """
     file, line = frame.f_code.co_filename, frame.f_lineno or 0
     tree = parse_file(file) if not is_library(file) else None

@@ -142,8 +142,8 @@ class HookEditor:
         """The line table's flag, which a .loc sets for all that follow."""
 
     def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines of an assembly file, with hooks (calls before memory accesses) that cost little while their
-        answer is not needed.
+        """Yield the lines of an assembly file with its hooks rewritten so that they cost little while nothing needs
+        their answer. Hooks are the calls that `weft cc` inserts before accesses to memory.
         """
         function: list[str] | None = None
         for line in lines:

@@ -97,7 +97,9 @@ def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _find_intercomms(rank: WorldMember, numbers: list[int]) -> list[CommDefinition | None]:
-    """Return the intercommunicators whose remote groups are the worlds that the process gave these numbers."""
+    """Return for each world number the process's intercommunicator whose remote group is this world; None if there is
+    none. The numbers are those by which the process counts the worlds.
+    """
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
         worlds = {run.world for run in comm.remote} if comm.inter else set()

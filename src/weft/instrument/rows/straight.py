@@ -69,8 +69,10 @@ def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) ->
 
 
 def _follow_straight_code(graph: ControlFlowGraph, first_node: int, excluded: set[int]) -> tuple[int, int, int]:
-    """Return (node after the last hook, number of hooks, node at which straight code from `first_node` cannot
-    continue).
+    """Follow the code without branches from `first_node`, and count the hooks in it. Hooks are the calls that `weft cc`
+    inserts before accesses to memory.
+
+    Returns (node after the last hook, number of hooks, node at which the code without branches ends).
     """
     effects, state = InstructionEffects(graph), MachineState()
     behind, hooks, n = first_node, 0, first_node

@@ -45,8 +45,8 @@ class HostsWatch(RankWatch):
 
     @property
     def is_standing_still(self) -> bool:
-        """Return whether the job has stood still long enough to look for a deadlock; each host sees its own disk
-        without delay.
+        """Return whether the job has not moved for QUIET seconds, which is long enough to look for a deadlock. No time
+        is added for a slow network disk, as each host reads its own disk.
         """
         return self.still_for >= QUIET
 
