@@ -46,8 +46,8 @@ class RankWatch:
         self._favourite: str | None = None
 
     def look(self) -> float:
-        """Look at the rank files once, and return the seconds to wait before the next look. The times for which no rank
-        has moved, in MPI or anywhere, are updated.
+        """Look at the rank files once, and return the seconds to wait before the next look. Also update for how long no
+        rank has moved.
         """
         begun, spent = time.monotonic(), time.thread_time()
         # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.

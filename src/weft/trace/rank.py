@@ -254,10 +254,10 @@ class Rank:
 
     @cached_property
     def accesses_to_pending_buffers(self) -> NDArray[Any]:
-        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each (dtype
-        layout.TOUCH).
+        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each buffer (dtype
+        layout.TOUCH), thread by thread.
 
-        Thread by thread; empty for a program that was not built with `weft cc`.
+        Empty for a program that was not built with `weft cc`.
         """
         numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
         parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]
