@@ -145,7 +145,7 @@ def compute_element_distances(reference: NDArray[Any], run: NDArray[Any], measur
 
 
 def _add_errors(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
-    """Raise `cells` to the largest distance that a part of the window has in each."""
+    """Raise each cell of the map to the largest distance among its elements in one part of the window."""
     through = tuple(d for d in range(distances.ndim) if d not in axes)
     distances = np.moveaxis(distances, axes, range(-len(axes), 0)).max(axis=tuple(range(len(through))), initial=NOTHING)
     places = []
