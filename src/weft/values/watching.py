@@ -77,7 +77,7 @@ def parse_watch(text: str) -> LineWatch:
 
 
 def is_python(program: Sequence[str]) -> bool:
-    """Tell whether a Python interpreter runs a program."""
+    """Return whether the command of a program starts a Python interpreter."""
     path = shutil.which(program[0]) or program[0]
     if _PYTHON.fullmatch(Path(path).name):
         return True
@@ -125,7 +125,9 @@ def write_watches(run: Path, watches: Sequence[LineWatch]) -> dict[str, str]:
 
 
 def wrap_with_gdb(program: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs a native program with its lines watched; Python programs unchanged."""
+    """Return the command that runs a native program in gdb, which watches its lines. The command of a Python program is
+    returned unchanged.
+    """
     if is_python(program):
         return tuple(program)
     # Runs without --watch do not wait for it.
