@@ -229,8 +229,8 @@ class SharedRun:
         return self._tasks
 
     def find_absent_ranks(self) -> list[int]:
-        """Return the ranks whose tasks run but did not join this run: a record knows as many ranks as the step has
-        tasks.
+        """Return the ranks of the job step whose tasks run but did not join this run. Empty unless a record shows that
+        the MPI world is as large as the step.
         """
         absent = set(range(self.step.size)) - {task.rank for task in self.read_tasks()}
         known = absent and any(
@@ -276,7 +276,9 @@ class SharedRun:
         return [(int(line[0]), int(line[1]), int(line[2])) for line in lines if len(line) == 3]
 
     def _claim_report(self) -> bool:
-        """Make this task the one that reports; return False if another task is."""
+        """Make this task the one that reports the run, and return True. Return False if a task has claimed the report
+        before.
+        """
         try:
             os.close(os.open(self.folder / "reports", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC))
         except OSError:

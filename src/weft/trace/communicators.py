@@ -63,7 +63,9 @@ class Communicator:
         return self.remote_members if self.inter and self._is_in_second_group(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
-        """Return the group that `peer` arguments of the rank with this index refer to."""
+        """Return the members to which `peer` arguments refer in calls of the rank with this index. In an
+        intercommunicator these are the members of the other group.
+        """
         if not self.inter:
             return self.members
         return self.members if self._is_in_second_group(rank) else self.remote_members

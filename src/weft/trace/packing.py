@@ -60,7 +60,8 @@ class PackingResult:
 def pack_records(
     root: Path, is_complete: IsComplete, *, least_records: int = 2, largest_bytes: int | None = None
 ) -> PackingResult:
-    """Put the files of RUN/ranks into one, and delete them once that file is whole on the disk and was read again.
+    """Put the records in RUN/ranks into a single file, and delete them once this file is whole on the disk and was read
+    again.
 
     A record that is damaged, or that is still being written, stays as it is. With fewer than `least_records`, nothing
     is done; records of more than `largest_bytes` stay files. WeftError if the pack cannot be written. The folder is

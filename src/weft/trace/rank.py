@@ -513,7 +513,9 @@ class Event(Slot):
 
     @property
     def further_times(self) -> bytes:
-        """Return what an MPI_Wtime's calls after the first gave, as recorder/times.h has it, unit included."""
+        """Return the results of the calls after the first that an MPI_Wtime event counts, as bytes (recorder/times.h),
+        unit included. Empty for other events.
+        """
         tails, count = self.thread.tails, self.calls - 1
         if count < 1 or self.tail is None or self.function.name != "MPI_Wtime":
             return b""

@@ -195,7 +195,9 @@ def gather_sources(path: Path, sources: Sequence[Path]) -> GatherResult:
 
 
 def receive_source(source: Path, folder: Path) -> pack.PackReceiver:
-    """Take in a folder or a pack of a host. Raises WeftError if it is neither, or damaged."""
+    """Unpack or copy the records of a host into `folder`, and return their receiver. WeftError if `source` is neither a
+    pack nor a host's folder, or is damaged.
+    """
     if source.is_file():
         return pack.unpack_file(source, folder)
     if not pack.list_pack_files(source):

@@ -77,7 +77,9 @@ class GuestTask(SharedRun):
         return not has_living_ranks(self.own)
 
     def announce_end(self, process: JobProcess, ended: str | None) -> bool:
-        """Say where the records are if the other host did not take them. Returns False: another host's task reports."""
+        """Tell the user where the records are if the run's host did not take them, and return False. A task of another
+        host reports the run.
+        """
         if not has_living_ranks(self.own):
             if process.signals and self._were_records_just_taken():
                 shutil.rmtree(self.own, ignore_errors=True)

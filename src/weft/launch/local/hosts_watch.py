@@ -70,7 +70,9 @@ class HostsDeadlockCheck:
         self._again = 0
 
     def poll_deadlocks(self) -> list[str] | None:
-        """Return the messages of the certain deadlocks, an empty list for no proof, None while the check runs."""
+        """Return the messages of the certain deadlocks. None while the check runs; an empty list if no deadlock is
+        proven.
+        """
         if self._question is None:
             if self._hosts.has_been_done(self._copies):
                 self._merge_snapshots()

@@ -116,7 +116,9 @@ class Suffix:
         return events
 
     def dropped_sorts(self, rank: SuffixRank) -> tuple[NDArray[Any], int]:
-        """Return the calls of a rank before the suffix by their sorts (dtype DROPPED), and how many have no sort."""
+        """Return how many calls of each sort a rank made before the suffix (dtype DROPPED), and the number of calls
+        without a sort. A sort is function, error, communicator, peer, tag and flags.
+        """
         parts = [self._dropped(thread).sorts for thread in rank.threads]
         parts += [count_sorts(self._read_ring(thread)[0][: self._first_call(thread)]) for thread in rank.threads]
         parts += [_sum_equal_sorts(self._received_before(thread)) for thread in rank.threads]
@@ -171,7 +173,9 @@ class Suffix:
         return ticks, ns
 
     def _first_call(self, thread: SuffixThread) -> int:
-        """Return the first call of a ring that is in the suffix: it returned at its begin or later, or never."""
+        """Return the index of the first call of a thread's ring that is in the suffix. This call returned at the begin
+        of the suffix or later, or never.
+        """
         ring, whole = self._read_ring(thread)
         begin = self._begin[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin[1])
         returned = ring["enter"] + decode_durations(ring["duration"])
