@@ -122,8 +122,8 @@ def compute_call_keys(
 
 
 def find_message_senders(match: Match, rank: int) -> Ints:
-    """Return for each receive of a rank, in posting order, the source and tag of its message as one number; -1 if it
-    took none.
+    """Return one number for each receive of a rank, in posting order, which combines source and tag of its message; -1
+    for a receive that took no message.
     """
     rows, part = match.recvs, match.recvs.of_rank(rank)
     sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
@@ -181,8 +181,8 @@ def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
 
 
 def _find_realignment(reference_keys: Keys, run_keys: Keys) -> tuple[int, int] | None:
-    """Return how many calls to leave out of (reference, run), as few as possible, so that the next REALIGNED calls are
-    alike; None if there is no such place.
+    """Return (calls to leave out of the reference, calls to leave out of the run), as few as possible together, so that
+    the next REALIGNED calls are alike. Return None if they are alike nowhere.
     """
     length = min(REALIGNED, len(reference_keys), len(run_keys))
     first, second = _compute_sequence_keys(reference_keys, length), _compute_sequence_keys(run_keys, length)

@@ -94,10 +94,8 @@ class _RankHashes:
         return one, two
 
     def is_sent_alike(self, event: int, reference_event: int | None = None) -> bool | None:
-        """Return whether a call sends the same content as in the reference. `reference_event`: the call of the
-        reference to compare with, by default the one that corresponds.
-
-        None if the call has no hash in both runs.
+        """Return whether a call sends the same content as its counterpart in the reference; None if the call has no
+        hash in both runs. With `reference_event`, the counterpart must also be that call.
         """
         rows = np.flatnonzero((self.two["event"] == event) & self.sent)
         if not len(rows):

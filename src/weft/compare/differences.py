@@ -123,7 +123,7 @@ def _find_start_time(calls: ThreadCalls, difference: Difference) -> int:
 def _split_by_cause(
     differences: list[Difference], comparison: Comparison, order: Order
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return (the differences that no other difference happens before, all others), the first in the order of the run.
+    """Return (the differences that no other difference happens before, all others).
 
     A message that did not come, or a rank without a further call, results from what other ranks did not do: such
     differences are consequences if any rank does something else.
@@ -142,8 +142,8 @@ def _split_by_cause(
 
 
 def _find_showing_event(difference: Difference, match: Match) -> EventId | None:
-    """Return the event of the run at which a difference shows: the call that completes a message or, for a rank that
-    ends early, its last call.
+    """Return the event of the run at which a difference shows: the call that completes a message, or the differing call
+    itself. For a rank that ends early it is the rank's last call, or None if it made none.
     """
     if difference.after is None:
         last = len(match.trace.ranks[difference.rank].events) - 1

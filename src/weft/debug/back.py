@@ -57,8 +57,8 @@ class NotAgain(WeftError):
 
 
 def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:
-    """Return the two lines at the first tick (counted line, visit or change) at which two replays went another way;
-    None if none did.
+    """Return the two lines at the first tick at which two replays went different ways; None if all went the same way. A
+    tick is a counted line, visit or change.
     """
     for nth, one in enumerate(tallies):
         for other in tallies[:nth]:
@@ -114,7 +114,9 @@ class Back:
             raise
 
     def _search(self) -> bool:
-        """Do what `last` does. If it raises, the ranks are elsewhere."""
+        """Bring the rank to the last tick before its place, or back to its place, and return which as `last` does.
+        After an exception the ranks are somewhere else.
+        """
         known = self._known()
         if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
             return True
@@ -126,8 +128,9 @@ class Back:
         return False
 
     def _tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
-        """Bring the rank to the tick that is followed by `after` others, of those counted from call `base` on; return
-        false if there are fewer.
+        """Bring the rank to the tick after which `after` further ticks were counted, from call `base` on; return false
+        if there are fewer ticks. A tick is a counted line, visit or change. NotAgain if no replay comes there the same
+        way.
         """
         for _ in range(TRIES):
             tally = counted(base)
@@ -138,11 +141,11 @@ class Back:
         raise self._not_again(base)
 
     def _reach(self, base: int, tick: int, tally: Tally) -> bool:
-        """Bring the rank to a tick (of lines: to the first tick of the line), and return whether it went the same way
-        as in `tally`.
+        """Bring the rank to a tick, and return whether the replay went the same way as in `tally`. If lines are
+        counted, the rank is brought to the first tick of the line.
 
-        A variable that nobody has set yet has another value in each replay, so its first value is a change in some
-        only.
+        A variable that the program has not set yet has another value in each replay, so that its first value counts as
+        a change in some replays only.
         """
         tick = tally.begin_of_line(tick) if self.marks.lines else tick
         try:
@@ -229,7 +232,9 @@ class Back:
         self.standing.settle(only=None if wait_for_all else self.rank)
 
     def _without(self) -> Goals:
-        """Return how far all ranks get without the searched rank's next call, and no further than they were."""
+        """Return how far all ranks get without the next call of the searched rank, and no further than they were before
+        the search. No thread's goal is before its current position.
+        """
         standing = self.standing
         coming = standing.record.entry(self.rank, standing.replica.at(self.rank))
         cut = self.now if coming is None else standing.cut_before(coming.id, self.now)

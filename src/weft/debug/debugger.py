@@ -135,8 +135,8 @@ class Debugger(Standing):
         return answer | {"elsewhere": found} if (found := self._elsewhere(events)) else answer
 
     def _elsewhere(self, events: Sequence[EventId]) -> list[Answer]:
-        """Return the requested calls at which ranks do not stop, each with the call before which its rank stopped
-        instead.
+        """Return a row for each requested call whose rank is stopped before a later call instead. A row has `rank`,
+        `call` (the requested one) and `next` (the call before which the rank is stopped).
         """
         found = []
         for event in events:

@@ -416,7 +416,9 @@ class NativeHand:
         return str(stop.get("bkptno")) in self.gdb.points
 
     def _arrive(self) -> None:
-        """Keep the rank stopped at its line; if no line is known there, let it run on."""
+        """Keep the rank stopped at its line. The rank runs on if it has left the program's frames, or if a step came to
+        a place without a known line.
+        """
         self._returning = False
         frames = self._frames()
         step, self._step = self._step, ""

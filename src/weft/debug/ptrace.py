@@ -85,7 +85,7 @@ class Standing:
         return self._threads.get(pid, {})
 
     def keep(self, pids: Sequence[int]) -> bool:
-        """Release all processes but `pids`; return whether all of `pids` were asked to stop or refused."""
+        """Release all processes but `pids`. Return whether each of `pids` was asked to stop or has refused it."""
         for pid in [pid for pid in self._threads if pid not in pids]:
             self.release(pid)
         self.pids = [pid for pid in self.pids if pid in pids]

@@ -104,10 +104,10 @@ class Record:
         return len(self.plans[rank].threads[slot].entries)
 
     def kept_waiting(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
-        """Return the threads that cannot return from the last call before their goals, as its message is sent after one
-        of `events`.
+        """Return the threads that wait for a message in the last call before their goals, as the message is sent only
+        after one of `events`.
 
-        Of collectives that is unknown: an MPI may let a member go on if the order does not need the others.
+        Collectives are left out: an MPI may let a member go on if the order does not need the others.
         """
         cut = self.cuts.greatest_cut_without(events)
         return frozenset(

@@ -96,7 +96,9 @@ class Standing:
         return self.stopped()
 
     def exchange(self, goals: Goals, shown: int) -> None:
-        """Leave the replay for a checkpoint that is before those goals, or for a new replay. `shown`: as in Replica."""
+        """Replace the replay by a checkpoint that can go on to `goals`, or by a new replay with these goals. `shown`:
+        the value of `shown` in the new replay.
+        """
         found = self.spares.take(goals)
         if found is None:
             self._leave()
@@ -114,6 +116,7 @@ class Standing:
         self.frames.moved()
 
     def _leave(self) -> None:
+        """Detach all debuggers from the ranks, and end the replay."""
         for hand in self.hands.values():
             hand.close()
         self.forget()
@@ -132,6 +135,9 @@ class Standing:
         known: set[int] = set()  # a rank may have stopped again before we look
 
         def stopped() -> set[int]:
+            """Return the ranks that are stopped at lines, after their debuggers have handled new stops. If a rank is
+            newly stopped, the replay gets new goals.
+            """
             nonlocal known
             for hand in self.hands.values():
                 hand.poll()

@@ -149,7 +149,7 @@ class Stops:
         return sorted(self._standing.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
 
     def behind(self) -> Iterable[EventId]:
-        """Yield the calls at which breakpoints stop that were made already."""
+        """Yield the calls that were made already and at which a breakpoint stops."""
         for b in self.breakpoints.all:
             for event in b.events:
                 thread, position, _ = self._standing.record.position(event)

@@ -80,8 +80,8 @@ class DirectiveMarker(LoopConstructs):
     # --- constructs -----------------------------------------------------------------------------------------------
 
     def mark_directive(self, offset: int, directive: Directive, statement: Node | None, directive_text: str) -> None:
-        """Insert the runtime's calls for one directive before and after the statement that follows it. `offset`: where
-        the directive begins in the source.
+        """Insert the runtime's calls for one directive, before and after the statement that follows it if the directive
+        has one. `offset`: where the directive begins in the source.
         """
         if isinstance(directive, syntax.Parallel):
             self.mark_parallel_loop(directive, statement, directive_text)

@@ -128,7 +128,9 @@ class TokenCursor:
         return word
 
     def accept(self, *texts: str) -> bool:
-        """Pass the next tokens if they are `texts`, and return whether they are."""
+        """Pass the next tokens if their texts are `texts`, and return whether they are. Otherwise
+        no token is passed.
+        """
         if any(self.peek(ahead) != text for ahead, text in enumerate(texts)):
             return False
         self.at += len(texts)

@@ -69,7 +69,9 @@ class GhostChecker:
         return field.parts[rank] if field else None
 
     def get_store_coverage(self, part: PlacedPart) -> StoreCoverage:
-        """Return which uses of a part's rank store which of its cells, computed at the first call."""
+        """Return the record of which uses by a part's rank store which cells of the part. The first
+        call computes it.
+        """
         key = (part.of.rank, part.of.number)
         if key not in self._covering:
             self._covering[key] = StoreCoverage(self.stories[part.of.rank], part)
@@ -347,7 +349,7 @@ class _RankChecker:
         return None
 
     def _never_had_value(self, wrong: WrongGhosts, ghost_index: int) -> bool:
-        """Return whether the owner's cell is known to have never had the value of a ghost."""
+        """Return whether it is certain that the owner's cell never had the value of a ghost."""
         source, history, part, cells = self._find_owner_side(wrong)
         if not self.judge.stories[wrong.owner].saw_all_changes(part) or source.of.lag > 0:
             return False

@@ -70,8 +70,9 @@ class Recorder:
 def _keep_freed_memory(library: ctypes.PyDLL) -> None:
     """Set the C library's allocator to keep freed memory in the process.
 
-    numpy computes a + b + c in one array where nobody looks at a + b. With recording arrays each operation makes one of
-    its own; that the system takes each back and gives it anew costs many times what the operation does.
+    NumPy computes a + b + c in one temporary array if nothing else uses a + b. With recording arrays each operation
+    makes a new array; to return its memory to the system and get it back would take many times as long as the
+    operation.
     """
     trim_threshold, mmap_threshold = -1, -3
     with suppress(AttributeError):  # only glibc has it

@@ -208,8 +208,8 @@ class RankHistory:
         return Read(part.number, log_reader.parse_cells(fields["cells"], part), at)
 
     def _parse_line(self, recorded: Any) -> Line:
-        """Return (file, line, function) of a recorded line; a native program records the number of a call site
-        instead.
+        """Return (file, line, function) of a recorded source line. A native program records the number of a call site,
+        which is looked up.
         """
         if not isinstance(recorded, int):
             return log_reader.parse_line(recorded)
@@ -277,8 +277,8 @@ def find_stored_places(use: Use, part: DeclaredPart) -> Ints:
 
 
 def read_histories(trace: Trace) -> dict[int, RankHistory]:
-    """Return rank -> its history, for the ranks that have a log and call MPI from one thread only. Other ranks are left
-    out, because times are counted in calls of one thread.
+    """Return rank -> its history, for the ranks that call MPI from one thread only, as times are counted in calls of
+    one thread. Ranks without a readable log are left out; damaged logs are noted as problems of the run.
     """
     found: dict[int, RankHistory] = {}
     room, cells = MOST_OF_RUN, log_reader.MOST_CELLS

@@ -107,8 +107,8 @@ def _find_variable_leading_to_part(
 
 
 def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[FrameType]]) -> dict[int, tuple[int, bool]]:
-    """Return for each future, by its id(), the thread that will complete it and whether the thread works on it now. A
-    thread works on the futures that are values of its variables; a future in a queue of the thread comes later.
+    """Return for each future, by its id(), the thread that will complete it and whether the thread works on it now. The
+    thread works on a future that a variable of the thread has; a future in a queue of the thread comes later.
     """
     wanted = {id(future) for future in futures}
     found: dict[int, tuple[int, bool]] = {}

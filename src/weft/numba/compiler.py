@@ -287,7 +287,9 @@ def _patch_lines(compiler: Compiler) -> None:
         flags.debuginfo, flags.dbg_directives_only, flags.dbg_extend_lifetimes = True, True, False
 
     def lower_inst(self: Any, inst: Any) -> None:
-        """Lower one instruction, and note its line meanwhile."""
+        """Generate code for one instruction of Numba's intermediate code; meanwhile its file, line and function are
+        noted.
+        """
         of = compiler._loop[-1][0] if compiler._loop and KERNEL in self.func_ir.func_id.func_name else self
         compiler._here.append((self.loc.filename, self.loc.line, of.func_ir.func_id.func_name))
         try:

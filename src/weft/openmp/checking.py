@@ -413,7 +413,7 @@ def merge_container_races(
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
-    """Return the variable and element that the two accesses of a race touch."""
+    """Return the variable and the element of it that both accesses of a race touch."""
     places = [(names.place_with_column(one), one.write) for one in (race.access, race.other_access)]
     if "copy" in (
         race.access.strand.what,
@@ -498,7 +498,9 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
 
 
 def _make_sync_findings(raw_finding: RawOpenMPFinding) -> Iterator[Finding]:
-    """Yield the finding for a barrier that threads miss, locks taken in both orders, or a deadlock."""
+    """Yield the finding for a raw finding about synchronisation: a barrier that some threads miss, locks taken in both
+    orders, or a deadlock. Yield nothing for a barrier whose two places are the same line.
+    """
     place, other = raw_finding.access.place, raw_finding.other_access.place
     if raw_finding.kind == "barrier":
         if place.line == other.line and place.file == other.file:

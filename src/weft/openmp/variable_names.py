@@ -156,7 +156,9 @@ class VariableNames:
         return None
 
     def _find_frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
-        """Yield (variable, CFA) for the variables of the function whose frame has the memory of a raw finding."""
+        """Yield (variable, CFA) for the local variables of the function in whose frame a raw finding's memory lies. The
+        CFA is the address from which the variables' places count.
+        """
         if record.frame is None or self.module is None:
             return
         pc, cfa = record.frame

@@ -188,8 +188,8 @@ class MainThreadCall:
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
     def withdraw(self, *, has_arrived: bool) -> None:
-        """Erase the Python code that the thread was given, if the agent has arrived; the machine code stays for the
-        next visit.
+        """Erase the Python code that was written into the program for its main thread, if the agent has arrived. The
+        machine code stays for the next debugger.
         """
         at, length = self._text
         if at and has_arrived:  # else the call is still to come, and runs what finds no file any more

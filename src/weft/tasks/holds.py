@@ -93,8 +93,8 @@ class HeldTasks:
             self.release(task)
 
     def workers(self) -> dict[int, int]:
-        """Return the kernel's id of the worker thread that waits with each held task, by the task; tasks without one
-        are left out.
+        """Return, by held task, the kernel's id of the worker thread that waits with the task. Tasks without such a
+        thread are left out.
         """
         found = {}
         for task, one in self._held.items():
@@ -133,10 +133,9 @@ class HeldTasks:
         return known
 
     def explain_hang(self, *, again: bool = False) -> str:
-        """Return in words that nothing else can happen while tasks are held; empty if something can.
+        """Return in words that nothing can happen any more while tasks are held; empty if something can.
 
-        `again`: a task that could be taken counts as stuck if it was there at the last call and nothing has changed
-        since.
+        `again`: a task that a worker could take counts as stuck if nothing has changed since the last call.
         """
         rows = self._rows() if self._held else []
         waiting = {worker: task for task, worker in self.workers().items()}

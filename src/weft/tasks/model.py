@@ -249,7 +249,9 @@ def render_wait(task: TaskRow, awaited_task: int) -> str:
 
 
 def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[int], bool]:
-    """Return the numbers of the tasks without which a task cannot continue, and whether one of them is enough."""
+    """Return the numbers of the living tasks that a task needs in order to continue, and whether any single task of
+    them suffices.
+    """
     above = {task.above} & living_tasks if task.above is not None else set()
     if task.wait is None or task.wait.free:
         return set(above), False

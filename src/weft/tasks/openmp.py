@@ -411,7 +411,9 @@ class NativeBackend:
         return stop
 
     def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return what a stop of gdb means for the followed task, after continuing if it means nothing."""
+        """Return what a stop of gdb means for the followed task. If the stop does not concern this task, let the
+        program run on, and return the next stop.
+        """
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if "deadlock" in stop:
@@ -492,8 +494,8 @@ class NativeBackend:
         return self._make_stop("line", thread) if thread else self._continue_task(movement, record_address)
 
     def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
-        """Return gdb's number of the followed task's thread if the task has reached its next line, although another
-        stop came before gdb's own; else 0.
+        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. This is
+        asked after another stop that came before gdb reported the line.
         """
         record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0

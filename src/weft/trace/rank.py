@@ -254,10 +254,10 @@ class Rank:
 
     @cached_property
     def accesses_to_pending_buffers(self) -> NDArray[Any]:
-        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each (dtype
-        layout.TOUCH).
+        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each buffer (dtype
+        layout.TOUCH), thread by thread.
 
-        Thread by thread; empty for a program that was not built with `weft cc`.
+        Empty for a program that was not built with `weft cc`.
         """
         numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
         parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]
@@ -489,8 +489,9 @@ class Event(Slot):
 
     @property
     def count(self) -> int:
-        """Return the count argument; for a poll that failed, how many equal ones failed in a row; for a local call that
-        came again from its place with no other call between, how many calls the event stands for."""
+        """Return the count argument. For a failed poll it is how many equal polls failed in a row; for a local call
+        that came again from its place with no other call between, it is how many calls the event records.
+        """
         count = int(self._slot["count"])
         if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
             return self.tail.count

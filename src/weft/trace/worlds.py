@@ -77,7 +77,9 @@ def find_known_worlds(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> list[_Spawn]:
-    """Return each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
+    """Return each spawn of the run once, joined from the definitions of all ranks that took part. The n-th spawns of
+    the members of a group are the same call, whose name only the root has.
+    """
     found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
     for rank in ranks:
         seen: Counter[tuple[int, ...]] = Counter()

@@ -151,7 +151,9 @@ def _communicator_being_freed(rank: Rank) -> int | None:
 
 
 def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched: bool) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have a partner (`matched` False: none) and no flag in `excluded_flags`."""
+    """Return the rows of own ranks that have no flag in `excluded_flags`, and that have a partner (`matched`) or have
+    none (not `matched`).
+    """
     part = posts.rows_of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & excluded_flags) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
@@ -269,8 +271,8 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
 
 
 def _describe_fewer(mine: Posts, others: Posts, row: int, verb: str, event: Event) -> str:
-    """Return how many rounds of the line of an unmatched call its partner made, or how many messages of its channel it
-    sent or received; an empty text if that says nothing.
+    """Return in words how much the partner of an unmatched call did: rounds of the call's line, or messages of the
+    call's channel. Empty if that explains nothing.
     """
     partner, comm, tag, trace = int(mine.peer[row]), mine.comm[row], mine.tag[row], event.rank.trace
     if rounds := describe_missing_rounds([event], [partner]):

@@ -115,7 +115,9 @@ def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) ->
 
 
 def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return a block of each of two rows that share bytes, as `(first byte, end)`: two blocks that meet."""
+    """Return two blocks that share bytes, each as `(first byte, end)`: one from each of two rows. If no such blocks are
+    found, return the whole ranges of the rows.
+    """
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
     if shapes == [None, None]:

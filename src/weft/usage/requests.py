@@ -103,9 +103,8 @@ class Requests:
         yield from self._check_frees_of_collectives()
 
     def is_clean(self) -> bool:
-        """Return whether nothing is wrong with the requests of a piece of a rank after which none is pending.
-
-        Whether persistent requests are started and freed is not asked here.
+        """Return whether nothing is wrong with the requests of a part of a rank's calls, after which no request is
+        pending. Whether persistent requests are started and freed is not checked.
         """
         over = self.gone[self.ids - self.first] | self.persistent
         lost = self._unseen_instant_requests
@@ -220,8 +219,8 @@ class Requests:
 
     @cached_property
     def _first_request_ends(self) -> tuple[Ints, Ints]:
-        """Return the makers of the first two requests to end, and the events that ended them; persistent ones left
-        out.
+        """Return the calls that made the two requests that end first, and the events that end these requests.
+        Persistent requests are left out.
         """
         makers = self.makers[~self.persistent]
         at = ends_of_requests(self.rank, makers, find_request_ends(self.of))
@@ -235,8 +234,8 @@ class Requests:
         return [self.rank.event(int(over[0]))] if len(over) == 1 else []
 
     def _were_named_before(self, uses: Ints) -> NDArray[np.bool_]:
-        """Return whether a call of another kind named the request of each use before: then that call may have made
-        it.
+        """Return for each use of a request whether a call of another kind named the request before. That call may have
+        made the request.
         """
         if not len(uses):
             return np.zeros(0, np.bool_)
@@ -433,8 +432,8 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
 
 
 def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tuple[str, str, list[Event]]:
-    """Return words for the operations whose buffer was changed, their pronoun, and those of them to cite: one, or
-    several that have one buffer.
+    """Return words for the operations whose buffer was changed, the pronoun for these operations, and the operation to
+    cite, in a list. The list is empty if the operations have different buffers.
     """
     buffers = {maker.buffer for maker in makers}
     if len(buffers) != 1:

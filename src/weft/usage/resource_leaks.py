@@ -109,8 +109,8 @@ def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
 
 
 def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
-    """Return the calls that made the keys of attributes whose delete functions MPI_Finalize calls, as they are set on
-    a predefined communicator (MPI-4.1, 11.2.4).
+    """Return the calls that made attribute keys whose delete functions MPI_Finalize calls: keys that are set on a
+    predefined communicator (MPI-4.1, 11.2.4).
 
     Such a function may free what is left, and nothing is recorded there.
     """

@@ -68,8 +68,8 @@ class _MomentJudge:
         """Bytes of the files since their pages were given back."""
 
     def judge_moment(self, aligned: Moments, moment_key: int) -> list[ValueDifference]:
-        """Return the differences between the values that both runs have at one moment of the program's structure, by
-        rank.
+        """Return the differences between the values that both runs have at one moment, a place in the program's
+        structure that is given by its key.
         """
         before, after = (list(aligned.values_at(side, moment_key)) for side in (0, 1))
         self._read += sum(one.count * one.dtype.itemsize for one in (*before, *after))

@@ -53,7 +53,9 @@ class ArrayLayer:
 
 
 def make_array_layers(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
-    """Return the arrays of a moment that can be drawn: one if ranks hold parts of it, else one for each rank."""
+    """Return the arrays of a moment that can be drawn. If the ranks hold parts of a global array, it is that one array;
+    otherwise each rank has an array of its own.
+    """
     if not before or not after:
         return []
     if after[0].array or before[0].array:

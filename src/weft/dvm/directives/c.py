@@ -131,7 +131,7 @@ class CDirectiveReader(CClauseReader):
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
     def read_target(self) -> str:
-        """Read HOST or CUDA."""
+        """Read a target of a region, HOST or CUDA, and return it in lower case."""
         word = self.cursor.take_name("HOST or CUDA")
         if word.text not in ("HOST", "CUDA"):
             self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)

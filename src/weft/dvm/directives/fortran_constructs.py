@@ -100,7 +100,7 @@ class FortranConstructReader(FortranClauseReader):
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
     def read_target(self) -> str:
-        """Read HOST or CUDA."""
+        """Read a target of a region, HOST or CUDA, and return it."""
         word = self.cursor.take_name("HOST or CUDA")
         if self.cursor.fold(word) not in ("host", "cuda"):
             self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)

@@ -138,8 +138,9 @@ def gather_copies(path: Path, sources: Sequence[Path]) -> GatherResult:
 
 
 def find_run_folders(source: Path, facts: dict[str, Any]) -> list[Path]:
-    """Return the run's folder in a copied folder, in a list: the copy itself, or the folder in it if all of --local
-    was copied."""
+    """Return a list with the run's folder in a copied folder. If all of --local was copied, that is the folder in the
+    copy that has the name from `facts`; else it is the copy itself.
+    """
     own = source / Path(str(facts.get("local") or ".")).name
     with suppress(OSError):  # a name that no folder can have
         return [own if source.is_dir() and own.is_dir() else source]

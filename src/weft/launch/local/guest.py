@@ -65,8 +65,9 @@ class GuestTask(SharedRun):
         return False
 
     def must_stay(self, process: JobProcess) -> bool:
-        """Return whether this task must not end yet: it is the last one here, and Slurm kills the rest of a step; or
-        its failure is not yet reported."""
+        """Return whether this task must not end yet. It must stay if it is the last one on this host, as Slurm kills
+        the rest of a step, or if its failure is not reported yet. False if this host has no watcher.
+        """
         if not (self.own / "ranks").exists() or not is_locked(self.own / "watcher"):
             return False
         if process.status and not self._ended:

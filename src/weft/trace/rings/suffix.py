@@ -123,7 +123,9 @@ class Suffix:
         return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._dropped(t).uncounted for t in rank.threads)
 
     def _received_before(self, thread: SuffixThread) -> NDArray[Any]:
-        """Return the messages that a thread received for calls before the suffix, as sorts of such calls."""
+        """Return a row (dtype DROPPED) with communicator, peer and tag for each message that a thread received for a
+        call before the suffix.
+        """
         file = thread.rank.file
         data = file.stream(StreamKind.RECEIVED, thread.slot) if file else np.empty(0, np.uint8)
         rows = data[: len(data) // RECEIVED.itemsize * RECEIVED.itemsize].view(RECEIVED)
