@@ -225,8 +225,8 @@ class Back:
         return found
 
     def run_on(self, *, wait_for_all: bool = False) -> None:
-        """Run to where all ranks were, the searched rank to its next call; the others are not awaited unless
-        `wait_for_all`.
+        """Let all ranks run to where they were before the search, and the searched rank to its next call. Wait only for
+        the searched rank, or for all ranks (`wait_for_all`).
         """
         self.standing.run(self.now, self.polls)
         self.standing.settle(only=None if wait_for_all else self.rank)
@@ -258,8 +258,8 @@ class Back:
         return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
     def _count_past(self, base: int) -> Tally:
-        """Count all ticks from call `base` on, in a replay in which the rank passed its place; return the counts.
-        NotAgain if none does.
+        """Return the counts of all ticks from call `base` on, from a replay in which the rank passed its place.
+        NotAgain if no replay passes this place.
 
         A replay that did not pass it (it was disturbed, or the program goes another way) proves nothing of earlier
         ticks.
@@ -349,8 +349,8 @@ def reverse_line(standing: Standing, how: str, rank: int) -> None:
 
 
 def _into(search: Back) -> None:
-    """Bring the rank from the line that the search found to the last line of a function that this line calls, if it
-    calls one.
+    """Bring the rank from the line that the search found to the last line of the function that this line calls. Without
+    such a call the rank is brought to the line itself.
     """
     steps = 0
     while steps < STEPS and _step(search):

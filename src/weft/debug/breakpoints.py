@@ -194,8 +194,8 @@ class Breakpoints:
         self.all = [b for b in self.all if b.id not in chosen]
 
     def ahead(self, reached: Callable[[EventId], bool]) -> list[EventId]:
-        """Return, for each thread, the next call at which a breakpoint stops it. `reached`: whether a call was passed
-        already.
+        """Return, for each thread, the next call at which a breakpoint stops the thread. `reached` returns whether a
+        call was passed already.
         """
         first: dict[Position, tuple[int, EventId]] = {}
         for b in self.all:

@@ -41,8 +41,8 @@ class Standing:
     """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes with all of their threads. One that may not be traced is left to its reader (gdb, py-spy),
-        which reports why.
+        """Stop processes with all of their threads. A process that may not be traced runs on: the tool that reads it
+        (gdb, py-spy) reports why.
         """
         limit = time.monotonic() + PATIENCE
         for pid in pids:

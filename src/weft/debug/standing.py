@@ -129,8 +129,8 @@ class Standing:
         self._home.cleanup()
 
     def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
-        """Wait until all ranks (or `only` one) are stopped. `goals` is called again whenever a rank has stopped at a
-        line.
+        """Wait until all ranks are stopped, or only the rank `only`. `goals` returns new goals for the ranks, and is
+        called whenever a rank has stopped at a line.
         """
         known: set[int] = set()  # a rank may have stopped again before we look
 
@@ -296,9 +296,7 @@ class Standing:
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
     def next_of_lines(self) -> list[EventId]:
-        """Return the next calls of the ranks that are stopped at lines: no rank may run beyond what these calls
-        allow.
-        """
+        """Return the next calls of the ranks that are stopped at lines. No rank may run beyond what these allow."""
         stopped = self.at_lines()
         coming = [
             self.record.entry(r, self.replica.at(r, slot), slot) for r, slot in self.record.threads if r in stopped
@@ -334,7 +332,7 @@ class Standing:
         return self.begin(self.cut_before(event, now), only=only)
 
     def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
-        """Return how far all ranks get before a call, and none of them further than `now` (default: where it is)."""
+        """Return how far all ranks get before a call, but no rank further than `now` (default: where it is)."""
         now = self.now() if now is None else now
         cut = self.record.full(self.record.cuts.greatest_cut_without([event]).goals, now)
         return {thread: min(goal, now[thread]) for thread, goal in cut.items()}

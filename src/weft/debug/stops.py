@@ -157,8 +157,8 @@ class Stops:
                     yield event
 
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
-        """Watch in this replay what was watched in another one. An expression whose frame is not there is only watched
-        going back.
+        """Watch in this replay the expressions that were watched in another one. An expression whose frame the rank
+        does not have now is watched only when going back.
 
         `kept`: rank and expression by the watchpoint's number.
         """

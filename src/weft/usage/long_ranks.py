@@ -70,7 +70,9 @@ def has_clean_requests(rank: Rank) -> bool:
 
 
 def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
-    """Return which of the calls `frees` frees what each of `makers` made; the number of events if none does."""
+    """Return for each call of `makers` the call of `frees` that frees the made object; the number of events if none
+    does.
+    """
     ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
     row = first_row_after(freed, frees, ids, makers)
     return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))

@@ -82,7 +82,8 @@ class Overlaps(NamedTuple):
 
 
 def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], events: int) -> Overlaps:
-    """Find rows that share bytes while both are pending and at least one writes; for each pair of call sites the first.
+    """Find pairs of rows that share bytes while both are pending and at least one writes. Only the first pair is
+    returned for each two call sites.
 
     `site`: the call site of each row. `events`: number of events of the rank. MemoryError if memory is short.
     """

@@ -126,20 +126,20 @@ class Requests:
     def _count_unowned_completions(self) -> int:
         """Return how many completions belong to no request of the record.
 
-        MPICH gives one handle to all sends that were complete at once, Open MPI to all operations with MPI_PROC_NULL,
-        so that the id of an earlier one is lost: its completion shows as a second one of the last such request, or as
-        one of an unknown request.
+        MPICH gives the same handle to all sends that were complete at once, Open MPI to all operations with
+        MPI_PROC_NULL. The id of an earlier request is then lost: its completion shows as a second completion of the
+        last such request, or as the completion of an unknown request.
         """
         unknown = np.count_nonzero(~self.made[self.request - self.first])
         again = self.times[self.fired & (self.times > 1)]
         return int(unknown + (again - 1).sum())
 
     def _check_stale_handles(self) -> Iterator[Finding]:
-        """Report waits, tests and frees of a request that is over, by a copy of its handle: the call itself sets its
-        own handle to null.
+        """Report waits, tests and frees of a request that is over. The program names such a request by a copy of its
+        handle, as the call that ended the request has set its own handle to null.
 
-        A request that nobody made in the record may also be one whose id was lost (see `_spare`): if a send is left
-        over, only a call that failed or never returned is reported.
+        If the record lacks completions of requests that may have been complete at once, only calls that failed or never
+        returned are reported.
         """
         events = self.rank.events
         single = self.masks.where(self.rank, _USES)
@@ -201,8 +201,8 @@ class Requests:
         )
 
     def _explain_stale_handle(self, index: int) -> tuple[list[Event], str]:
-        """Return the calls that made the request of a call, as far as they are known, and why the request is no longer
-        valid.
+        """Return the calls to cite for a call on an invalid request, and in words why the request is invalid. The cited
+        call made the request, or failed to make it; the list is empty if unknown.
         """
         if (self.makers < index).any():
             makers = self._only_maker_over_before(index)

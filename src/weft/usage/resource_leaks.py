@@ -101,7 +101,7 @@ def _report_exhaustion(rank: Rank) -> Iterator[Finding]:
 
 
 def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
-    """Return the calls that made the objects of a class which the rank never frees."""
+    """Return the calls that made objects of a class which the rank never frees."""
     table = masks_of(rank.trace.functions)
     makers, made = _find_made_objects(rank, table.where(rank, kind.makers), kind.handle)
     freed = rank.events[kind.freed][table.where(rank, kind.frees)].astype(np.int64)

@@ -391,8 +391,8 @@ def _find_conflicting(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[
 
 
 def _may_conflict(accesses: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
-    """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
-    updates.
+    """Return which groups of rows may have conflicting accesses: groups of several accesses that are neither all reads
+    nor all equal updates. `firsts`: the first row of each group.
     """
     kind = np.where(
         accesses.sort == UPDATE, UPDATE + (np.abs(accesses.operation) << 32 | accesses.element), accesses.sort
