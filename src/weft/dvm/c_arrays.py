@@ -100,8 +100,8 @@ class ArrayMarker:
                     self.unit.fail(directive.place, what)
 
     def find_declared_variables(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
-        """Return the variables that a directive declares: the parameters that `inherit` names, else all of the
-        declaration after it.
+        """Return the variables that a directive declares: for `inherit`, the parameters that it names, otherwise all
+        variables of the declaration that follows the directive.
         """
         inherited = {entity.name for entity in directive.entities}
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)

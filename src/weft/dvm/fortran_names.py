@@ -209,7 +209,9 @@ class UnitNames:
         return self.numbers.find_or_add_id(owner, symbol.name, symbol.place, what)
 
     def find_mapping(self, name: str) -> ArrayMapping | None:
-        """Return the mapping that directives declare for a name visible in this unit; None if they do not."""
+        """Return the mapping that directives declare for a name that is visible in this unit; None if no directive
+        declares one.
+        """
         own = self.mappings.of(self.unit).get(name)
         if own:
             return own

@@ -85,13 +85,13 @@ class Block:
 
     @cached_property
     def open(self) -> Mask:
-        """Return whether each call never returned."""
+        """Return a mask of the calls that never returned."""
         never: Mask = (self.events["flags"] & Flag.CLOSED) == 0
         return never
 
     @cached_property
     def thread(self) -> NDArray[np.int32]:
-        """Return the index in rank.threads of the thread that made each call."""
+        """Return for each call the index, in rank.threads, of the thread that made the call."""
         if len(self.rank.threads) < 2:
             return np.zeros(len(self), np.int32)
         return self.rank.event_threads[self.index]
@@ -126,7 +126,7 @@ class Block:
 
     @cached_property
     def peer(self) -> NDArray[np.int32]:
-        """Return the peer of each call, numbered as in Event.peer."""
+        """Return the peer of each call: a rank, or a negative number for a special value such as ANY_SOURCE."""
         peer: NDArray[np.int32] = self.events["peer"].copy()
         peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
         return peer

@@ -91,7 +91,7 @@ class CallLineWriter:
     # Columns
 
     def _make_input_columns(self, calls: CallRows) -> dict[str, NDArray[Any]]:
-        """Return the columns of some calls that the kernel reads, in the order of the calls."""
+        """Return, by name, the columns that the C kernel reads of some calls, in the order of the calls."""
         parts = calls.parts
         for part in parts:
             self._prepare_rank(part.rank)

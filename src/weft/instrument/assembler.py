@@ -284,7 +284,7 @@ class Values:
         self._of.update(dict.fromkeys(_CALLEES))
 
     def apply_instruction(self, line: str) -> None:
-        """Update what registers hold by one instruction."""
+        """Update the values that are known of the registers by what one instruction does."""
         operation, _, rest = line.partition("\t# ")[0][1:].partition("\t")
         operands = rest.split(", ") if rest else []
         into = _REGISTERS.get(operands[-1]) if operands else None
@@ -302,7 +302,9 @@ class Values:
             self._of[into] = self._compute_result(operation, operands, into) if operands[-1] == into else None
 
     def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
-        """Return the linear form of an instruction's result; None if it is no sum of registers."""
+        """Return the linear form of an instruction's result; None if the result is not a sum of
+        registers and numbers.
+        """
         first = self._value(operands[0])
         match operation:
             case "movq":

@@ -202,8 +202,8 @@ class Runtime:
         return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
 
     def find_symbols(self, numba_functions: dict[str, int]) -> dict[str, int]:
-        """Return name -> address for the functions that compiled code calls. `numba_functions`: those of Numba's own
-        runtime (NRT).
+        """Return name -> address for the functions of the runtime that compiled code calls. `numba_functions`: name ->
+        address for those of Numba's own runtime (NRT).
         """
         real = (ctypes.c_void_p * len(ALLOCATOR))(*(numba_functions.get(name) for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))

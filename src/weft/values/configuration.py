@@ -52,7 +52,7 @@ class Rule:
     ranks: str = "*"
 
     def plan_line(self) -> str:
-        """Return the entry as the recorded program reads it (values/native/rules.c)."""
+        """Return the rule as a line of words between tabs, which the recorded program reads (values/native/rules.c)."""
         words = (self.scope, self.name, self.level, self.form, self.first, self.last, self.step, self.every, self.ranks)
         return "\t".join(map(str, words))
 
@@ -151,7 +151,7 @@ class _Reader:
         self.judged: dict[str, dict[str, Any]] = {}
 
     def read_entries(self, document: dict[str, Any]) -> Configuration:
-        """Return the configuration that a document describes. An error names the wrong entry."""
+        """Return the configuration that a TOML document describes. Raises an error that names the wrong entry."""
         top = {key: value for key, value in document.items() if not isinstance(value, dict)}
         self._check_keys(top, (*_PROGRAM, *SCOPES), "the program")
         limit = self._read_size(top.pop("limit", "1 GB"))
@@ -169,7 +169,7 @@ class _Reader:
         return Configuration(rules, limit, self.judged, self.source)
 
     def read_tolerances(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings that may be tolerances only."""
+        """Return settings of tolerances as they are. Raises an error for another setting or an invalid value."""
         self._check_keys(told, _JUDGED, "tolerances")
         return self._check_tolerances(told, "tolerances")
 
@@ -177,6 +177,9 @@ class _Reader:
         return UsageError(f"{self.source}: {text}")
 
     def _check_keys(self, entry: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+        """Raise an error that names the first key of an entry that is not among `known`. `where`: the entry, for the
+        message.
+        """
         for key in entry:
             if key not in known:
                 raise self._make_error(f"{where}: {key!r} is not a setting{suggest_names(key, known)}")
@@ -218,6 +221,7 @@ class _Reader:
         return int(known[word])
 
     def _read_every(self, value: object, where: str) -> int:
+        """Return the value of the setting `every`, a number from 1 on. Raises an error for any other value."""
         if type(value) is not int or not 1 <= value <= _LAST:
             raise self._make_error(f"{where}: every = {value!r} is not a number from 1 on")
         return value
@@ -252,7 +256,7 @@ class _Reader:
         return plain
 
     def _read_size(self, text: object) -> int:
-        """Return the bytes of a size such as `500 MB`."""
+        """Return the number of bytes that a size such as `500 MB` means. Raises an error for any other text."""
         found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
         size = int(found[1]) * _UNITS[found[2]] if found else 0
         if not 0 < size <= _LAST:

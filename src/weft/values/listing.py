@@ -52,6 +52,8 @@ def _add_process(process: ProcessValues, entries: dict[tuple[str, str, str], _En
 
 
 def _describe_value(kept: KeptValue) -> str:
-    """Return `float64 (50, 50) of A, values`."""
+    """Return the type, shape, global array and form of a recorded value as text, such as `float64 (50, 50) of A,
+    values`.
+    """
     shape = str(kept.shape) if kept.shape else "number"
     return f"{kept.dtype} {shape}" + (f" of {kept.array}" if kept.array else "") + f", {kept.form.name.lower()}"

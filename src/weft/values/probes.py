@@ -129,7 +129,9 @@ class _Blocks:
 
 
 def block(elements: int, parts: int, number: int) -> tuple[int, int]:
-    """Return first index and end of block `number`, if `elements` are divided into `parts` blocks."""
+    """Return (first index, end) of block `number`, if `elements` are divided into `parts` blocks. The first blocks are
+    larger by one if they cannot be equal.
+    """
     size, more = divmod(elements, parts)
     first = number * size + min(number, more)
     return first, first + size + (number < more)

@@ -32,7 +32,7 @@ def render_template(trace: ValueTrace) -> str:
 
 
 def _template_entries(trace: ValueTrace) -> Iterator[str]:
-    """Yield the entries of a configuration for all places of a run, by kind and name."""
+    """Yield a heading of the configuration for each loop, probe and so on of a run; its source lines are a comment."""
     found = _places_by_name(trace)
     for kind, scope in _KINDS.items():
         for (of, name), places in found.items():

@@ -96,7 +96,7 @@ def find_elements(value: Any) -> tuple[Any, int] | None:
 
 
 def read_member(value: Any, path: str) -> Any:
-    """Return a nested member by its dotted path."""
+    """Return the member of a value that a dotted path such as `a.b` names."""
     for name in path.split("."):
         value = value[name]
     return value
@@ -345,7 +345,9 @@ def has_exact_line(point: WatchedLine) -> bool:
 
 
 def find_addresses(_: object = None) -> None:
-    """Set breakpoints by address at lines that gdb does not know, once the program or a library is loaded."""
+    """At lines that gdb does not know, set breakpoints by address instead; called once the program or a library is
+    loaded.
+    """
     for point in list(_State.unknown):
         places = line_addresses(point.one["file"], point.one["line"])
         if places:
@@ -403,7 +405,7 @@ def silence_gdb(_: object) -> None:
 
 
 def exit_like_program(code: int | None) -> None:
-    """Exit with the program's status or signal."""
+    """End gdb with the program's exit status, or by the signal that ended the program (`code` None)."""
     if code is None:
         number_ = gdb.parse_and_eval("$_exitsignal")
         if number_.type.code != gdb.TYPE_CODE_VOID:

@@ -64,7 +64,7 @@ class CollectiveCalls:
         self._done = sort_by_event(of.completion[rows[later]], rows[later])
 
     def block_records(self, block: Block) -> list[Records]:
-        """Return OTF2's records for the collective calls in a block: their begin and end."""
+        """Return OTF2's records for the begin and the end of the collective calls in a block."""
         place, row = self._blocking.in_block(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]

@@ -72,7 +72,7 @@ class Definitions:
         return self._regions.setdefault(function, len(self._regions))
 
     def site_number(self, rank: Rank, site: int) -> int:
-        """Return the number of a call site; NOTHING if its line is unknown."""
+        """Return the archive's number of a source line from which calls are made; NOTHING if the line is unknown."""
         found = rank.site(site) if site else None
         if found is None or found.file is None:
             return NOTHING

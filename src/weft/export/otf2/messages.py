@@ -26,7 +26,9 @@ class EventRows(NamedTuple):
     row: Ints
 
     def in_block(self, block: Block) -> tuple[Ints, Ints]:
-        """Return (place in the block, row) of the rows whose call is in a block without gaps."""
+        """Return (places in the block, rows) of the rows whose call is in a block. The block has no gaps between its
+        calls.
+        """
         part = slice(*np.searchsorted(self.event, (int(block.index[0]), int(block.index[-1]) + 1)).tolist())
         return self.event[part] - int(block.index[0]), self.row[part]
 

@@ -54,7 +54,9 @@ def _find_atomic_type(function: Function) -> int:
 
 @cache
 def _transfer_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return by function id the kind of record for a transfer, and the type of an atomic operation."""
+    """Return two arrays over function ids: the kind of OTF2's record for a transfer, and the type of an atomic
+    operation.
+    """
     return make_function_table(functions, _find_transfer_kind, np.uint8), make_function_table(
         functions, _find_atomic_type, np.uint8
     )

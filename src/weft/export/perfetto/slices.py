@@ -246,6 +246,7 @@ class PacketSequence:
         return self._annotation_field(name, [number_field(_BOOL, 1)])
 
     def _annotation_field(self, name: str, value: Pieces) -> Pieces:
+        """Return the encoded field of a call's argument: its name, and the field `value`."""
         return message_column(
             _ANNOTATION, [[number_field(1, self._interned.get_text_number(_ANNOTATION_NAMES, name))], value]
         )

@@ -91,7 +91,7 @@ class _Watcher:
         )
 
     def report_error(self, error: Exception) -> None:
-        """Report once why no values are kept, and stop watching."""
+        """Report on standard error why no values are recorded, once, and stop watching."""
         if self.lines:
             sys.stderr.write(f"weft: --watch keeps nothing here: {type(error).__name__}: {error}\n")
         self.lines, self.known = {}, dict.fromkeys(self.known)
@@ -145,7 +145,9 @@ class _Watcher:
 
 
 def _start_watching() -> None:
-    """Read the watches of the run, restore the environment, and start to watch."""
+    """Start to watch the lines that the run's file of watches names, if there is one. Before, restore PYTHONPATH and
+    sys.path, by which Weft had this module imported.
+    """
     path = os.environ.pop("WEFT_INTERNAL_WATCHES", None)
     before = os.environ.pop("WEFT_INTERNAL_PYTHONPATH", "")
     if path is None:
