@@ -152,8 +152,11 @@ class _PendingBuffers:
     def _find_accesses_to_layout(
         self, buffer_row: int, access_rows: Ints, layout: Layout, address: int
     ) -> Iterator[BufferAccess]:
-        """Yield those of some accesses that touch a buffer whose datatype has too many blocks to list, by its
-        layout.
+        """Yield the accesses among `access_rows` that touch a pending buffer, tested against the layout of its
+        datatype.
+
+        This is for datatypes with too many blocks to list. If the layout is unknown, or some of the rows are not tested
+        because they are too many, `self.left` keeps the row of the buffer.
         """
         if not layout.is_known or len(access_rows) > MOST_ROWS:
             self.left = buffer_row if self.left is None else self.left

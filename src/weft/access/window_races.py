@@ -90,8 +90,8 @@ class _WindowMemory:
         self.own = [_group_program_accesses(program) for program in programs]
 
     def note_polls(self) -> None:
-        """Note for the ordering from which access on a rank knows of others' operations, because it polled a value that
-        they change.
+        """Find the loops in which a rank polls a value in window memory that another rank changes. For each loop, note
+        in the ordering from which access on the rank knows of the other rank's operations.
         """
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:

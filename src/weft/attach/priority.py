@@ -17,7 +17,7 @@ HERE = 0
 
 def raise_priority(pid: int = HERE) -> bool:
     """Give a process, but not its children, real-time priority, and return whether this changed it. It does not if the
-    system forbids it, or the process has such a priority.
+    system forbids it, or if the process has another policy than the usual one already.
     """
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:

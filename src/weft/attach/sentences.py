@@ -55,7 +55,9 @@ def find_main_call(rank_stacks: RankStacks) -> Call | None:
 
 
 def select_main_thread(rank_stacks: RankStacks) -> Thread:
-    """Return the thread of a rank that is in the call of `find_main_call`, or else the main thread."""
+    """Return the thread of a rank whose MPI call represents the rank: the main thread, or the only other thread that is
+    in a call if the main thread is in none. If no thread represents the rank, return the main thread.
+    """
     return next(
         (thread for thread in rank_stacks.threads if thread.call and thread.call is find_main_call(rank_stacks)),
         rank_stacks.threads[0],

@@ -40,7 +40,7 @@ class LinkCall:
         return "-shared" not in self.words and not LIBRARY.search(self.output.name)
 
     def files(self, ending: re.Pattern[str]) -> Iterator[Path]:
-        """Yield the files in the call whose names have an ending, but not its output."""
+        """Yield the files among the words of the call whose names match `ending`, except the call's output."""
         for word in self.words[1:]:
             if ending.search(word) and not word.startswith("-") and (path := self.folder / word) != self.output:
                 yield path.resolve()
@@ -104,14 +104,18 @@ class BuiltLink:
 
 
 def find_programs(calls: Sequence[LinkCall], compiled: Collection[Path]) -> list[BuiltLink]:
-    """Return the programs of a build that hold some object of `compiled`, with what belongs to each."""
+    """Return the programs of a build that are linked from at least one object of `compiled`, each with its objects and
+    libraries.
+    """
     made = {call.output.resolve(): call for call in calls if not call.is_program}
     found = [collect_parts(call, made, compiled) for call in calls if call.is_program]
     return [one for one in found if one.objects & set(compiled)]
 
 
 def collect_parts(call: LinkCall, made: dict[Path, LinkCall], compiled: Collection[Path]) -> BuiltLink:
-    """Return a program with the objects of all libraries of the build that its link names, directly or not."""
+    """Return a program with its objects and libraries. They include the objects of the build's libraries that its link
+    names, directly or through other libraries.
+    """
     objects: set[Path] = set()
     libraries: set[Path] = set()
     pending: list[LinkCall] = [call]
@@ -130,9 +134,9 @@ def name_programs(programs: Iterable[BuiltLink]) -> str:
 
 
 def list_link_words(call: LinkCall, is_compiled: Callable[[Path], bool]) -> Iterator[str]:
-    """Yield what a call gives the linker beside objects that are compiled again: libraries, folders, other objects.
-
-    Their order stays, and paths are absolute. UsageError for a file that the build has not made.
+    """Yield the libraries, library folders and other objects that a call gives the linker, in their order and with
+    absolute paths. Objects that are compiled again (`is_compiled`) are left out. UsageError for a file that the build
+    has not made.
     """
     waiting = iter((*call.words[1:], *wrapper_options(call.words[0])))
     for word in waiting:
@@ -155,7 +159,9 @@ def list_link_words(call: LinkCall, is_compiled: Callable[[Path], bool]) -> Iter
 
 @cache
 def wrapper_options(compiler: str) -> tuple[str, ...]:
-    """Return the options that an MPI compiler wrapper adds to a call, as it prints them for `-show`."""
+    """Return the options that an MPI compiler wrapper adds to a call, as the wrapper prints them for `-show`. () if the
+    compiler is no wrapper.
+    """
     if not WRAPPER.search(compiler) or shutil.which(compiler) is None:
         return ()
     done = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS)

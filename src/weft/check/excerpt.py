@@ -33,7 +33,8 @@ def render_excerpt(finding: Finding, site: Site) -> tuple[str, ...]:
 
 
 def find_access_span(finding: Finding, site: Site, line_text: str) -> tuple[int, int] | None:
-    """Return (begin, end) in a line of the access: the finding's variable with its subscripts; None if it is not there.
+    """Return (begin, end) of an access in its source line: the finding's variable with its subscripts. None if the line
+    does not have the variable.
 
     A write is looked for left of the assignment, a read right of it.
     """
@@ -54,8 +55,8 @@ def find_access_span(finding: Finding, site: Site, line_text: str) -> tuple[int,
 
 
 def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], line_text: str) -> tuple[int, int]:
-    """Return the span, among several reads in a line, whose subscripts differ from the loop's index as the element does
-    (`a[i - 1]`).
+    """Return the (begin, end) among several reads in a line that fits the finding; the first one if none does. In the
+    one that fits, the subscripts differ from the loop's index as the finding's element does (`a[i - 1]`).
     """
     first = finding.sites and finding.sites[0] == site
     held = finding.evidence
@@ -68,7 +69,7 @@ def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, in
 
 
 def extend_over_subscripts(line_text: str, begin: int, end: int) -> tuple[int, int]:
-    """Return (begin, end) of a name in a line, with the brackets that follow it."""
+    """Return (begin, end) of a name in a line, extended by the brackets with subscripts that follow the name."""
     while end < len(line_text) and line_text[end] in "([":
         depth, at = 0, end
         while at < len(line_text):

@@ -27,7 +27,9 @@ def verify_selection(options: SelectionOptions, sources: Sequence[Path]) -> None
 
 
 def apply_selection(checked: CheckResult, selected: SelectedFindings) -> CheckResult:
-    """Return the check's result with the selected findings only, those of one cause merged."""
+    """Return the check's result with only the selected findings, of which those with the same cause are merged. The
+    others are counted as hidden.
+    """
     hidden = len(checked.findings) - len(selected.findings)
     return replace(
         checked,

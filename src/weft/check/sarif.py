@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def to_sarif(checked: CheckResult) -> dict[str, object]:
-    """Return one SARIF run; it is unsuccessful if the program did not end well or nothing was checked."""
+    """Return the result of a check as one SARIF run. The run is marked as unsuccessful if the program did not end well
+    or nothing was checked.
+    """
     notes = [
         *(f"Not looked at: {one}" for one in checked.looked.unchecked),
         check_coverage.render_coverage(checked.looked),
@@ -31,7 +33,7 @@ def to_sarif(checked: CheckResult) -> dict[str, object]:
 
 
 def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
-    """Return the SARIF region of an access, and the lines around it; empty if the source cannot be read."""
+    """Return the SARIF region of an access, with the source lines around it; {} if the source cannot be read."""
     around = quotes.excerpt(site.file, site.line)
     text = around.lines[site.line - around.first] if around else ""
     if around is None or not text.strip():
@@ -44,7 +46,9 @@ def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any
 
 
 def fallback_span(finding: Finding, site: Site, line_text: str) -> tuple[int, int]:
-    """Return the span from the column that the runtime reported to the line's end; the whole line without a column."""
+    """Return (begin, end) in a line in which the access is not found. It reaches from the column that the runtime
+    reported to the line's end, and is the whole line if no column was reported.
+    """
     held = finding.evidence
     column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0
     return (column - 1, len(line_text)) if 0 < column <= len(line_text) else (0, len(line_text))

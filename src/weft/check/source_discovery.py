@@ -77,8 +77,8 @@ class CompileEntry:
 def find_sources(names: Sequence[Path]) -> DiscoveredSources:
     """Return the sources that files, folders and compilation databases name. UsageError for a folder without sources.
 
-    Files beside a database choose the program of its build that holds them. Where the database does not say how the
-    build links, they are taken alone, with the options of their calls there.
+    Files that are named beside a database choose the program of its build that holds them. If the database does not say
+    how the build links, only these files are taken, with their options from the database.
     """
     files = {name.resolve() for name in names if name.is_file() and name.suffix != ".json"}
     parts = [find_sources_of_name(name, files) for name in names]
@@ -104,7 +104,9 @@ def drop_duplicates(items: Iterable[T]) -> tuple[T, ...]:
 
 
 def find_sources_of_name(name: Path, beside: Collection[Path] = ()) -> DiscoveredSources:
-    """Return the sources that one file, folder or database names; `beside` are the files that are named with it."""
+    """Return the sources that one file, folder or compilation database names. `beside`: the files that the user names
+    with it.
+    """
     if name.is_dir():
         kept = next((path for path in (name / DATABASE, name / "build" / DATABASE) if path.is_file()), None)
         return read_compilation_database(kept, beside) if kept else find_sources_in_folder(name)
@@ -112,8 +114,8 @@ def find_sources_of_name(name: Path, beside: Collection[Path] = ()) -> Discovere
 
 
 def find_sources_in_folder(name: Path) -> DiscoveredSources:
-    """Return the sources in a folder and its subfolders, without folders of build tools; those are reported as
-    unchecked.
+    """Return the sources in a folder and its subfolders. The folders of build tools are left out, and are reported as
+    unchecked if they hold sources.
     """
     found: list[Path] = []
     skipped: list[Path] = []
@@ -143,9 +145,11 @@ def is_tool_folder(path: Path) -> bool:
 
 
 def read_compilation_database(path: Path, beside: Collection[Path] = ()) -> DiscoveredSources:
-    """Return the sources of a compilation database, with the options of their calls. UsageError if it is not one.
+    """Return the sources of a compilation database, with the compiler options of each. UsageError if the file is not
+    one.
 
-    Where CMake or ninja says how the build links, they are those of one program, the one that holds all of `beside`.
+    If CMake or ninja says how the build links, only the sources of one program are returned: the program that holds all
+    of `beside`.
     """
     try:
         entries = parse_entries(json.loads(path.read_text(encoding="utf-8")), path.parent)
@@ -167,7 +171,9 @@ def read_compilation_database(path: Path, beside: Collection[Path] = ()) -> Disc
 
 
 def collect_program(program: BuiltLink, entries: Sequence[CompileEntry]) -> DiscoveredSources:
-    """Return the sources of one program of a build, and what its link names beside them."""
+    """Return the sources of one program of a build, and the other words of its link command (libraries, folders,
+    objects).
+    """
     own = [entry for entry in entries if entry.target in program.objects]
     compiled = {entry.target for entry in own} | program.libraries
     linked = list_link_words(program.call, lambda path: path in compiled)
@@ -175,9 +181,10 @@ def collect_program(program: BuiltLink, entries: Sequence[CompileEntry]) -> Disc
 
 
 def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
-    """Return which word of a command is a program that `weft cc` built, and its sources with their compiler options.
+    """Return (index of the first word in a command that is a program built by `weft cc`, the program's sources with
+    their compiler options).
 
-    The words before it are its launcher. UsageError if no word is such a program.
+    The words before it are the program's launcher. UsageError if no word is such a program.
     """
     paths = [Path(shutil.which(word) or word) for word in words]
     read = (
@@ -214,7 +221,8 @@ def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_recorded_object(path: Path) -> bool:
-    """Return whether `weft cc` made an object, so that its source is known, or a linked file is gone since.
+    """Return whether an object file names the compiler call by which `weft cc` made it, so that its source is known.
+    True also for a file that no longer exists, False for other files than objects.
 
     Raises UsageError for an object with hooks that keeps no call.
     """
@@ -228,8 +236,8 @@ def is_recorded_object(path: Path) -> bool:
 
 
 def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> list[CompileEntry]:
-    """Return the entries of a compilation database for sources that a compiler reads; relative folders are below
-    `base`.
+    """Return the entries of a compilation database whose files have a suffix of sources. Folders that are relative are
+    below `base`.
     """
     found = []
     for entry in entries:
@@ -243,7 +251,9 @@ def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> list[Comp
 
 
 def collect_sources(entries: Iterable[CompileEntry]) -> DiscoveredSources:
-    """Return the sources of entries; one that is compiled several times has the options of its first entry."""
+    """Return the sources of some entries, each with its compiler options. A source that is compiled several times has
+    the options of its first entry.
+    """
     own: dict[Path, CompileOptions] = {}
     for entry in entries:
         own.setdefault(entry.source, entry.options)

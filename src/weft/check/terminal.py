@@ -28,8 +28,8 @@ def print_result(checked: CheckResult, to: TextIO, directives: bool = False) -> 
 
 
 def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield (line, style) for the lines that a terminal shows of a check's result. `directives`: also those
-    that ran.
+    """Yield (line, style) for the lines that a terminal shows of a check's result. `directives`: whether to list the
+    directives that ran.
     """
     yield render_headline(checked), "bold"
     for finding in checked.findings:

@@ -70,8 +70,8 @@ def count_processors(grid: str) -> int:
 
 
 def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> TracedRuns:
-    """Build a program in `folder` and run it without directives, then with each processor of a grid in turn, recording
-    values. Raises UsageError if that is impossible.
+    """Build a program in `folder` and run it twice, recording values: once without directives, and once with each
+    processor of a grid in turn. Raises UsageError if that is impossible.
     """
     front_end = find_front_end(request.sources)
     for source in request.sources:
@@ -130,8 +130,8 @@ def python_command(request: CheckRequest, folder: Path) -> list[str]:
 def run_once(
     command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, is_second_run: bool
 ) -> ProcessEnd:
-    """Run the program once, recording values, and return how it ended. In the second run its output is discarded and
-    its input read again.
+    """Run the program once, recording values, and return how it ended. In the second run the program reads its input
+    from the beginning again, and its output is discarded.
     """
     Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
     environment = {**os.environ, **variables}
@@ -144,7 +144,7 @@ def run_once(
 
 
 def reopen_standard_input() -> IO[bytes]:
-    """Open standard input from its beginning if it is a file, else an empty one."""
+    """Return standard input, opened again from its beginning, if it is a file; otherwise an empty file."""
     try:
         regular = stat.S_ISREG(os.fstat(0).st_mode)
         return Path("/dev/fd/0" if regular else os.devnull).open("rb")
@@ -153,7 +153,9 @@ def reopen_standard_input() -> IO[bytes]:
 
 
 def find_most_detailed_level(configuration: Configuration) -> int:
-    """Return the most that any rule of a configuration records of accesses: 2 reads and writes, 1 writes, 0 none."""
+    """Return what the most detailed rule of a configuration records of accesses: 2 for reads and writes, 1 for writes,
+    0 for none.
+    """
     levels = [rule.level for rule in configuration.rules]
     general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)
     most = max([*levels, int(ValuesLevel.FULL) if general < 0 else general])
@@ -161,7 +163,9 @@ def find_most_detailed_level(configuration: Configuration) -> int:
 
 
 def copy_values_library(folder: Path, count: int) -> None:
-    """Copy the library that records values once for each processor, as a library loaded twice is still only one."""
+    """Copy the library that records values into `folder`, once for each processor. Each processor needs a file of its
+    own, as the same file loaded twice is only one library.
+    """
     source = recording.library()
     if source is None:
         raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
@@ -170,8 +174,8 @@ def copy_values_library(folder: Path, count: int) -> None:
 
 
 def make_traceable(marked: MarkedSource) -> MarkedSource:
-    """Return a marked source in which a processor skips the iterations of others, and that reports number types of
-    arrays.
+    """Return a marked source with two changes: a processor skips the iterations of other processors, and the number
+    types of arrays are reported.
     """
     text = marked.text
     if marked.suffix.startswith(".f"):

@@ -54,7 +54,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `weft attach`: show where the ranks of a job are, once or twice; return the exit status."""
+    """Run `weft attach`: print, or write to a file, where each rank of a job is, and return the exit status."""
     if args.interval < 0:
         raise UsageError(f"--interval {args.interval:g}: a time is not negative")
     if args.core and args.what:

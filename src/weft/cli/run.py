@@ -401,7 +401,9 @@ def reporting_live(directory: RunDirectory, args: argparse.Namespace) -> Iterato
 
 
 def remove_task_recording(args: argparse.Namespace, directory: RunDirectory) -> None:
-    """Remove what recorded the ranks' tasks; its module is only loaded for that."""
+    """With --tasks, complete the files that recorded the ranks' tasks: cut them to their contents, or remove their
+    folder if it is empty.
+    """
     if args.tasks:
         from weft.tasks import call_recording
 
@@ -499,7 +501,10 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
 
 
 def resolve_call_sites(job: Job, args: argparse.Namespace) -> str | None:
-    """Look up the lines of the calls; each host of --local has done so for its own ranks. Returns what went wrong."""
+    """Look up the source lines of the recorded calls, and return what went wrong, or None.
+
+    With --local, each host has looked up the lines of its own ranks already; their results are merged.
+    """
     from weft.launch import finish
 
     problem = finish.resolve_sites(job.run.path, with_source_texts=not args.no_sources)

@@ -78,13 +78,14 @@ def read_thread_calls(
 def compute_call_keys(
     rank: Rank, events_chosen: Ints, shared_numbers: dict[str, int], *, with_peers: bool = True
 ) -> Keys:
-    """Return a 64-bit key for each call, equal if the program asked for the same; with `with_peers` also of the same
-    communicator and peer.
+    """Return a 64-bit key for each call, which is equal in both runs if the program made the same call. With
+    `with_peers`, communicator and peer must also be the same.
     """
     events, functions = rank.events[events_chosen], rank.trace.functions
     flags, tags = events["flags"], np.where(events["flags"] & Flag.ANY_TAG, ANY_TAG, events["tag"]).astype(np.int64)
 
     def named(column: NDArray[np.integer], name: Callable[[int], str]) -> Ints:
+        """Return a column with each number replaced by the number that both runs share for its name."""
         known, row = np.unique(column, return_inverse=True)
         return np.array(
             [shared_numbers.setdefault(name(one), len(shared_numbers) + 1) for one in known.tolist()], np.int64
@@ -121,8 +122,8 @@ def compute_call_keys(
 
 
 def find_message_senders(match: Match, rank: int) -> Ints:
-    """Return for each receive of a rank, in posting order, the source and tag of its message as one number; -1 if it
-    took none.
+    """Return one number for each receive of a rank, in posting order, which combines source and tag of its message; -1
+    for a receive that took no message.
     """
     rows, part = match.recvs, match.recvs.of_rank(rank)
     sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
@@ -130,7 +131,9 @@ def find_message_senders(match: Match, rank: int) -> Ints:
 
 
 def _compute_message_keys(match: Match, rank: int, events_chosen: Ints) -> Keys:
-    """Return a 64-bit key for each call, equal if its receives took the same messages."""
+    """Return a 64-bit key for each call, which is equal in both runs if the receives of the call
+    took the same messages.
+    """
     sender = find_message_senders(match, rank).view(np.uint64)
     by_event = np.zeros(len(match.trace.ranks[rank].events), np.uint64)
     # Of several receives of one call (Startall) the messages count, not which took which.
@@ -147,10 +150,10 @@ def _mix_keys(keys: Keys, column: Keys) -> Keys:
 
 
 def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
-    """Yield the ranges of calls that are alike in both runs, in order; the calls between them differ.
+    """Yield the ranges of calls that are alike in both runs, in order. The calls between these ranges differ.
 
-    After a difference, the nearest place is searched at which both runs go on alike: the one with the fewest calls left
-    out on both sides together.
+    After a difference, the search goes on for the nearest place at which both runs are alike again: the place before
+    which the fewest calls of both runs together are left out.
     """
     i = j = 0
     for _ in range(MAX_RANGES):
@@ -166,7 +169,7 @@ def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
 
 
 def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
-    """Return how many calls from the first one on are alike in both runs."""
+    """Return how many calls at the beginning are alike in both runs."""
     size, at, step = min(len(reference_keys), len(run_keys)), 0, 4096
     while at < size:
         end = min(at + step, size)
@@ -178,8 +181,8 @@ def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
 
 
 def _find_realignment(reference_keys: Keys, run_keys: Keys) -> tuple[int, int] | None:
-    """Return how many calls to leave out of (reference, run), as few as possible, so that the next REALIGNED calls are
-    alike; None if there is no such place.
+    """Return (calls to leave out of the reference, calls to leave out of the run), as few as possible together, so that
+    the next REALIGNED calls are alike. Return None if they are alike nowhere.
     """
     length = min(REALIGNED, len(reference_keys), len(run_keys))
     first, second = _compute_sequence_keys(reference_keys, length), _compute_sequence_keys(run_keys, length)
@@ -195,7 +198,7 @@ def _find_realignment(reference_keys: Keys, run_keys: Keys) -> tuple[int, int] |
 
 
 def _compute_sequence_keys(keys: Keys, length: int) -> Keys:
-    """Return for each call a key of the `length` calls that begin with it."""
+    """Return a key for each sequence of `length` successive calls, in the order of their first calls."""
     count = len(keys) - length + 1
     mixed = np.zeros(count, np.uint64)
     for k in range(length):

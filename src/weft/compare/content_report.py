@@ -37,7 +37,9 @@ def render_contents(contents: ContentComparison | None, comparison: Comparison) 
 
 
 def _render_differences(contents: ContentComparison, comparison: Comparison) -> Iterator[str]:
-    """Yield report lines on each first difference: the call, the end of the message, the numbers, the callers."""
+    """Yield report lines on the messages whose contents differ first: the call, the other end of the message, the
+    differing numbers, the callers.
+    """
     for number, one in enumerate(contents.first):
         heading = "and independently" if number else "first message whose content differs"
         yield f"{heading}: {_describe_content(one, comparison.after)}"
@@ -134,7 +136,9 @@ def _render_differing_numbers(content: MessageContent, comparison: Comparison) -
 
 
 def _explain_by_order(content: MessageContent, comparison: Comparison, distances: Numbers) -> str:
-    """Return a sentence on whether another order of the same operation explains that results are `distances` apart."""
+    """Return a sentence on whether another order of the same reduction explains that its results
+    differ by `distances`.
+    """
     match = comparison.after
     instance = match.collective_of(content.after)
     parts = read_contributions(match.trace, match, instance) if instance is not None else None

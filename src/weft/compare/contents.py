@@ -94,9 +94,8 @@ class _RankHashes:
         return one, two
 
     def is_sent_alike(self, event: int, reference_event: int | None = None) -> bool | None:
-        """Return whether a call sends what it sent in the reference (by its call `reference_event`, if that is given).
-
-        None if the call has no hash in both runs.
+        """Return whether a call sends the same content as its counterpart in the reference; None if the call has no
+        hash in both runs. With `reference_event`, the counterpart must also be that call.
         """
         rows = np.flatnonzero((self.two["event"] == event) & self.sent)
         if not len(rows):
@@ -107,8 +106,8 @@ class _RankHashes:
 
 
 def _compute_row_keys(rows: NDArray[Any], events: Ints) -> Ints:
-    """Return a key for each row of hashes, equal in both runs for the same part of the same call: event, side, number
-    on that side.
+    """Return a key for each row of hashes: its call, its side (sent or received), and its number on that side. Rows for
+    the same part of the same call have equal keys in both runs.
     """
     requests = np.lexsort((rows["request"], rows["side"], events))
     event, side = events[requests], rows["side"][requests].astype(np.int64)
@@ -125,8 +124,8 @@ def has_hashes(match: Match) -> bool:
 
 
 def compare_contents(comparison: Comparison, order: Order) -> ContentComparison | None:
-    """Return where the contents of messages differ first, for calls that are alike in two runs; None if a run has no
-    hashes.
+    """Return where the contents of messages differ first between two runs. Only calls that are alike in both runs are
+    compared; None if one of the runs has no hashes.
 
     `order`: happens-before of the run.
     """
@@ -147,8 +146,8 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
 
 
 def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """Yield (rank, its Rank in both runs, indices of its events that are the same call in both), in the order of the
-    run.
+    """Yield (rank number, its Rank in the reference and in the run, the event indices of its alike calls in the
+    reference and in the run). The indices are in the order of the run.
     """
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
@@ -166,8 +165,8 @@ def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank
 def _find_candidate_causes(
     rank: int, hashes: _RankHashes, hashes_by_rank: dict[int, _RankHashes], comparison: Comparison
 ) -> Iterator[MessageContent]:
-    """Yield the differing contents of a rank that may be causes: the first sent one, and the first received one that
-    was sent alike.
+    """Yield the differing contents of a rank that may be causes of others: the first that it sent, and the first that
+    it received although the senders sent the same as in the reference.
     """
     sent = np.flatnonzero(hashes.other & hashes.sent)
     if len(sent):
@@ -204,7 +203,9 @@ def _member_rows(match: Match, event: EventId) -> NDArray[Any]:
 
 
 def _find_deciding_event(content: MessageContent, match: Match) -> EventId:
-    """Return the event by which a content is fixed: at its start for a sent one, at its end for a received one."""
+    """Return the event by which a content is fixed: the sending call for a sent content, the completion of the receive
+    for a received one.
+    """
     if content.sent:
         return content.after
     for row in match.receives_of(content.after):

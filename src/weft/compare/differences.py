@@ -123,10 +123,10 @@ def _find_start_time(calls: ThreadCalls, difference: Difference) -> int:
 def _split_by_cause(
     differences: list[Difference], comparison: Comparison, order: Order
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return (the differences that no other one happens before, the others), each in the order of the run.
+    """Return (the differences that no other difference happens before, all others).
 
-    That a message did not come, or that a rank has no further call, is what others did not do: such differences are
-    consequences if any rank does something else.
+    A message that did not come, or a rank without a further call, results from what other ranks did not do: such
+    differences are consequences if any rank does something else.
     """
 
     points = {id(one): _find_showing_event(one, comparison.after) for one in differences}
@@ -142,8 +142,8 @@ def _split_by_cause(
 
 
 def _find_showing_event(difference: Difference, match: Match) -> EventId | None:
-    """Return the event of the run at which a difference shows: the call that completes a message, or a rank's last call
-    if it ends early.
+    """Return the event of the run at which a difference shows: the call that completes a message, or the differing call
+    itself. For a rank that ends early it is the rank's last call, or None if it made none.
     """
     if difference.after is None:
         last = len(match.trace.ranks[difference.rank].events) - 1
@@ -155,7 +155,9 @@ def _find_showing_event(difference: Difference, match: Match) -> EventId | None:
 
 
 def _is_absence(difference: Difference, comparison: Comparison) -> bool:
-    """Return whether a difference is only that something did not happen: no message, no return, or no further call."""
+    """Return whether a difference is only that something did not happen in the run: a message did not come, a call did
+    not return, or the thread made no further call.
+    """
     if difference.after is None or difference.before is None:
         return difference.after is None
     match = comparison.after

@@ -92,8 +92,8 @@ class _SharedResults:
             self._add_hashes(rank, events, place[collectives.instance[part][rows]], given)
 
     def _add_hashes(self, rank: Rank, events: Ints, call_indices: Ints, sends_result: Any) -> None:
-        """Store the hashes of a rank's results. `sends_result`: mask of the calls whose root is this rank, which sends
-        the result.
+        """Store the hashes of a rank's results. `sends_result`: mask of the calls in which this rank, as the root,
+        sends the result.
         """
         hashes = rank.hashes
         if not len(events) or not len(hashes):
@@ -155,8 +155,8 @@ def _count_difference(
     run_result: tuple[_SharedResults, int],
     tolerance: Tolerance,
 ) -> bool:
-    """Count a result whose hashes differ; return whether at most rounding separates its numbers. A result is (shared
-    results, call index).
+    """Count a result whose hashes differ, and return whether its numbers differ at most by rounding. A result is given
+    as (shared results, call index).
     """
     judged = _judge_numbers(
         reference_result[0].read_result_numbers(reference_result[1]),

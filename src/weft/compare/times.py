@@ -43,11 +43,11 @@ def elapsed_ns(trace: Trace) -> int:
 
 
 def find_slower_places(comparison: Comparison) -> list[SlowerPlace]:
-    """Return the places where the calls that both runs make, or the computing between them, took longer in the run:
-    computing first, the worst first.
+    """Return the places that took longer in the run than in the reference. Places of computing come first, then calls,
+    each with the greatest difference first.
 
-    A place is a line with a call, or two lines with the computing between them. Only calls that both runs make and
-    return from are compared.
+    A place is a line with a call, or two lines with the computing between their calls. Only calls that both runs make
+    and return from are compared.
     """
     least = LEAST * max(elapsed_ns(comparison.before.trace), 1)
     found = [

@@ -91,9 +91,10 @@ def summarize_coverage(
 
 
 def _describe_never_run(source_map: SourceMap, construct_ids: Iterable[int]) -> Iterator[str]:
-    """Yield a phrase for the parallel loops that never ran; `construct_ids` are those of the constructs that did.
+    """Yield a phrase on the parallel loops that never ran, if there are some. `construct_ids`: ids of the constructs
+    that ran.
 
-    Each compilation of a Numba function adds its loops again: if one of them ran, all count as run.
+    A loop of a Numba function has one entry for each compilation; if one of these ran, the loop counts as run.
     """
     done = {(one.file, one.line) for id in construct_ids if (one := source_map.constructs.get(id)) is not None}
     never = {(one.file, one.line) for one in source_map.constructs.values() if one.kind in LOOPS} - done

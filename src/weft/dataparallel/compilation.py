@@ -218,7 +218,9 @@ def _compile_c(job: CompileJob) -> bool:
 
 
 def describe_unknown_compilers(marked: Sequence[MarkedSource]) -> list[str]:
-    """Return a sentence for each compiler of these sources whose assembly Weft's shortcuts do not recognise."""
+    """Return a sentence for each compiler of these sources in whose assembly Weft does not recognise the code that it
+    makes faster.
+    """
     languages = dict.fromkeys(LANGUAGE[one.suffix] for one in marked)
     return [
         shortcut_support.UNKNOWN.format(compiler=find_compiler(of), what=" and ".join(unknown))
@@ -229,8 +231,8 @@ def describe_unknown_compilers(marked: Sequence[MarkedSource]) -> list[str]:
 
 @cache
 def _unrecognised_assembly(command: str, gcc: bool) -> list[str]:
-    """Return phrases for what a compiler's assembly has that Weft's shortcuts do not recognise. The answer is cached on
-    disk.
+    """Return phrases for the kinds of code that Weft makes faster but does not recognise in a compiler's assembly;
+    empty if it recognises all. The answer is cached on disk.
     """
     words = [*command.split(), *C_FLAGS, *(HOOKS if gcc else CLANG_HOOKS), *(GCC_ONLY if gcc else ())]
 
@@ -245,9 +247,9 @@ def _unrecognised_assembly(command: str, gcc: bool) -> list[str]:
 
 
 def include_options(source: Path, *, fortran: bool) -> list[str]:
-    """Return the options by which a copy elsewhere finds files beside the original source.
+    """Return the compiler's options by which a copy of a source in another folder finds the files beside the original.
 
-    In C they apply to `#include "..."` only: `#include <version>` never means a file of that name there.
+    In C the options apply to `#include "..."` only, so that `#include <version>` never finds a file of that name there.
     """
     return [f"-I{source.parent}"] if fortran else ["-iquote", str(source.parent)]
 
@@ -300,6 +302,9 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
 
 
 def _first_error(output: str, original: Path, folder: Path) -> str:
+    """Return the compiler's or linker's first error as a sentence `file:line: the program does not compile: text`. An
+    error in the translated file is reported for the user's file `original`; an error of the linker has no line.
+    """
     found = _MESSAGE.search(output)
     if found and not re.match(rf"{re.escape(str(folder))}/\d+-", found["file"]):
         return f"{found['file']}:{found['line']}: the program does not compile: {found['text']}"
@@ -340,8 +345,8 @@ def _compiler_identity(command: str) -> str:
 
 
 def _compute_object_key(jobs: Sequence[CompileJob], source_text: bytes) -> str:
-    """Return the cache key of the objects of some sources: a hash of their (preprocessed) text, compiler, flags and of
-    Weft itself.
+    """Return the cache key of the objects of some sources: a hash of the preprocessed text, the compiler, its flags and
+    Weft's own files.
     """
     job = jobs[0]
     folder = os.fsencode(job.folder)

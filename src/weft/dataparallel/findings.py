@@ -117,8 +117,8 @@ def _access_place(held: Mapping[str, Any], places: Mapping[int, AccessPlace], te
 
 
 def _choose_array_name(record: RawFinding, source_map: SourceMap) -> None:
-    """Choose the name for an array that has another one in a called procedure: the first one if the source line
-    contains only that.
+    """Set the name of a finding's array to the name in the calling procedure, if the source line contains that name and
+    not the name in the called procedure.
     """
     newest, first = (source_map.variables.get(number) for number in (record.data, record.name))
     place = record.place
@@ -132,7 +132,9 @@ def _choose_array_name(record: RawFinding, source_map: SourceMap) -> None:
 
 
 def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
-    """Yield the raw findings, without those that only follow from another one of the same construct and variable."""
+    """Yield the raw findings that are not mere consequences. A finding is left out if another finding, about the same
+    construct, line or variable, explains it.
+    """
     by: dict[tuple[int, int], set[str]] = defaultdict(set)
     at: dict[tuple[int, int, AccessPlace], set[str]] = defaultdict(set)
     for one in records:
@@ -165,8 +167,8 @@ def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
 
 
 def _merge_same_line(records: Iterable[RawFinding]) -> list[RawFinding]:
-    """Return the raw findings, those of one kind about one variable, construct and place merged, with their counts
-    added up.
+    """Return the raw findings after those that agree in kind, variable, construct and place are merged into one, whose
+    count is the sum of theirs.
     """
     kept: dict[tuple[Any, ...], RawFinding] = {}
     for one in records:

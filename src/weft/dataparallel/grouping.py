@@ -27,8 +27,8 @@ def group_by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def finding_cause(finding: Finding) -> object:
-    """Return a key that is equal for findings which one change mends: kind, case, variable, its declaration and the
-    loop. A finding without these has a key of its own.
+    """Return a key that is equal for findings of the same cause: equal kind, case, variable, its declaration and the
+    loop. A finding that lacks these facts has a key of its own.
     """
     held = finding.evidence
     if finding.kind in BY_PLACE or not isinstance(held, CheckCase) or not held.variable:
@@ -38,7 +38,7 @@ def finding_cause(finding: Finding) -> object:
 
 
 def merge_findings(findings: Sequence[Finding]) -> Finding:
-    """Return one finding for several of one cause: the first, with the places and counts of all."""
+    """Return one finding for several findings of one cause: the first of them, with the places and counts of all."""
     first = findings[0]
     if len(findings) == 1:
         return first

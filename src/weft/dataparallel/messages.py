@@ -232,9 +232,11 @@ def _array_name(record: RawFinding, texts: SourceMap) -> str:
 
 
 def _describe_iteration(record: RawFinding, index: Sequence[int] | None, text_without_index: str = "") -> str:
-    """Return the name of an iteration (`iteration i=3, j=4 of the loop at line 8`), a task, or the sequential part.
+    """Return words for the code that ran: an iteration (`iteration i=3, j=4 of the loop at line 8`), a task, or the
+    sequential part.
 
-    `text_without_index`: the text if there is no index; if given, the iteration is named without its loop.
+    `text_without_index`: the words to return if there is no index. If it is given, an iteration is named without its
+    loop.
     """
     if index:
         names = record.construct.indices
@@ -291,7 +293,9 @@ def _sentence_start(record: RawFinding) -> str:
 
 
 def find_array_name_at(place: AccessPlace) -> str:
-    """Return the name of the array whose subscript begins at a place's column; "" if there is none."""
+    """Return the name of the array whose subscript begins at the column of a place; "" if no array's subscript is
+    there.
+    """
     line = current_files.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""

@@ -48,11 +48,11 @@ def run_process(
     should_end: Callable[[], bool] | None = None,
     launched: bool = False,
 ) -> ProcessEnd:
-    """Run a command to its end and return how it ended; `timeout` in seconds, standard streams are this process's
-    unless given.
+    """Run a command to its end and return how it ended. `timeout` is in seconds; the command has this process's
+    standard streams unless others are given.
 
     `should_end` is called every 0.2 seconds; once it returns true, the command is ended. `launched`: the command is a
-    launcher; if this process is killed, it gets SIGTERM, upon which it ends its ranks.
+    launcher; if this process is killed, the launcher gets SIGTERM and ends its ranks.
     """
     began = time.perf_counter()
     with _limited_stack(STACK if command[0] == sys.executable else LARGE_STACK):
@@ -83,8 +83,8 @@ def _limited_stack(stack_bytes: int) -> Iterator[None]:
 def _wait_for_end(
     process: subprocess.Popen[bytes], timeout: float | None, should_end: Callable[[], bool] | None
 ) -> ProcessEnd:
-    """Wait for a process and return how it ended; it is ended when its time is over, `should_end` says so, or the user
-    interrupts.
+    """Wait until a process ends, and return how it ended. The process is terminated if its time is over, if
+    `should_end` returns true, or if the user interrupts.
     """
     until = None if timeout is None else time.monotonic() + timeout
     while True:

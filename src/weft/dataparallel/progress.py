@@ -37,9 +37,10 @@ class Progress:
 
 
 def wait_for_compilations(compilations: Sequence[Future[T]], say: Say) -> list[T]:
-    """Wait until all sources are compiled, and return what came of each. Raises the first error.
+    """Wait until all sources are compiled, and return the results of the compilations in their order. Raises the first
+    error that one of them raised.
 
-    After an error or an interruption, no source is compiled that has not begun.
+    After an error or an interruption, compilations that have not begun are cancelled.
     """
     progress = Progress(say, "compiling")
     pending = set(compilations)

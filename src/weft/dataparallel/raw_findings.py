@@ -60,8 +60,8 @@ class RawFinding:
 
     @property
     def element(self) -> str:
-        """Return the accessed element as the program writes it, `a[3][4]`, `a(3, 4)` or `s`; a guess from the line if
-        no name is known.
+        """Return the accessed element as the program writes it: `a[3][4]`, `a(3, 4)` or `s`. If the variable's name is
+        unknown, the text is guessed from the source line.
         """
         if self.variable is None:
             return self.symbol or guess_operand(self.place, self.write)
@@ -79,7 +79,9 @@ def format_element(name: str, index: Sequence[int] | None, notation: str) -> str
 
 
 def guess_operand(place: AccessPlace, write: bool) -> str:
-    """Guess from the source line what it accesses, if no name is known for the address: `*p` for `*p = 3`."""
+    """Return a guess, from the source line, of the data that an access without a known name reads or writes: `*p` for
+    the line `*p = 3;`.
+    """
     text = current_files.line(place.file, place.line)
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text

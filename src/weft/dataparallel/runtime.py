@@ -112,8 +112,8 @@ def build_shared_library(other_sources: Iterable[Traversable]) -> Path:
 
 
 def build_unit_objects() -> Path:
-    """Return the part of the runtime for every language as one object file with all symbols global, built if it is not
-    cached.
+    """Return one object file with the part of the runtime that serves every language, with all symbols global. It is
+    built if the cache does not have it.
     """
 
     def make(folder: Path, names: list[str]) -> None:
@@ -152,8 +152,8 @@ def _build_runtime_once(name: str, make: Callable[[Path, list[str]], None], more
 def build_once(
     file_name: str, sources: Iterable[Traversable], facts: object, make: Callable[[Path, list[str]], None]
 ) -> Path:
-    """Return a file of the cache that is built from sources, and built again only if they or `facts` (compiler, flags)
-    change.
+    """Return a file of the cache that is built from sources. It is built again only if the sources or `facts`
+    (compiler, flags) change.
 
     `make(folder, names)` leaves the result as `made` in `folder`, which holds the sources; `names` are the C files.
     Raises WeftError if the cache cannot be written.
@@ -182,10 +182,11 @@ def link_one_object(
     global_patterns: Iterable[str],
     code: str = ".text",
 ) -> None:
-    """Link object files to one, `made`, in a folder: only symbols that match `global_patterns` stay global.
+    """Link object files to one object file, `made`, in a folder. Only symbols that match `global_patterns` stay global.
 
-    `wrapped_functions` are called by their real names in the object, so that the runtime's own calls are not wrapped.
-    `code`: the section of its code; the linker bounds one with a name of C's by `__start_` and `__stop_`.
+    Calls of `wrapped_functions` in the object go to the real functions (`__real_…`), so that the linker does not wrap
+    the runtime's own calls. `code`: the section for the runtime's code; for a section whose name is a C identifier, the
+    linker defines the bounds `__start_…` and `__stop_…`.
     """
     run_build_tool(["ld", "-r", "-o", "whole", *object_files], folder)
     own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped_functions]

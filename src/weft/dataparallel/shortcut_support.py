@@ -38,8 +38,8 @@ HOOKED, LOOPS, STRAIGHT = "the calls of its access hooks", "loops", "long code w
 
 
 def find_unrecognised(assembly: str, *, gcc: bool) -> list[str]:
-    """Return phrases for what Weft's shortcuts do not recognise in the assembly of PROGRAM: hooks, loops, code without
-    loops.
+    """Return phrases for the kinds of code that Weft makes faster but does not recognise in the assembly of the test
+    program PROGRAM: calls before accesses, loops, code without loops. Empty if it recognises all.
     """
     if not POSSIBLE:
         return []
@@ -53,7 +53,9 @@ def find_unrecognised(assembly: str, *, gcc: bool) -> list[str]:
 
 
 def check_compiler(command: list[str], folder: Path, *, gcc: bool) -> list[str]:
-    """Compile PROGRAM with a compiler and return phrases for what Weft's shortcuts do not recognise in its assembly."""
+    """Compile the test program PROGRAM with a compiler, and return phrases for the kinds of code that Weft makes faster
+    but does not recognise in its assembly.
+    """
     (folder / "shortcuts.c").write_text(PROGRAM)
     run_build_tool([*command, "-x", "c", "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
     return find_unrecognised((folder / "shortcuts.s").read_text(errors="surrogateescape"), gcc=gcc)

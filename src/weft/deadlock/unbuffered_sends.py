@@ -273,9 +273,10 @@ def _find_cycles(constraints: Constraints, standing: Ints, stuck: Ints) -> Itera
 def _is_within_segment(
     trace: Trace, processes: Processes, constraints: Constraints, standing: Ints, cycle: list[int]
 ) -> bool:
-    """Return whether a cycle belongs to this segment, not to the calls that it looks ahead to.
+    """Return whether a cycle of waiting calls belongs to this segment, and not to later calls that are only looked
+    ahead to.
 
-    One call is enough to tell: each waits for one before it.
+    It is enough to look at the cycle's first call, since each call of a cycle waits for a call before it.
     """
     look, one = lookahead_of(trace), cycle[0]
     return look is None or bool(constraints.at[standing[one]] < look.told[processes.rank[one]])

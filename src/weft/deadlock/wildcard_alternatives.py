@@ -59,8 +59,11 @@ class Choice(NamedTuple):
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """Return a finding for each wildcard and each receive that would wait for ever after another choice; nothing for
-    a run that does hang."""
+    """Return findings on wildcard receives that could take another message, after which a rank would wait for ever.
+
+    Findings of the same cause are one finding. If there are more choices than are tried, the findings say so. The list
+    is empty for a run that does hang.
+    """
     choices = _other_choices(match, order)
     if not len(choices.recv) or Standstill(trace).stuck:
         return []

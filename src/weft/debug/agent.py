@@ -361,8 +361,8 @@ class Agent:
         return {}
 
     def skips(self, frame: FrameType) -> bool:
-        """Return whether a step does not stop in a frame, because the frame or one of its callers is skipped by the
-        user.
+        """Return whether a step does not stop in a frame because the user skips the function or file of the frame or of
+        a caller.
         """
         functions, files = self.skipped
         at: FrameType | None = frame
@@ -420,8 +420,8 @@ class Agent:
         self.go_on(frame)
 
     def take_turns(self) -> None:
-        """Let threads run undisturbed while an expression is watched; afterwards restore the program's switch
-        interval.
+        """Let Python switch between threads rarely while an expression is watched; afterwards restore the program's
+        switch interval.
         """
         if self.watched and not self.interval:
             self.interval = sys.getswitchinterval()
@@ -440,8 +440,8 @@ class Agent:
         return not hidden(frame.f_code.co_filename) and any(point.within(frame.f_code) for point in self.breakpoints)
 
     def elsewhere(self) -> bool:
-        """Return whether the calling thread is not the one that is stepped, watched or counted, so that only
-        breakpoints stop it.
+        """Return whether only breakpoints may stop the calling thread, because another thread is stepped, watched or
+        counted.
         """
         own = _thread.get_ident()
         if self.count is not None:
@@ -488,6 +488,7 @@ class Agent:
         """Return the message of a log point with the values of its `{expressions}` in a frame."""
 
         def value(found: re.Match[str]) -> str:
+            """Return the value of an expression in braces as text, or the error that the expression raises."""
             try:
                 return short(self.value(found[1], frame))
             except Exception as error:
@@ -737,9 +738,7 @@ def start(folder: str, rank: int) -> None:
 
 
 def attend(folder: str, rank: int, agent: Agent) -> None:
-    """Let a second agent follow the rank's asyncio tasks too, if the debugger has asked for it
-    (weft/tasks/ranks.py).
-    """
+    """Let an agent for asyncio follow the rank's tasks too, if the debugger has put a file tasks.json into `folder`."""
     global HIDDEN  # noqa: PLW0603
     try:
         with open(f"{folder}/tasks.json") as file:  # noqa: PTH123

@@ -57,8 +57,8 @@ class NotAgain(WeftError):
 
 
 def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:
-    """Return the two lines at the first tick (counted line, visit or change) at which two replays went another way;
-    None if none did.
+    """Return the two lines at the first tick at which two replays went different ways; None if all went the same way. A
+    tick is a counted line, visit or change.
     """
     for nth, one in enumerate(tallies):
         for other in tallies[:nth]:
@@ -114,7 +114,9 @@ class Back:
             raise
 
     def _search(self) -> bool:
-        """Do what `last` does. If it raises, the ranks are elsewhere."""
+        """Bring the rank to the last tick before its place, or back to its place, and return which as `last` does.
+        After an exception the ranks are somewhere else.
+        """
         known = self._known()
         if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
             return True
@@ -126,8 +128,9 @@ class Back:
         return False
 
     def _tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
-        """Bring the rank to the tick that is followed by `after` others, of those counted from call `base` on; return
-        false if there are fewer.
+        """Bring the rank to the tick after which `after` further ticks were counted, from call `base` on; return false
+        if there are fewer ticks. A tick is a counted line, visit or change. NotAgain if no replay comes there the same
+        way.
         """
         for _ in range(TRIES):
             tally = counted(base)
@@ -138,11 +141,11 @@ class Back:
         raise self._not_again(base)
 
     def _reach(self, base: int, tick: int, tally: Tally) -> bool:
-        """Bring the rank to a tick (of lines: to the first tick of the line), and return whether it went the same way
-        as in `tally`.
+        """Bring the rank to a tick, and return whether the replay went the same way as in `tally`. If lines are
+        counted, the rank is brought to the first tick of the line.
 
-        A variable that nobody has set yet has another value in each replay, so its first value is a change in some
-        only.
+        A variable that the program has not set yet has another value in each replay, so that its first value counts as
+        a change in some replays only.
         """
         tick = tally.begin_of_line(tick) if self.marks.lines else tick
         try:
@@ -172,8 +175,8 @@ class Back:
         return hand.stopped if hand is not None else None
 
     def _bases(self, below: int) -> Iterator[int]:
-        """Yield the positions of calls from which to search, the nearest first. `below`: no tick is after the call at
-        that position.
+        """Yield the positions of the rank's earlier calls from which to search forward, the nearest first, at growing
+        distances. Only positions before `below` are yielded, as no tick is after the call at `below`.
         """
         here, calls = self.now[self.rank, 0], 1 + self.inside
         while here:
@@ -185,7 +188,11 @@ class Back:
             calls *= WIDER
 
     def _count_behind(self) -> None:
-        """Count the ticks from the rank's current place to its next call, and those of the place itself."""
+        """Run the rank on to its next call, and count the ticks until there and the visits of its current place.
+
+        A tick is a visit of a marked place, a change of a marked value, or a line. The numbers are kept in `behind` and
+        `visits`, and those of other ranks in `_lines`. Nothing happens if the rank is not at a line or has crashed.
+        """
         if not self.at_line:
             return
         hand = self.standing.hand(self.rank)
@@ -218,14 +225,16 @@ class Back:
         return found
 
     def run_on(self, *, wait_for_all: bool = False) -> None:
-        """Run to where all ranks were, the searched rank to its next call; the others are not awaited unless
-        `wait_for_all`.
+        """Let all ranks run to where they were before the search, and the searched rank to its next call. Wait only for
+        the searched rank, or for all ranks (`wait_for_all`).
         """
         self.standing.run(self.now, self.polls)
         self.standing.settle(only=None if wait_for_all else self.rank)
 
     def _without(self) -> Goals:
-        """Return how far all ranks get without the searched rank's next call, and no further than they were."""
+        """Return how far all ranks get without the next call of the searched rank, and no further than they were before
+        the search. No thread's goal is before its current position.
+        """
         standing = self.standing
         coming = standing.record.entry(self.rank, standing.replica.at(self.rank))
         cut = self.now if coming is None else standing.cut_before(coming.id, self.now)
@@ -249,8 +258,8 @@ class Back:
         return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
     def _count_past(self, base: int) -> Tally:
-        """Count all ticks from call `base` on, in a replay in which the rank passed its place; return the counts.
-        NotAgain if none does.
+        """Return the counts of all ticks from call `base` on, from a replay in which the rank passed its place.
+        NotAgain if no replay passes this place.
 
         A replay that did not pass it (it was disturbed, or the program goes another way) proves nothing of earlier
         ticks.
@@ -340,8 +349,8 @@ def reverse_line(standing: Standing, how: str, rank: int) -> None:
 
 
 def _into(search: Back) -> None:
-    """Bring the rank from the line that the search found to the last line of a function that this line calls, if it
-    calls one.
+    """Bring the rank from the line that the search found to the last line of the function that this line calls. Without
+    such a call the rank is brought to the line itself.
     """
     steps = 0
     while steps < STEPS and _step(search):

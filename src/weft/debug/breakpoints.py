@@ -83,8 +83,8 @@ class Breakpoints:
         """Return a new breakpoint for `WHERE`, `WHERE if EXPRESSION` or `WHERE FILTER`. UsageError if the run has no
         such place.
 
-        In a task (`scope`) it is never an MPI call. `log`: the message of a log point, which is in the source, so that
-        it never stops a rank.
+        `scope`: the task in which to stop; WHERE is then a place in the source, never an MPI call. `log`: the message
+        to print there instead of stopping a rank; WHERE is then a place in the source, too.
         """
         place, condition, terms = _split_specification(specification)
         if condition or log:
@@ -177,8 +177,8 @@ class Breakpoints:
                              f"{' and '.join(map(str, near))}")  # fmt: skip
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
-        """Yield the record's calls at a place before which a rank can be stopped; recv() of mpi4py counts as one
-        call.
+        """Yield the recorded calls at a source place, if a rank can be stopped before them. recv() of mpi4py makes two
+        MPI calls, of which only the first is yielded.
         """
         for event in find_all_visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)
@@ -194,8 +194,8 @@ class Breakpoints:
         self.all = [b for b in self.all if b.id not in chosen]
 
     def ahead(self, reached: Callable[[EventId], bool]) -> list[EventId]:
-        """Return, for each thread, the next call at which a breakpoint stops it. `reached`: whether a call was passed
-        already.
+        """Return, for each thread, the next call at which a breakpoint stops the thread. `reached` returns whether a
+        call was passed already.
         """
         first: dict[Position, tuple[int, EventId]] = {}
         for b in self.all:

@@ -73,7 +73,9 @@ class Count:
         self.log: list[tuple[int, int, int]] = []
 
     def own(self) -> int:
-        """Return how many ticks the rank's current place itself has; they are not counted from there on."""
+        """Return how many ticks the rank's current place itself has. The count that starts here does not include these
+        ticks.
+        """
         frame = self.agent.stopped
         if frame is None:
             return 0
@@ -108,8 +110,8 @@ class Count:
         return self.traced
 
     def handle_event(self, frame: FrameType, event: str) -> None:
-        """Count what an event of the interpreter is: first the changes of values before it, then whether it is a visit
-        or a line.
+        """Count an event of the interpreter: first the changes of watched values before it, then the event itself if it
+        is at a breakpoint or a counted line. Stop the rank at the requested visit of the place.
         """
         depth = depth_of(frame)
         for one in self.watches:

@@ -74,8 +74,8 @@ class Debugger(Standing):
     def _run_to(
         self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
     ) -> Answer:
-        """Let the ranks run up to goals, or to a breakpoint on the way, and return where they are. `through`: past
-        breakpoints.
+        """Let the ranks run up to goals, or to a breakpoint on the way, and return where they are. `through`:
+        breakpoints stop no rank.
 
         `limit` returns the goals, given the calls that are not to be made because ranks stop before them.
         """
@@ -113,9 +113,10 @@ class Debugger(Standing):
                     self.hand(rank)
 
     def until(self, text: str, *, through: bool = False) -> Answer:
-        """Run what has to happen before a call, and no more; if the call was made already, go back by another replay.
+        """Run what has to happen before a call, and no more; return where all ranks are. If the call was made already,
+        another replay goes back to before the call.
 
-        `through`: past breakpoints, too.
+        `through`: breakpoints on the way stop no rank.
         """
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
@@ -135,8 +136,8 @@ class Debugger(Standing):
         return answer | {"elsewhere": found} if (found := self._elsewhere(events)) else answer
 
     def _elsewhere(self, events: Sequence[EventId]) -> list[Answer]:
-        """Return the requested calls at which ranks do not stop, each with the call before which its rank stopped
-        instead.
+        """Return a row for each requested call whose rank is stopped before a later call instead. A row has `rank`,
+        `call` (the requested one) and `next` (the call before which the rank is stopped).
         """
         found = []
         for event in events:
@@ -188,10 +189,10 @@ class Debugger(Standing):
         return self.stopped()
 
     def go_back(self) -> Answer:
-        """Go back to the last stop, and return where all ranks are.
+        """Go back to the last stop, and return where all ranks are. UsageError if nothing stops a rank earlier.
 
-        That is the last call by the time of the record at which a breakpoint stops, or on the rank in focus a visit of
-        a breakpoint in the source or a change of a watched value.
+        The last stop is the last call, by the time of the record, at which a breakpoint stops. On the rank in focus it
+        can also be a visit of a breakpoint in the source or a change of a watched value.
         """
         call = max(((self.stops.breakpoints.begun(event), event) for event in self.stops.behind()), default=(0, None))[
             1

@@ -264,10 +264,10 @@ class NativeHand:
         return found
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
-        """Begin to count ticks (marked visits, changes or lines) from here on, and return how many this place itself
-        has.
+        """Begin to count ticks from the rank's current place on, and return how many ticks this place itself makes.
 
-        The rank stops at tick `stop_at`, or at visit `visit_at` of the place; 0: at none.
+        A tick is a visit of a marked place, a change of a marked value, or a line. The rank stops at tick `stop_at`, or
+        at visit `visit_at` of its current place; 0: at none.
         """
         told = json.loads(json.dumps(marks.as_dict()))
         for one in (told["place"], *told["place"].get("lines", ())):
@@ -289,7 +289,9 @@ class NativeHand:
         return int(found["own"])
 
     def counted(self, last: int = 1) -> Tally:
-        """Return the counts so far, and remove the marks. `last`: the number of ticks whose lines are returned."""
+        """Stop to count, and return the ticks and visits since `count`. The marks of what is counted are removed from
+        the rank. `last`: for how many of the last ticks the lines are returned.
+        """
         with self.halted():
             found = self._call_count_script(f"print_counts({last})")
             self._call_count_script("remove_marks()")
@@ -414,7 +416,9 @@ class NativeHand:
         return str(stop.get("bkptno")) in self.gdb.points
 
     def _arrive(self) -> None:
-        """Keep the rank stopped at its line; if no line is known there, let it run on."""
+        """Keep the rank stopped at its line. The rank runs on if it has left the program's frames, or if a step came to
+        a place without a known line.
+        """
         self._returning = False
         frames = self._frames()
         step, self._step = self._step, ""

@@ -122,7 +122,7 @@ class Tally:
         return self.ticks - len(self.lines) + 1
 
     def begin_of_line(self, tick: int) -> int:
-        """Return the first tick of the run of ticks on the same line to which a tick belongs."""
+        """Return the first of the consecutive ticks that are on the same line as a tick."""
         while tick > self.first and self.lines[tick - self.first][:2] == self.lines[tick - self.first - 1][:2]:
             tick -= 1
         return tick

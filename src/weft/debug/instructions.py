@@ -25,10 +25,11 @@ class Instruction:
 
 
 def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
-    """Return `count` instructions, beginning with the one that is `first` after (negative: before) an address; None for
-    unknown ones.
+    """Return `count` instructions, of which the first is `first` instructions after an address, or before it if
+    negative. None for unknown instructions.
 
-    Before the address only those of the same function are known: elsewhere it is unknown where instructions begin.
+    Before the address only instructions of the same function are known: elsewhere it is unknown where instructions
+    begin.
     """
     with hand.halted():
         whole = _disassemble(hand, f"-a {address:#x}") if first < 0 else []

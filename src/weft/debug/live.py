@@ -38,10 +38,11 @@ def _calls_like(rank: Rank, event: Event) -> list[int]:
 
 
 def read_pending_call(ranks: Path, event: Event, pid: int) -> Any:
-    """Return the record (a row of dtype EVENT) of a call before which a thread is stopped: it is written, but not
-    counted yet.
+    """Return the record (a row of dtype EVENT) of a call before which a thread is stopped. The recorder has written
+    this row, but does not count it yet (recorder/shim.h: weft_publish asks the replay before it counts the event).
+    DebuggerError if the thread is not before that call.
 
-    (recorder/shim.h: weft_publish asks the replay before it counts the event.) `ranks`: the folder of the records.
+    `ranks`: the folder of the records; `pid`: the process of the rank.
     """
     for path in sorted(ranks.glob("*.weft")):
         with path.open("rb") as file:

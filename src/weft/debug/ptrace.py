@@ -41,8 +41,8 @@ class Standing:
     """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes with all of their threads. One that may not be traced is left to its reader (gdb, py-spy),
-        which reports why.
+        """Stop processes with all of their threads. A process that may not be traced runs on: the tool that reads it
+        (gdb, py-spy) reports why.
         """
         limit = time.monotonic() + PATIENCE
         for pid in pids:
@@ -85,7 +85,7 @@ class Standing:
         return self._threads.get(pid, {})
 
     def keep(self, pids: Sequence[int]) -> bool:
-        """Release all processes but `pids`; return whether all of `pids` were asked to stop or refused."""
+        """Release all processes but `pids`. Return whether each of `pids` was asked to stop or has refused it."""
         for pid in [pid for pid in self._threads if pid not in pids]:
             self.release(pid)
         self.pids = [pid for pid in self.pids if pid in pids]

@@ -104,10 +104,10 @@ class Record:
         return len(self.plans[rank].threads[slot].entries)
 
     def kept_waiting(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
-        """Return the threads that cannot return from the last call before their goals, as its message is sent after one
-        of `events`.
+        """Return the threads that wait for a message in the last call before their goals, as the message is sent only
+        after one of `events`.
 
-        Of collectives that is unknown: an MPI may let a member go on if the order does not need the others.
+        Collectives are left out: an MPI may let a member go on if the order does not need the others.
         """
         cut = self.cuts.greatest_cut_without(events)
         return frozenset(
@@ -117,8 +117,8 @@ class Record:
         )  # fmt: skip
 
     def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
-        """Return whether an entry is the matched receive that follows its probe on the same line: mpi4py's recv() makes
-        both.
+        """Return whether an entry of a thread's plan is the matched receive that follows a matched probe on the same
+        line of Python. The recv() of mpi4py makes both calls.
         """
         one, before = self.entry(rank, position, slot), self.entry(rank, position - 1, slot)
         if one is None or before is None or one.site.file is None or not one.site.file.endswith(".py"):
@@ -168,8 +168,8 @@ class Record:
         return list(found)
 
     def message(self, event: Event) -> tuple[EventId | None, EventId | None]:
-        """Return the send and the receive (the call that posts it) of a call's message; of a completion, those of its
-        request. None for what is not recorded.
+        """Return the send of a call's message, and the call that posts the receive. For a call that completes a
+        receive, these are the calls of the completed receive. A part that is not recorded is None.
         """
         sends, recvs = self.match.sends, self.match.recvs
         if rows := self.match.sends_of(event.id):

@@ -172,8 +172,8 @@ class Replica:
         self.set_goals({(r, t): self.at(r, t) for r, t in self.goals})
 
     def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None], only: int | None = None) -> bool:
-        """Wait until every rank is stopped; return false if they cannot reach their goals. Ctrl-C stops them where they
-        are.
+        """Wait until every rank is stopped; return false if the ranks cannot reach their goals or have left the record.
+        Ctrl-C stops the ranks where they are.
 
         `stopped` returns the ranks that are stopped at a line of their program; `tick` is called now and then while
         others run; `only`: the rank to wait for, whatever the others do.

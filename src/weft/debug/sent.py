@@ -57,8 +57,10 @@ class Messages:
         }  # fmt: skip
 
     def _read_content(self, sent: EventId, replica: Replica) -> Answer:
-        """Return the values that a send sends, read while its rank is before it: in this replay, or in one of its
-        own.
+        """Return the values that a send sends.
+
+        They are read in a replay whose rank is just before the send: in `replica` if its rank has stopped there, else
+        in another replay that is started for this.
         """
         if sent not in self._known:
             thread, position, _ = self.record.position(sent)

@@ -96,7 +96,9 @@ class Standing:
         return self.stopped()
 
     def exchange(self, goals: Goals, shown: int) -> None:
-        """Leave the replay for a checkpoint that is before those goals, or for a new replay. `shown`: as in Replica."""
+        """Replace the replay by a checkpoint that can go on to `goals`, or by a new replay with these goals. `shown`:
+        the value of `shown` in the new replay.
+        """
         found = self.spares.take(goals)
         if found is None:
             self._leave()
@@ -114,6 +116,7 @@ class Standing:
         self.frames.moved()
 
     def _leave(self) -> None:
+        """Detach all debuggers from the ranks, and end the replay."""
         for hand in self.hands.values():
             hand.close()
         self.forget()
@@ -126,12 +129,15 @@ class Standing:
         self._home.cleanup()
 
     def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
-        """Wait until all ranks (or `only` one) are stopped. `goals` is called again whenever a rank has stopped at a
-        line.
+        """Wait until all ranks are stopped, or only the rank `only`. `goals` returns new goals for the ranks, and is
+        called whenever a rank has stopped at a line.
         """
         known: set[int] = set()  # a rank may have stopped again before we look
 
         def stopped() -> set[int]:
+            """Return the ranks that are stopped at lines, after their debuggers have handled new stops. If a rank is
+            newly stopped, the replay gets new goals.
+            """
             nonlocal known
             for hand in self.hands.values():
                 hand.poll()
@@ -290,9 +296,7 @@ class Standing:
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
     def next_of_lines(self) -> list[EventId]:
-        """Return the next calls of the ranks that are stopped at lines: no rank may run beyond what these calls
-        allow.
-        """
+        """Return the next calls of the ranks that are stopped at lines. No rank may run beyond what these allow."""
         stopped = self.at_lines()
         coming = [
             self.record.entry(r, self.replica.at(r, slot), slot) for r, slot in self.record.threads if r in stopped
@@ -328,7 +332,7 @@ class Standing:
         return self.begin(self.cut_before(event, now), only=only)
 
     def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
-        """Return how far all ranks get before a call, and none of them further than `now` (default: where it is)."""
+        """Return how far all ranks get before a call, but no rank further than `now` (default: where it is)."""
         now = self.now() if now is None else now
         cut = self.record.full(self.record.cuts.greatest_cut_without([event]).goals, now)
         return {thread: min(goal, now[thread]) for thread, goal in cut.items()}

@@ -149,7 +149,7 @@ class Stops:
         return sorted(self._standing.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
 
     def behind(self) -> Iterable[EventId]:
-        """Yield the calls at which breakpoints stop that were made already."""
+        """Yield the calls that were made already and at which a breakpoint stops."""
         for b in self.breakpoints.all:
             for event in b.events:
                 thread, position, _ = self._standing.record.position(event)
@@ -157,8 +157,8 @@ class Stops:
                     yield event
 
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
-        """Watch in this replay what was watched in another one. An expression whose frame is not there is only watched
-        going back.
+        """Watch in this replay the expressions that were watched in another one. An expression whose frame the rank
+        does not have now is watched only when going back.
 
         `kept`: rank and expression by the watchpoint's number.
         """

@@ -59,7 +59,9 @@ def hook_new(traced: Traced) -> None:
 
 
 def hook_running(traced: Traced, spared: int) -> None:
-    """Give all running threads the trace function (Python 3.11), except the calling one and the spared one."""
+    """Set the trace function in all running threads, except the calling thread and the thread state `spared` (for
+    Python 3.11).
+    """
     api = ctypes.pythonapi
     for name in ("PyThreadState_Get", "PyInterpreterState_Get", "PyInterpreterState_ThreadHead", "PyThreadState_Next"):
         getattr(api, name).restype = ctypes.c_void_p

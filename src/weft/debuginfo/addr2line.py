@@ -80,7 +80,9 @@ def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Foun
 
 
 def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return what addr2line answers for each offset, also if it knows nothing."""
+    """Return, by offset as text, the source places that addr2line names, also where it knows no line. Empty if
+    addr2line cannot be run, which is added to `problems`.
+    """
     # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
     addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
     environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}

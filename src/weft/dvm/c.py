@@ -29,9 +29,10 @@ INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout"
 
 
 def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN) -> list[MarkedSource]:
-    """Mark the sources of one program; its own headers lie in folders that the options name.
+    """Return the marked copies of the C sources of one program, with the calls of the runtime inserted.
 
-    Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
+    The program's own headers lie in folders that `options` name. Raises UsageError, with file:line:column, for a source
+    that cannot be read or a directive in the wrong place.
     """
     shared = ProgramNames(texts)
     units = [SourceUnit(c_source.read_c_source(path, options.for_source(path).include), shared) for path in paths]
@@ -61,8 +62,8 @@ class DirectiveMarker(LoopConstructs):
     """Inserts the runtime's calls for the directives of one source."""
 
     def mark_directives(self) -> None:
-        """Insert the runtime's calls for every directive of the source that is no declaration. In the old form of
-        C-DVM, a loop over arrays behind plain pointers is noted as unchecked instead.
+        """Insert the runtime's calls for every directive of the source that declares nothing. In the old form of C-DVM,
+        a loop over arrays behind plain pointers is noted as unchecked instead.
         """
         for begin, _, directive, text in self.source.directives:
             statement = self.unit.attached[begin]
@@ -79,7 +80,9 @@ class DirectiveMarker(LoopConstructs):
     # --- constructs -----------------------------------------------------------------------------------------------
 
     def mark_directive(self, offset: int, directive: Directive, statement: Node | None, directive_text: str) -> None:
-        """Insert the runtime's calls for one directive, which stands at `offset`, before and after its statement."""
+        """Insert the runtime's calls for one directive, before and after the statement that follows it if the directive
+        has one. `offset`: where the directive begins in the source.
+        """
         if isinstance(directive, syntax.Parallel):
             self.mark_parallel_loop(directive, statement, directive_text)
         elif isinstance(directive, syntax.Region):
@@ -150,8 +153,8 @@ class DirectiveMarker(LoopConstructs):
     def mark_edge_group_use(
         self, directive: syntax.Parallel, statement: Node | None, offset: int, directive_text: str
     ) -> None:
-        """Insert the calls that wait for a group of shadow edges before a loop, and those that start the exchange of
-        one after it. They are inserted even if the loop itself cannot be checked.
+        """Insert, before a loop, the calls that wait for a group of shadow edges, and after the loop, those that start
+        the exchange of a group. The calls are inserted even if the loop itself cannot be checked.
         """
         calls = {
             clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, offset, directive_text)
@@ -179,7 +182,9 @@ class DirectiveMarker(LoopConstructs):
         return variable in self.hooks.harmless_scalars or variable.is_pointer_like
 
     def render_part_call(self, function_name: str, construct_id: int, reference: Reference, offset: int) -> str:
-        """Return a C call of a function of the runtime with a variable, or the part of it that subscripts name."""
+        """Return a C call of a runtime function that gets a variable, or only the part of the variable that the
+        reference's subscripts name.
+        """
         variable = self.unit.resolve_variable(reference, offset)
         return render_call(
             function_name,

@@ -41,8 +41,8 @@ class ArrayMarker:
         ]
 
     def read_declarations(self) -> None:
-        """Attach to each variable of this source the directives that declare it, also where another declaration of the
-        name has them.
+        """Attach to each variable of this source the directives that declare it. If a file-scope variable is declared
+        several times, its directives apply to every one of these declarations.
         """
         for directive, statement, _ in self.declaring_directives:
             self.apply_declaration(directive, statement)
@@ -100,8 +100,8 @@ class ArrayMarker:
                     self.unit.fail(directive.place, what)
 
     def find_declared_variables(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
-        """Return the variables that a directive declares: the parameters that `inherit` names, else all of the
-        declaration after it.
+        """Return the variables that a directive declares: for `inherit`, the parameters that it names, otherwise all
+        variables of the declaration that follows the directive.
         """
         inherited = {entity.name for entity in directive.entities}
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
@@ -147,8 +147,8 @@ class ArrayMarker:
                 self.insert_at_lifetime_begin(variable, made, self.render_alignment_calls(variable, number, construct))
 
     def count_alignments_to_distributed(self, variable: Variable, visited_names: frozenset[str]) -> int:
-        """Return how many alignments lead from an array to the distributed one: 1 if its target is not
-        aligned itself.
+        """Return how many alignments lead from an array to the array that is distributed: 0 for an array that is not
+        aligned, 1 if the target of its alignment is not aligned itself.
         """
         for one in variable.declare:
             for attribute in one.attributes:
@@ -279,8 +279,9 @@ class ArrayMarker:
             self.marks.before(at, f" {creation_calls} {alignment_calls}")
 
     def mark_allocations(self) -> None:
-        """Insert calls that name the memory which pointers get from malloc and similar functions: for arrays of
-        directives, and for other blocks of the heap.
+        """Insert calls that give the runtime the name of memory from malloc and similar functions: the name of the
+        pointer that gets the memory. Blocks allocated in parallel loops are left out, unless a directive declares their
+        pointer.
         """
         for node in c_tree.walk_nodes(self.tree.root):
             found = split_assigned_call(self.tree, node)
@@ -298,8 +299,8 @@ class ArrayMarker:
                 self.insert_after(node, self.render_heap_block(left, variable, called), name)
 
     def insert_after(self, node: Node, calls: str, variable_name: str) -> None:
-        """Insert calls after an assignment or declaration; within a larger expression, by a statement expression `({ …
-        })` with the variable's value.
+        """Insert calls after an assignment or declaration. Within a larger expression, a GNU statement expression `({ …
+        })` makes the calls and keeps the variable's value.
         """
         above = node.parent
         if not calls or above is None:

@@ -264,8 +264,8 @@ def section_arguments(reference: Reference, variable: Variable) -> tuple[str, st
 def render_distribution(
     construct_id: int, data_id: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None
 ) -> str:
-    """Return a C call that distributes an array, onto the processors of one task (task array's id, index) if `task` is
-    given.
+    """Return a C call that distributes an array. With `task` (the task array's id, the task's index), the array is
+    distributed onto the processors of that task.
     """
     if task is None:
         return render_call("distribute", construct_id, data_id, data_address(variable), *distribution_kinds(axes))
@@ -280,8 +280,8 @@ def distribution_kinds(axes: Sequence[Axis]) -> tuple[str, str]:
 
 
 def render_block_sizes(data_id: int, variable: Variable, axes: Sequence[Axis]) -> str:
-    """Return C code that reports the sizes or weights of blocks, for each dimension that an array of the program
-    distributes.
+    """Return C code that reports to the runtime the sizes or weights of blocks that the program gives in an array
+    (`genblock`, `wgtblock`). Dimensions with another distribution add nothing.
     """
     found: list[str] = []
     for d, axis in enumerate(axes):

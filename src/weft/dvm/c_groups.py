@@ -19,7 +19,9 @@ def is_followed(unit: SourceUnit, array: Reference, at: int) -> bool:
 
 
 def are_arrays_followed(unit: SourceUnit, directive: Directive, offset: int) -> bool:
-    """Return whether the runtime knows all arrays that a loop or redistribution is about."""
+    """Return whether the runtime knows all arrays that a directive (a parallel loop or a redistribution) names; True
+    for other directives.
+    """
     arrays: list[Reference] = []
     if isinstance(directive, syntax.Parallel) and directive.on is not None:
         arrays = [directive.on]

@@ -60,7 +60,9 @@ class HookedVariables:
         ]
 
     def find_clause_variables(self) -> set[Variable]:
-        """Return the variables that clauses of loops, regions and task regions name, or `actual` and `get_actual`."""
+        """Return the variables that the source's directives name: in clauses of parallel loops, regions and task
+        regions, in `actual` and in `get_actual`.
+        """
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
             references: list[Reference] = []
@@ -101,8 +103,8 @@ class HookedVariables:
 
     @cached_property
     def used_by_regions(self) -> set[Variable]:
-        """Return the variables declared outside a region and used in it: a copy on the device may exist as long as
-        their block.
+        """Return the variables that are declared outside a region and used in the region. The device may have a copy of
+        such a variable as long as the variable exists.
         """
         regions = [
             node
@@ -118,7 +120,9 @@ class HookedVariables:
 
     @cached_property
     def address_taken(self) -> set[Variable]:
-        """Return the variables whose address is taken in a function, and those that the hooks must see anyway."""
+        """Return the variables whose address is taken in a function, and those that the inserted calls before memory
+        accesses must see anyway.
+        """
         found = set(self.wanted)
         for function in self.tree.functions:
             found |= c_uses.get_addressed_variables(self.tree, function)
@@ -126,15 +130,15 @@ class HookedVariables:
 
     @cached_property
     def harmless_scalars(self) -> set[Variable]:
-        """Return the local scalars whose uses cannot be wrong, so that the hooks need not see them: loop indices, and
-        private ones that are written first.
+        """Return the local scalars that need no checks at their accesses, because no use of them can be wrong: they are
+        loop indices, or private to an iteration and written first.
         """
         plain = {v for v in self.written_or_named if not v.outside and not v.static and not v.is_array}
         return {v for v in plain if self.is_harmless(v)}
 
     def is_harmless(self, variable: Variable) -> bool:
-        """Return whether no use of a scalar can be wrong: outside loops it only controls a loop, inside it is private
-        and written first.
+        """Return whether no use of a scalar can be wrong. Outside parallel loops the scalar may only control a loop;
+        inside, it must be private and written before it is read.
         """
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         if function is None or variable in c_uses.get_addressed_variables(self.tree, function):

@@ -91,8 +91,8 @@ class LoopConstructs:
         return found
 
     def render_control_variables(self, directive: syntax.Parallel, loop: Node, offset: int) -> list[str]:
-        """Return C calls that report a loop's index variables which live in memory: accesses to them are no work of the
-        loop.
+        """Return C calls that report the index variables of a loop that live in memory. The runtime then does not take
+        accesses to them for work of the loop.
         """
         return [
             render_call("loop_index", data_address(variable), data_bytes(variable))
@@ -163,8 +163,8 @@ class LoopConstructs:
     def require_array_with_edges(
         self, array: Reference, widths: Sequence[object] | None, offset: int, clause_name: str
     ) -> Variable:
-        """Return the distributed array whose shadow edges a clause names. Raises DirectiveError if it is none, or has
-        another number of dimensions.
+        """Return the distributed array whose shadow edges a clause names. Raises DirectiveError if the name is not a
+        distributed array, or if the array has another number of dimensions.
         """
         variable = self.unit.resolve_variable(array, offset)
         if not variable.declare:
@@ -267,8 +267,8 @@ class LoopConstructs:
         self.hooks.mark_body_variables(statement)
 
     def mark_task_loop(self, directive: syntax.Parallel, loop: Node, index_name: str, directive_text: str) -> None:
-        """Insert the calls for a loop of which each iteration is a task. Outside a task region, the loop is marked as
-        one, too.
+        """Insert the calls for a loop whose iterations are tasks. If the loop is outside a task region, calls that
+        begin and end a task region are inserted around it, too.
         """
         at = self.tree.begin(loop)
         body = loop.child_by_field_name("body")

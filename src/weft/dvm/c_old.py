@@ -45,8 +45,8 @@ def find_closing_bracket(text: str, opening: int) -> int:
 
 
 def expand_loop_macros(source_text: str) -> str:
-    """Return the source with each use of a macro that is a loop replaced by its definition, without a change of line
-    numbers.
+    """Return the source with each use of a macro that defines a loop replaced by the macro's definition. The line
+    numbers do not change.
     """
     loops = {match[1]: ([one.strip() for one in match[2].split(",")], match[3]) for match in LOOP.finditer(source_text)}
     if not loops:
@@ -89,8 +89,8 @@ def find_directives(source_text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def modernize_directive(directive: str, position: Position) -> str | None:
-    """Return an old directive in the form of C-DVMH; None if it has no meaning for the checks. Raises DirectiveError if
-    it is unknown.
+    """Return a directive of the old C-DVM in the form of C-DVMH; None if the directive has no meaning for the checks.
+    Raises DirectiveError if the directive is unknown.
     """
     words = " ".join(directive.split())
     keyword = re.match(r"\*?\s*(\w+)", words)
@@ -179,8 +179,8 @@ def drop_group(old: str) -> str:
 
 
 def drop_inner_subscripts(arrays: str) -> str:
-    """Return a list of arrays without the subscripts `a[b[i]]` that hold another array: such an array counts as a
-    whole.
+    """Return a list of arrays, as text, with the contents of all subscripts removed: `a[b[i]]` becomes `a[]`, so that
+    it means the whole array.
     """
     found = []
     for one in split_arguments(arrays):
@@ -196,7 +196,9 @@ def drop_inner_subscripts(arrays: str) -> str:
 
 
 def modernize_declaration(keyword: str, argument: str, position: Position) -> str:
-    """Return an old DISTRIBUTE or ALIGN, with what follows its semicolons, as `array` or `template` of C-DVMH."""
+    """Return a DISTRIBUTE or ALIGN of the old C-DVM as the `array` or `template` directive of C-DVMH, with the SHADOW
+    or TEMPLATE that follows a semicolon.
+    """
     first, *more = (part.strip() for part in argument.split(";"))
     what, edges = "array", ""
     for part in filter(None, more):

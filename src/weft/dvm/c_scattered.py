@@ -15,8 +15,8 @@ INT: Final = "__INT64_TYPE__"
 
 
 def render_owner_calls(unit: SourceUnit, data_id: int, variable: Variable, axes: Sequence[Axis], offset: int) -> str:
-    """Return C code that reports the owner of each index, for the dimensions that are distributed by `indirect` or
-    `derived`.
+    """Return C code that reports to the runtime which processor owns each index. It covers the dimensions that are
+    distributed by `indirect` or `derived`.
     """
     found: list[str] = []
     for d, axis in enumerate(axes):
@@ -39,8 +39,8 @@ def wrap_in_io_calls(calls: Sequence[str]) -> str:
 def resolve_derived(
     unit: SourceUnit, derived: Derived, position: syntax.Position, offset: int
 ) -> tuple[tuple[int, str], int, str]:
-    """Return the target of `derived` as (its data id, C expression of its address), the dimension that has the dummy,
-    and the dummy's name.
+    """Return (the target array of a `derived` distribution, as its data id and the C expression of its address; the
+    number of the target's dimension that has the dummy; the dummy's name).
     """
     target = unit.resolve_distributed(whole_target(derived, position), offset, "derived")
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
@@ -55,8 +55,8 @@ def whole_target(derived: Derived, place: syntax.Position) -> Reference:
 
 
 def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, dummy: str, element_call: str) -> str:
-    """Return C code that loops over one axis of the target and makes `element_call` for each value, named `weft_e`, of
-    the expressions of `derived`.
+    """Return C code that loops over one axis of the target and makes `element_call` for each element that `derived`
+    names. In `element_call` the element is the variable `weft_e`.
     """
     where = f"{target[0]}, {target[1]}, {axis}"
     items = "".join(render_element_range(item, element_call) for item in derived.expressions)
@@ -85,8 +85,8 @@ def find_or_add_edge_id(unit: SourceUnit, name: str, position: syntax.Position) 
 
 
 def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, offset: int, directive_text: str) -> str:
-    """Return C code that builds a named shadow edge from the elements of `shadow_add`, and adds it to the arrays it
-    lists.
+    """Return C code that builds a named shadow edge from the elements that `shadow_add` gives, and adds the edge to the
+    arrays that the directive lists.
     """
     variable = unit.resolve_variable(directive.array, offset)
     target, axis, dummy = resolve_derived(unit, directive.derived, directive.place, offset)
@@ -132,7 +132,9 @@ def render_edge_renewals(
 
 
 def render_localize(unit: SourceUnit, directive: syntax.Localize, offset: int, directive_text: str) -> str:
-    """Return the C call for `localize`: an array with global indices of a target gets the local indices."""
+    """Return the C call for `localize`, which replaces the global indices in an array by the local indices of a target
+    array.
+    """
     numbers = unit.resolve_variable(Reference(directive.array, None, directive.place), offset)
     target = unit.resolve_variable(Reference(directive.target, None, directive.place), offset)
     return render_call(

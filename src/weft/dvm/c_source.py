@@ -76,8 +76,8 @@ class _Lines:
         self.missing: list[str] = []
 
     def append_file(self, path: Path, including_files: tuple[Path, ...]) -> None:
-        """Append the lines of a file, and in place of an `#include` those of the header. `including_files`: the files
-        whose includes led here.
+        """Append the lines of a file; the lines of a header of the program take the place of its `#include`.
+        `including_files`: the files whose includes led to this file.
         """
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")

@@ -143,8 +143,8 @@ class Tree:
         return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
 
     def find_statement_after(self, offset: int) -> Node | None:
-        """Return the outermost statement or declaration that begins at the first code behind an offset; None if none
-        begins there.
+        """Return the outermost statement or declaration that begins right after an offset, white space and comments
+        left out; None if the code there begins none.
         """
         rest = self.text[offset:]
         skipped = len(rest) - len(skip_blanks(rest))
@@ -302,8 +302,8 @@ def is_definition_parameter(node: Node) -> bool:
 
 
 def analyse_declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
-    """Return the parts of a declarator: the node of its name, its array bounds as text, whether it is a pointer to
-    them, and whether it declares a function.
+    """Return the parts of a declarator: the node of its name, its array bounds as text, whether it declares a pointer
+    (to the array, if there are bounds), and whether it declares a function.
     """
     sizes: list[str] = []
     pointer = called = False

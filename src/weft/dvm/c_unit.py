@@ -61,8 +61,8 @@ class SourceUnit:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def data_id(self, variable: Variable) -> int:
-        """Return the id of a variable in the source map; it is added when it is asked for first. External names have
-        one id in all sources.
+        """Return the id of a variable in the source map. The first call for a variable adds it to the map; a name with
+        external linkage has one id in all sources.
         """
         if variable.id:
             return variable.id
@@ -130,8 +130,8 @@ class SourceUnit:
         return variable
 
     def resolve_task(self, reference: Reference | None, offset: int) -> tuple[int, str] | None:
-        """Return (id of the task array, C expression of the index) for a reference to one task; None if it names
-        processors.
+        """Return (id of the task array, C expression of the task's index) for a reference to one task. Return None if
+        there is no reference, or if it does not name a task array.
         """
         variable = self.tree.resolve(reference.name, offset) if reference is not None else None
         if reference is None or variable is None or not variable.has("task"):

@@ -62,8 +62,8 @@ def find_written_variables(tree: Tree, node: Node) -> set[Variable]:
 
 
 def iterate_stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
-    """Yield (first byte, byte after the last, variable) for each assignment to a variable and each `&` of one, in the
-    order of the text.
+    """Yield (first byte, byte after the last, variable) for each expression that assigns to a variable or takes its
+    address with `&`, in the order of the text.
     """
     for one in walk_nodes(tree.root):
         place: Node | None = None
@@ -123,8 +123,8 @@ def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
 
 
 def find_assigned_block(tree: Tree, variable: Variable, use: Node, body: Node) -> Node | None:
-    """Return the node within `body` that never runs without this assignment to the scalar; None if the use is no plain
-    assignment.
+    """Return the largest node within `body` that, whenever it runs, runs this assignment to the scalar; None if `use`
+    is not the target of a plain assignment, or if the assigned value uses the scalar.
     """
     above = use.parent
     if above is None or above.type not in ("assignment_expression", "init_declarator"):
@@ -183,7 +183,9 @@ def loop_variable_node(tree: Tree, loop: Node) -> Node | None:
 
 
 def loop_nest(loop: Node, depth: int) -> list[Node]:
-    """Return the loops of a nest from the outside, at most `depth`: each the only statement of the one around it."""
+    """Return the loops of a nest from the outermost to the innermost, `depth` at most. Each is the only statement in
+    the loop around it.
+    """
     found = [loop]
     while len(found) < depth:
         body = found[-1].child_by_field_name("body")

@@ -43,8 +43,8 @@ def mark_fortran_sources(
 
 
 def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUnit]]:
-    """Return the files (each a list of program units) with the users of a module after its file; otherwise the order is
-    kept.
+    """Return the files (each a list of program units) in an order in which each file comes after the files of the
+    modules that it uses. Otherwise the order does not change.
     """
     defined = [{unit.name for unit in held if unit.kind == "module"} for held in files]
     needed = [{name for unit in held for name in unit.uses} for held in files]
@@ -71,8 +71,8 @@ def _mark_file(
 
 
 def _marked_lines(source: FortranSource, marks: Insertions) -> Iterator[str]:
-    """Yield the lines of the marked copy, with a line marker wherever the original line is not the one after
-    the last.
+    """Yield the lines of the marked copy. Where the next original line does not follow the one before, a line marker
+    gives its file and number to the compiler.
     """
     file, number = "", 0
     for at, line in enumerate(source.lines):

@@ -73,8 +73,8 @@ def single_index(reference: Reference, index: str = "0") -> str:
 
 
 def mapping_arrays(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
-    """Return how each dimension of a target is mapped, as three lists: the dummy's number (or a constant's mark),
-    coefficient, offset.
+    """Return three lists with an entry for each subscript of an align or ON target: the number of the dummy in it (or a
+    mark for a constant or a whole dimension), the coefficient of the dummy, and the offset.
     """
     axis: list[int] = []
     coefficient: list[str] = []
@@ -168,8 +168,8 @@ def find_mentioned_names(unit: ProgramUnit) -> frozenset[str]:
 
 
 def block_end(unit: ProgramUnit, loops: dict[int, DoLoop], item_index: int) -> int:
-    """Return the index of the last item of the statement that begins at an index; a DO, IF or other block is one
-    statement.
+    """Return the index of the last item of the statement that begins at an item. A DO, IF or other block counts as one
+    statement, so that the index is that of its END.
     """
     if item_index in loops:
         return loops[item_index].last

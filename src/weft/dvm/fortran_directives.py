@@ -198,8 +198,8 @@ class DirectiveCalls(LoopDirectives):
         self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
 
     def mark_plain_copies(self, item_index: int) -> None:
-        """Insert the calls for plain assignments between ASYNCHRONOUS and its end: they are copies, even without F90
-        before them.
+        """Insert the calls around the plain assignments between ASYNCHRONOUS and its end. The DVM system carries them
+        out as copies, also where no F90 directive precedes them.
         """
         before: syntax.Directive | None = None
         for item in self.unit.items[item_index + 1 :]:
@@ -219,8 +219,8 @@ class DirectiveCalls(LoopDirectives):
             self.mark_copy(self.statement_at(following), sentinel.place)
 
     def mark_copy(self, statement: FortranStatement, position: Position) -> None:
-        """Insert the calls around an assignment that the DVM system carries out as a copy: its accesses belong to no
-        processor.
+        """Insert calls around an assignment that the DVM system carries out as a copy, so that its accesses are not
+        attributed to any processor.
         """
         if split_assignment(statement.code) is None:
             return
@@ -229,8 +229,8 @@ class DirectiveCalls(LoopDirectives):
             self.marks.late.append((statement.last, position, call))
 
     def render_pending_copy(self, statement: FortranStatement) -> Iterator[str]:
-        """Yield Fortran calls that report what an asynchronous copy reads and writes until its ASYNCWAIT; none for a
-        blocking copy.
+        """Yield the Fortran calls that report which arrays an asynchronous copy reads and writes until its ASYNCWAIT;
+        none if the assignment is not within ASYNCHRONOUS.
         """
         kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
         found = split_assignment(statement.code)

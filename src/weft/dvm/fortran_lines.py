@@ -111,8 +111,8 @@ COLUMN_ONE: Final = re.compile(r"call\s+\w+\s*\(|do\s+\w+\s*=|contains\s*$|(char
 
 
 def _is_free_form(texts: Sequence[str]) -> bool:
-    """Return whether lines cannot be in fixed form, because of letters before column 6 or an `&` at the end of
-    a line.
+    """Return whether some of the lines show that the source is in free form: letters before column 6, or an `&` at the
+    end of a line.
     """
     for text in texts:
         if not text.strip() or text[0] in "cC*!#dD" or text.lstrip().startswith("!"):
@@ -188,8 +188,8 @@ def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[So
 
 
 def _statement_starts(line: str, open_quote: str) -> tuple[list[int], str]:
-    """Return the columns (from 0) where a line's statements begin, and the quote of a string that is open at its end
-    ("" for none). `open_quote`: the one open before the line.
+    """Return the columns (from 0) at which statements begin in a line, and the quote of a string that is still open at
+    the end of the line ("" if there is none). `open_quote`: the quote that was open before the line.
     """
     found = [0]
     for at, sign in enumerate(line):
@@ -240,7 +240,7 @@ class _Piece:
         return "".join(self.text[before:])
 
     def drop_continuation(self) -> None:
-        """Remove the `&` at the end of what was added, and the blanks behind it."""
+        """Remove the `&` at the end of the text that was added last, and the blanks after it."""
         while self.text and self.text[-1].isspace():
             self.text.pop()
             self.places.pop()
@@ -248,7 +248,9 @@ class _Piece:
         self.places.pop()
 
     def make_statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
-        """Yield the statement, without blanks and, in `code`, with empty strings; nothing if there are only blanks."""
+        """Yield the one statement that the added lines form; nothing if they are blank. Its `text` has no blanks
+        outside of strings, its `code` also has no contents of strings.
+        """
         if not "".join(self.text).strip():
             return
         code, text, at = _squeeze_blanks(self.text)
@@ -261,8 +263,8 @@ class _Piece:
 
 
 def _squeeze_blanks(characters: Sequence[str]) -> tuple[str, str, int]:
-    """Return a statement in lower case without blanks, once with empty strings and once with their contents, and the
-    index of its first character.
+    """Return a statement in lower case without blanks, in two versions: with empty strings, and with the contents of
+    strings. The third item is the index of the statement's first character.
     """
     code: list[str] = []
     kept: list[str] = []
@@ -379,7 +381,7 @@ def _join_free_form(lines: Sequence[SourceLine]) -> Iterator[Item]:
 
 
 def _next_continues(lines: Sequence[SourceLine], line_index: int) -> bool:
-    """Return whether the next line is a directive that continues the one on this line."""
+    """Return whether the line after `line_index` is a directive line that continues the directive on this line."""
     if line_index + 1 >= len(lines):
         return False
     text = lines[line_index + 1].text

@@ -71,14 +71,14 @@ class LoopDirectives:
         self.marks.after(last.last, sentinel.place, *ends)
 
     def statement_at(self, item_index: int) -> FortranStatement:
-        """Return the unit's item with this index, which must be a statement."""
+        """Return the statement that is the unit's item at an index; it is an error if a directive is there."""
         item = self.unit.items[item_index]
         assert isinstance(item, FortranStatement)
         return item
 
     def insert_before(self, statement: FortranStatement, position: Position, *calls: str) -> None:
-        """Insert calls before a statement. Its label moves to a CONTINUE before them, so that jumps to it make the
-        calls.
+        """Insert calls before a statement. If the statement has a label, the label moves to a CONTINUE before the
+        calls, so that jumps to the label also make the calls.
         """
         if statement.label:
             self.marks.marks.relabelled[statement.first] = statement.label
@@ -112,7 +112,7 @@ class LoopDirectives:
         return found
 
     def reject_jumps_out(self, sentinel: Sentinel, nest: Sequence[DoLoop]) -> None:
-        """Raise DirectiveError if a statement leaves a parallel loop before its end, as the other iterations run
+        """Raise DirectiveError if a statement in a parallel loop leaves the loop early: the other iterations would run
         nevertheless.
         """
         first, last = nest[0].first, nest[0].last
@@ -164,8 +164,8 @@ class LoopDirectives:
             self.marks.require_rank(reference.name, len(reference.subscripts), reference.place)
 
     def find_control_variables(self, loop: DoLoop) -> list[str]:
-        """Return the index variables of a parallel loop, and of loops in it, that live in memory: accesses to them are
-        no work of the loop.
+        """Return the names of the index variables that live in memory, of a parallel loop and of the loops in it. The
+        runtime does not take accesses to them for work of the loop.
         """
         names = {
             inner.variable
@@ -176,7 +176,9 @@ class LoopDirectives:
         return sorted(name for name in names if name in self.named or self.is_in_memory(name))
 
     def is_in_memory(self, name: str) -> bool:
-        """Return whether a scalar lives in memory: it is shared or saved, or some statement passes it on."""
+        """Return whether a scalar must have an address: another unit shares it, it is saved, or some statement passes
+        it to a procedure or to input and output.
+        """
         found = self.marks.program.owner(self.unit, name)
         if found and (found[0] is not self.unit or found[1].static or found[1].dummy or found[1].shared):
             return True
@@ -254,8 +256,8 @@ class LoopDirectives:
                         yield self.render_mapped_array(TIE, 0, reference)
 
     def find_computed_arrays(self, sentinel: Sentinel) -> list[syntax.Renewal]:
-        """Return the distributed arrays that the loop behind a directive writes: for SHADOW_COMPUTE, their shadow edges
-        are computed too.
+        """Return, as renewals of shadow edges, the distributed arrays that the loop after a directive writes. A
+        SHADOW_COMPUTE without a list means that the loop also computes the shadow edges of these arrays.
         """
         loop = self.marks.loop_behind(self.unit.items.index(sentinel))
         if loop is None:
@@ -277,8 +279,8 @@ class LoopDirectives:
             yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, position)})"
 
     def render_edges(self, call_kind: int, construct_id: int, group_id: int, renewal: syntax.Renewal) -> str:
-        """Return a Fortran call about the shadow edges of an array, with their widths (none: the declared ones);
-        `call_kind` says for what.
+        """Return a Fortran call about the shadow edges of an array, with the widths that the directive gives, else
+        without widths (the declared ones apply). `call_kind`: the purpose of the call.
         """
         array = renewal.array
         widths = renewal.widths

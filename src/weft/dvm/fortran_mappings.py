@@ -55,7 +55,7 @@ class UnitMappings(UnitNames):
             waiting = [m for m in waiting if m not in ready]
 
     def render_template(self, name: str, sizes: Sequence[syntax.Section], position: Position) -> str:
-        """Return the Fortran call that registers `template t(n,0:m)`."""
+        """Return the Fortran call that registers the template of a directive such as `template t(n,0:m)`."""
         low = [size.low.text if size.low else "1" for size in sizes]
         high = [size.high.text if size.high else "1" for size in sizes]
         once = int(self.resolve_symbol(name, position)[1].module)
@@ -96,8 +96,8 @@ class UnitMappings(UnitNames):
     def render_distribution(
         self, construct_id: int, name: str, distribution: syntax.Distribution, position: Position, is_only_first: int
     ) -> Iterator[str]:
-        """Yield the Fortran calls for `distribute a(block,*) onto p`. `is_only_first`: 1 if only the first call may
-        have an effect.
+        """Yield the Fortran calls for a distribution such as `distribute a(block,*) onto p`. `is_only_first`: 1 if the
+        calls may take effect only the first time they run.
         """
         later = False
         if distribution.axes is None:  # a later REDISTRIBUTE gives it; until then every processor has all of it
@@ -136,8 +136,8 @@ class UnitMappings(UnitNames):
     def render_alignment(
         self, construct_id: int, name: str, alignment: syntax.Alignment, position: Position, is_only_first: int
     ) -> Iterator[str]:
-        """Yield the Fortran calls for `align b(i,j) with a(i,j+1)`. `is_only_first`: 1 if only the first call may have
-        an effect.
+        """Yield the Fortran calls for an alignment such as `align b(i,j) with a(i,j+1)`. `is_only_first`: 1 if the
+        calls may take effect only the first time they run.
         """
         target = alignment.target
         if target is None:

@@ -67,9 +67,7 @@ class UnitMarks(UnitMappings):
 
     @cached_property
     def has_directives(self) -> bool:
-        """Return whether directives are about the unit's own data: those in the unit, or in a procedure that it
-        contains.
-        """
+        """Return whether the unit is a main program, or has directives itself, or contains a procedure with some."""
         if self.unit.kind == "program" or self.unit.directed:
             return True
         return any(one.directed and one.within(self.unit) for one in self.program.units)
@@ -124,8 +122,8 @@ class UnitMarks(UnitMappings):
             yield from self.render_mappings(self.find_needed_mappings(module))
 
     def find_needed_mappings(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
-        """Return the mappings of a module's arrays that this unit mentions, and of their align targets: name in this
-        unit -> mapping.
+        """Return the mappings of a module's arrays that this unit mentions, and of the targets that these are aligned
+        with: name in this unit -> mapping.
         """
         held = self.mappings.of(module)
         names = find_mentioned_names(self.unit)
@@ -138,7 +136,9 @@ class UnitMarks(UnitMappings):
         return {one.name: one for one in found if one is not None}
 
     def rename_mapping(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
-        """Return a copy of a module's mapping with the names that this unit uses; None if one is not visible here."""
+        """Return a copy of a module's mapping in which the array and its align target have the names that this unit
+        uses; None if the array or the target is not visible here.
+        """
         name = self.find_local_name(module, mapping.name)
         alignment = mapping.alignment
         if name is None:
@@ -152,8 +152,8 @@ class UnitMarks(UnitMappings):
         return replace(mapping, name=name, alignment=alignment)
 
     def find_local_name(self, module: ProgramUnit, name: str) -> str | None:
-        """Return the name that this unit has for a name of a module; None if it cannot have one. A name that ONLY
-        leaves out is imported under a new alias.
+        """Return the name by which this unit can use a module's name; None if it cannot. A name that the unit's USE
+        statements leave out gets a new alias and a USE statement for it.
         """
         called = self.program.find_name_in_unit(self.unit, module, name)
         if called is not None or name not in module.symbols:
@@ -268,8 +268,8 @@ class UnitMarks(UnitMappings):
         return found
 
     def find_covered_ranges(self, item_index: int, sentinel: Sentinel) -> Iterator[tuple[int, int]]:
-        """Yield (first, last item index) of the code that a parallel loop's or a task's directive is about; nothing for
-        others.
+        """Yield (first item index, last item index) of the loop after a PARALLEL directive, or of the code from an ON
+        directive to its end; nothing for other directives.
         """
         if isinstance(sentinel.directive, syntax.Parallel):
             loop = self.loop_behind(item_index)
@@ -351,8 +351,8 @@ class UnitMarks(UnitMappings):
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
     def mark_output(self, statement: FortranStatement, item_index: int) -> None:
-        """Insert calls before PRINT or WRITE that check their items for unset values: the library reads them without
-        hooks.
+        """Insert calls before a PRINT or WRITE that check whether its items have values. They are needed because the
+        Fortran library, which reads the items, has no calls before its accesses.
         """
         condition, action = split_condition(statement.code)
         if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
@@ -413,8 +413,8 @@ class UnitMarks(UnitMappings):
         return mapping is not None and mapping.template is None and not self.is_tasks(name)
 
     def mark_own_assignment(self, statement: FortranStatement, name: str, subscripts: str) -> None:
-        """Insert the calls around an assignment to distributed data: of one element its owner runs it, of a section or
-        array each processor its part.
+        """Insert the calls around an assignment to distributed data outside parallel loops. An assignment to one
+        element is run by the element's owner; of an array or section, each processor assigns its part.
         """
         parts = split_top(subscripts[1:-1]) if subscripts.startswith("(") and subscripts.endswith(")") else []
         if not parts or any(True for part in parts for _ in top_level_indices(part, ":")):

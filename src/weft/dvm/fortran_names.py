@@ -53,8 +53,8 @@ class VariableNumbers:
         self.edges: dict[str, int] = {}
 
     def find_or_add_id(self, unit: ProgramUnit, name: str, position: Position, kind: str = "variable") -> int:
-        """Return the id in the source map of a name that a unit declares; it is added at the first call, with its
-        position.
+        """Return the id in the source map of a name that a unit declares. The first call for a name adds the name, with
+        its position.
         """
         key = (id(unit), name)
         if key not in self.held:
@@ -62,8 +62,8 @@ class VariableNumbers:
         return self.held[key]
 
     def find_or_add_group_id(self, unit: ProgramUnit, name: str, position: Position) -> int:
-        """Return the id of a group, added at the first call; it differs from the id of a variable with the
-        same name.
+        """Return the id of a group, which the first call for the group adds to the source map. A variable with the same
+        name has another id.
         """
         key = (id(unit), "group " + name)
         if key not in self.held:
@@ -191,8 +191,8 @@ class UnitNames:
         self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
     def resolve_symbol(self, name: str, position: Position) -> tuple[ProgramUnit, FortranSymbol]:
-        """Return (the unit that declares a name, its symbol). A name without a declaration becomes a scalar of this
-        unit.
+        """Return (the unit that declares a name, the name's symbol). A name that no unit declares is added to this unit
+        as a scalar.
         """
         found = self.program.owner(self.unit, name)
         if found:
@@ -209,7 +209,9 @@ class UnitNames:
         return self.numbers.find_or_add_id(owner, symbol.name, symbol.place, what)
 
     def find_mapping(self, name: str) -> ArrayMapping | None:
-        """Return the mapping that directives declare for a name visible in this unit; None if they do not."""
+        """Return the mapping that directives declare for a name that is visible in this unit; None if no directive
+        declares one.
+        """
         own = self.mappings.of(self.unit).get(name)
         if own:
             return own

@@ -11,8 +11,8 @@ from weft.dvm.syntax import Axis, Derived, DirectiveError, NamedEdges, Position,
 
 
 def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], position: Position) -> Iterator[str]:
-    """Yield Fortran code that reports the owner of each index, for the dimensions that are distributed by `indirect` or
-    `derived`.
+    """Yield Fortran code that reports to the runtime which processor owns each index. It covers the dimensions that are
+    distributed by `indirect` or `derived`.
     """
     number = marks.find_data_id(name, position)
     for d, axis in enumerate(axes):
@@ -29,7 +29,9 @@ def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], positi
 
 
 def resolve_derived(marks: UnitMarks, derived: Derived, position: Position) -> tuple[int, int, str]:
-    """Return (id of the target of `derived`, the dimension that has the dummy, the dummy's name)."""
+    """Return (id of the target array of a `derived` distribution, number of the target's dimension that has the dummy,
+    name of the dummy).
+    """
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
         raise DirectiveError(position, f"`derived` takes one dummy of `{derived.target}`: {derived.target}(@i)")
@@ -72,8 +74,8 @@ def find_or_add_edge_id(marks: UnitMarks, name: str, position: Position) -> int:
 
 
 def render_shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.ShadowAdd) -> Iterator[str]:
-    """Yield the Fortran calls that build a named shadow edge from the elements of `shadow_add`, and add it to the
-    arrays it lists.
+    """Yield the Fortran calls that build a named shadow edge from the elements that `shadow_add` gives, and add the
+    edge to the arrays that the directive lists.
     """
     place, derived = directive.place, directive.derived
     target, axis, dummy = resolve_derived(marks, derived, place)
@@ -104,7 +106,9 @@ def render_edge_renewals(
 
 
 def render_localize(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Localize) -> str:
-    """Return the Fortran call for `localize`: an array with global indices of a target gets the local indices."""
+    """Return the Fortran call for `localize`, which replaces the global indices in an array by the local indices of a
+    target array.
+    """
     place = directive.place
     return (
         f"call weft_check_localize({marks.construct('localize', sentinel)}, "

@@ -23,7 +23,7 @@ SPECIFIES: Final = re.compile(
 
 
 def is_specification(unit: ProgramUnit, statement: FortranStatement) -> bool:
-    """Return whether a statement belongs to the specification part of a unit, so that executable code has not begun."""
+    """Return whether a statement can belong to a unit's specification part, which precedes executable statements."""
     code = statement.code
     found = split_assignment(code)
     if found:
@@ -91,7 +91,9 @@ def _read_entity(unit: ProgramUnit, entity: str, position: Position) -> tuple[Fo
 
 
 def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
-    """Enter what one specification statement says of names into the unit: types, attributes, USE, constants."""
+    """Enter into the unit the facts about names that one specification statement gives: types, attributes, constants,
+    and the names imported by USE.
+    """
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
         unit.uses.append(matched[1])
@@ -119,7 +121,9 @@ def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
 
 
 def _read_use(unit: ProgramUnit, module: str, imports: str) -> None:
-    """Enter the renamed and the only names of a USE into the unit; `imports` is `a => b, c` or `only: a => b, c`."""
+    """Enter into the unit the names that a USE statement renames, and those that its ONLY lists. `imports`: the text
+    after the module's name, `a => b, c` or `only: a => b, c`.
+    """
     only = imports.startswith("only:")
     names = unit.only.setdefault(module, set()) if only else None
     for part in split_top(imports.removeprefix("only:")):

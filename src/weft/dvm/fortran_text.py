@@ -72,7 +72,9 @@ def split_assignment(code: str) -> tuple[str, str, int] | None:
 
 
 def _is_one_bracket(code: str) -> bool:
-    """Return whether the bracket that opens the code closes at its end, or before a component or another bracket."""
+    """Return whether the bracket at the beginning of the code closes at its end, or directly before a component or
+    another bracket.
+    """
     depth = 0
     for at, sign in enumerate(code):
         depth += (sign == "(") - (sign == ")")

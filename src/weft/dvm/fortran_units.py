@@ -140,8 +140,9 @@ class FortranProgram:
     def _find_owner(
         self, unit: ProgramUnit, name: str, seen: frozenset[int]
     ) -> tuple[ProgramUnit, FortranSymbol] | None:
-        """Return the unit that declares a name and its symbol, looking through hosts and modules. `seen`: units that
-        were looked at."""
+        """Return (the unit that declares a name, the name's symbol), searched in the unit, its hosts and the modules it
+        uses; None if no unit declares it. `seen`: ids of the units already searched.
+        """
         if id(unit) in seen:
             return None
         if name in unit.symbols:

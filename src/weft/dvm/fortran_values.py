@@ -32,7 +32,9 @@ def find_possibly_unset_variables(unit: ProgramUnit) -> list[FortranSymbol]:
 
 
 def is_watchable(unit: ProgramUnit) -> bool:
-    """Return whether calls may be inserted before the unit's first statement and attributes given to variables."""
+    """Return whether the checks may change a unit: insert calls before its first executable statement, and give
+    attributes to its variables.
+    """
     if unit.kind not in ("program", "subroutine", "function") or unit.pure:
         return False
     for item in unit.items[: unit.executable]:
@@ -89,8 +91,8 @@ def find_skippable_blocks(unit: ProgramUnit) -> list[tuple[int, int]]:
 def is_surely_set_first(
     unit: ProgramUnit, name: str, uses_by_name: dict[str, list[int]], blocks: list[tuple[int, int]]
 ) -> bool:
-    """Return whether each use of a variable comes after an assignment that runs whenever the use does. `uses_by_name`:
-    item indices.
+    """Return whether every use of a variable has a value from an assignment before it that runs whenever the use runs.
+    `uses_by_name`: name -> indices of the items that use it.
     """
     left = uses_by_name[name]
     while left:

@@ -128,7 +128,9 @@ class TokenCursor:
         return word
 
     def accept(self, *texts: str) -> bool:
-        """Pass the next tokens if they are `texts`, and return whether they are."""
+        """Pass the next tokens if their texts are `texts`, and return whether they are. Otherwise
+        no token is passed.
+        """
         if any(self.peek(ahead) != text for ahead, text in enumerate(texts)):
             return False
         self.at += len(texts)
@@ -170,8 +172,8 @@ class TokenCursor:
     # --- expressions ----------------------------------------------------------------------------------------------
 
     def take_until(self, stop_texts: frozenset[str]) -> list[Token]:
-        """Return the tokens up to one of `stop_texts` or a closing bracket, outside of brackets that open in
-        between.
+        """Return the tokens up to the next stop, and pass them. A stop is one of `stop_texts` or a closing bracket,
+        unless it is within brackets that open after the cursor.
         """
         taken: list[Token] = []
         open_brackets: list[str] = []
@@ -212,8 +214,8 @@ class TokenCursor:
         return Expression(join_tokens(tokens), tuple(dict.fromkeys(names)), tokens[0].place)
 
     def read_subscript(self, *stop_texts: str, whole_signs: tuple[str, ...] = ("*",)) -> Subscript:
-        """Read one subscript: all of a dimension (nothing, or one of `whole_signs`), `low:high`, or an expression, also
-        of a dummy.
+        """Read one subscript. It may be a whole dimension (empty, or one of `whole_signs`), a section `low:high`, or an
+        expression, which may use a dummy.
         """
         if self.text in whole_signs and (self.peek() in (",", "]", ")")):
             self.take()
@@ -229,9 +231,11 @@ class TokenCursor:
         return self.make_affine(taken)
 
     def make_affine(self, tokens: Sequence[Token]) -> Constant | Affine:
-        """Return an expression as a map of one dummy, or a constant where none stands in it.
+        """Return a linear expression of one dummy as its coefficient and offset; without a dummy, return a constant.
 
-        The coefficient and the offset are the expression itself at 1 and at 0: the program works them out.
+        Both are C or Fortran text that the program computes: the offset is the expression with 0 in place of the dummy,
+        the coefficient is the expression with 1 minus the offset. Raises DirectiveError for an expression that is not
+        linear.
         """
         uses = [k for k, word in enumerate(tokens) if word.kind == "name" and self.fold(word) in self.dummies]
         if not uses:
@@ -259,8 +263,8 @@ def replace_name(taken: Sequence[Token], at: int, value: str) -> list[Token]:
 
 
 def is_linear(tokens: Sequence[Token], dummy_index: int) -> bool:
-    """Return whether an expression is linear in the dummy at an index: it is in no call, subscript, quotient
-    or power.
+    """Return whether an expression is linear in the dummy at a token index: the dummy is within no call, subscript,
+    quotient or power.
     """
     before = tokens[dummy_index - 1].text if dummy_index else ""
     after = tokens[dummy_index + 1].text if dummy_index + 1 < len(tokens) else ""

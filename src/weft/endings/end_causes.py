@@ -104,8 +104,9 @@ def find_ends(trace: Trace) -> list[End]:
 
 
 def _ranks_ended_by_weft(trace: Trace, found: list[End]) -> frozenset[int]:
-    """Return ranks that MPI ended inside calls which could never have failed, as Weft had ended their partners
-    before."""
+    """Return the ranks whose waiting calls failed only because Weft had ended their partners, after it found a
+    deadlock. Empty if the run did not end in a deadlock.
+    """
     inside = {end.rank.index for end in found if end.how is How.ERROR and end.open_calls}
     if trace.run.get("ended") != "deadlock" or not inside:
         return frozenset()

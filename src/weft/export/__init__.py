@@ -64,7 +64,9 @@ def write(
 
 @contextmanager
 def _report_progress(trace: Trace, progress: Callable[[float], None] | None) -> Iterator[None]:
-    """Call `progress` with the share of the run's calls that is written, while the block runs."""
+    """Context in which an export calls `progress` with the share of the run's calls that is written; without `progress`
+    nothing is called.
+    """
     if progress is None:
         yield
         return

@@ -148,7 +148,9 @@ def _object_name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: 
 
 
 def _find_named_objects(rank: Rank, object_class: str) -> set[int]:
-    """Return the ids of the rank's objects of a class (such as `COMM`) whose name is more than class and number."""
+    """Return the ids of the rank's objects of a class (such as `COMM`) that have a name of their own. The names of all
+    others are made of class and number.
+    """
     ids = {0, *rank.trace.functions.objects.get(object_class, {})}
     if object_class == "COMM":
         ids |= rank.comm_ids()

@@ -75,7 +75,7 @@ class _PositionedStream:
         self._to, self._at, self.closed = to, 0, False
 
     def write(self, data: Any) -> int:
-        """Write bytes to the stream."""
+        """Write bytes to the stream, count them for its position, and return their number."""
         self._to.write(data)
         self._at += len(data)
         return len(data)

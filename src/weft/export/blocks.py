@@ -34,7 +34,7 @@ def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
 def make_function_table(
     functions: FunctionTable, compute_value: Callable[[Function], object], dtype: Any
 ) -> NDArray[Any]:
-    """Return an array over function ids with `compute_value` of each function; 0 for unknown ids."""
+    """Return an array that has `compute_value(function)` at the index of each function's id, and 0 for unknown ids."""
     table = np.zeros(MAX_ID + 1, dtype)
     for function in functions:
         table[function.id] = compute_value(function)
@@ -85,13 +85,13 @@ class Block:
 
     @cached_property
     def open(self) -> Mask:
-        """Return whether each call never returned."""
+        """Return a mask of the calls that never returned."""
         never: Mask = (self.events["flags"] & Flag.CLOSED) == 0
         return never
 
     @cached_property
     def thread(self) -> NDArray[np.int32]:
-        """Return the index in rank.threads of the thread that made each call."""
+        """Return for each call the index, in rank.threads, of the thread that made the call."""
         if len(self.rank.threads) < 2:
             return np.zeros(len(self), np.int32)
         return self.rank.event_threads[self.index]
@@ -103,7 +103,9 @@ class Block:
 
     @cached_property
     def leave(self) -> Ints:
-        """Return the return times in ns. An open call ends at its thread's next call, else at the run's last moment."""
+        """Return the return time of each call, in ns. For a call that never returned it is the begin of the thread's
+        next call, or else the run's last moment.
+        """
         leave = self.rank.axis.ns_array(self.events["enter"] + decode_durations(self.events["duration"]))
         for place in np.flatnonzero(self.open).tolist():
             thread, position = self.rank.locate(int(self.index[place]))
@@ -115,7 +117,7 @@ class Block:
 
     @cached_property
     def count(self) -> Ints:
-        """Return the count argument; -1 if a large one is damaged."""
+        """Return the count argument of each call; -1 if a large count is damaged."""
         count = self.events["count"].astype(np.int64)
         for index in np.flatnonzero(count == COUNT_IN_TAIL).tolist():
             event = Event(self.rank, int(self.index[index]))
@@ -124,7 +126,7 @@ class Block:
 
     @cached_property
     def peer(self) -> NDArray[np.int32]:
-        """Return the peer of each call, numbered as in Event.peer."""
+        """Return the peer of each call: a rank, or a negative number for a special value such as ANY_SOURCE."""
         peer: NDArray[np.int32] = self.events["peer"].copy()
         peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
         return peer
@@ -155,7 +157,7 @@ class Block:
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
-        """Return the peer of each call as index of a rank of the run; -1 if the communicator does not tell."""
+        """Return the peer of each call as index of a rank of the run; -1 if the communicator does not name the peer."""
         found = np.full(len(self), -1, np.int32)
         for id in sorted_distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None

@@ -91,7 +91,7 @@ class CallLineWriter:
     # Columns
 
     def _make_input_columns(self, calls: CallRows) -> dict[str, NDArray[Any]]:
-        """Return the columns of some calls that the kernel reads, in the order of the calls."""
+        """Return, by name, the columns that the C kernel reads of some calls, in the order of the calls."""
         parts = calls.parts
         for part in parts:
             self._prepare_rank(part.rank)
@@ -112,8 +112,8 @@ class CallLineWriter:
     def _number_texts(
         self, text_kind: str, rank: Rank, ids: NDArray[Any], render_text: Callable[[int], str]
     ) -> NDArray[np.uint32]:
-        """Return for a column of a rank's ids the numbers, in the kernel's table of texts, of what `render_text` makes
-        of them.
+        """Return for each id the number of its text in the kernel's table of texts. `render_text` makes the text of an
+        id; `text_kind` says which kind of text it is.
         """
         different = sorted_distinct(ids)
         table = np.empty(len(different), np.uint32)
@@ -135,7 +135,7 @@ class CallLineWriter:
         return self._table.align_cell("where", escaped(site.text))
 
     def _make_task_column(self, calls: RankCalls) -> NDArray[np.uint32]:
-        """Return for each call the number, in the table of texts, of the task that made it."""
+        """Return for each call the number of the text that names the task which made the call."""
         tasks = calls.rank.tasks
         ids = tasks.ids[calls.index] if tasks is not None else np.zeros(len(calls.index), np.int64)
         return self._number_texts(
@@ -148,8 +148,8 @@ class CallLineWriter:
         return self._table.align_cell("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
     def _make_comm_column(self, calls: RankCalls) -> NDArray[np.uint32]:
-        """Return for each call its communicator for JSON, also that of a window or file; 0 for text, which does not
-        need it.
+        """Return for each call the number of the text that names its communicator, also that of its window or file. For
+        output as text all are 0, as text does not need them.
         """
         if self._table is not None:
             return np.zeros(len(calls.index), np.uint32)
@@ -163,7 +163,9 @@ class CallLineWriter:
     # What C gets
 
     def _prepare_rank(self, rank: Rank) -> None:
-        """Make the structure with a rank's object names that the C kernel reads, if it is not made yet."""
+        """Make the structure from which the C kernel reads a rank's calls and the names of its objects, unless it is
+        made already.
+        """
         if rank.index in self._kept:
             return
         names = RankNames(rank, self._programs, self._json)

@@ -31,8 +31,8 @@ class ExportCount(NamedTuple):
 
 @contextmanager
 def stage_output(out: Path) -> Iterator[Path]:
-    """Yield a path beside `out` to write to; it is renamed to `out` at the end, and removed after an error. Raises
-    UsageError if `out` exists.
+    """Context that yields a path beside `out` to write to. The path is renamed to `out` at the end, and removed after
+    an error. Raises UsageError if `out` exists.
     """
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists: remove it, or name another place with -o")

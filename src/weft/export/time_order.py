@@ -91,8 +91,10 @@ class _Queue:
         return int(self.blocks[-1][0][-1])
 
     def take_before(self, end_time: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
-        """Remove the calls before a time (with `with_equal` also those at it; None: all) from the queue, and return
-        (their keys, the calls); None if there are none.
+        """Remove the calls before a time from the queue, and return (their keys, the calls); None if there are no such
+        calls.
+
+        `end_time`: None removes all calls. `with_equal`: also the calls at this very time.
         """
         columns = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
         side: str = "right" if with_equal else "left"
@@ -104,8 +106,8 @@ class _Queue:
 
 
 def read_calls_in_time_order(trace: Trace, call_filter: Filter) -> Iterator[CallRows]:
-    """Yield the calls that fit a filter, of all ranks by entry time; calls at the same time in the order of their
-    ranks.
+    """Yield the calls of all ranks that fit a filter, ordered by the time of their entry. Calls at the same time are in
+    the order of their ranks.
     """
     ranks = call_filter.ranks(trace)
     step = max(LEAST, AT_ONCE // max(1, len(ranks)))

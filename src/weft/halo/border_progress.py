@@ -38,8 +38,8 @@ class StoreCoverage:
             self.table[row, cells[cells >= 0]] = True
 
     def group_stores(self, cell_places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-        """Return (the different sets of uses that store cells of the part, for each given cell the index of
-        its set).
+        """Return (sets of uses, indices). Each set has the uses that store one and the same cells of the part; the
+        indices give for each of `cell_places` the set of the uses that store that cell.
         """
         cells = self.part.edge_of[cell_places]
         columns, which = np.unique(self.table[:, cells], axis=1, return_inverse=True)
@@ -59,8 +59,8 @@ class BorderProgress:
         self.common = next(differ, min(len(one) for one in lines))
 
     def find_needed_look(self, uses_made: int) -> int:
-        """Return the index of the recorded look at the owner's cells that a rank needs after some number of uses;
-        NOT_YET if that is not known.
+        """Return the index of the recorded values (a "look") of the owner's cells that a rank needs after it has made a
+        number of uses. Return NOT_YET if this is not known.
         """
         count = bisect_left(self.own, uses_made)
         if not 0 < count <= self.common:

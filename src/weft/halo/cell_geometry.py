@@ -14,8 +14,8 @@ Cells = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def compute_flat_indices(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Return the flat indices of some elements (offset, shape, strides in bytes) in an array of a shape and strides
-    that contains them all.
+    """Return the flat indices of some elements in an array that contains them. `cells`: the elements, as (offset,
+    shape, strides in bytes); `shape` and `strides`: those of the array.
     """
     offset, form, steps = cells
     at = np.full(form, offset, np.int64)
@@ -43,8 +43,8 @@ def make_shell_mask(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
 
 
 def make_edge_mask(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Return a mask of the array's elements that this rank owns and that are so near an edge that a neighbour has a
-    copy.
+    """Return a mask of the array's elements near its edges of which a neighbour has a copy. Only elements that this
+    rank owns are in the mask.
     """
     made = np.zeros(shape, bool)
     whole = [slice(*one) for one in owned_ranges(shape, halo)]

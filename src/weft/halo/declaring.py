@@ -47,8 +47,8 @@ def watch_array(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[
 def declare_part(
     run: Path, values: Any, halo: Any, call_site: tuple[str, int, str], arguments: Mapping[str, Any]
 ) -> Any:
-    """Return what `weft.part(values, halo=...)` returns under `weft run`. Raises ValueError if the widths cannot be
-    right.
+    """Do what `weft.part(values, halo=...)` does under `weft run`: return an array that records accesses, or `values`
+    itself if nothing can be recorded. Raises ValueError if the widths cannot be right.
     """
     if not isinstance(values, np.ndarray) or isinstance(values, WatchedPart):
         return values

@@ -89,8 +89,8 @@ def record_safely(part: SharedPart, record: Callable[[SharedPart], object]) -> N
 
 
 def read_operand(view: TracedArray, call_site: Place) -> tuple[Origin, ...]:
-    """Record that an operand of an expression is read, and return the elements that it was made of: its own if it is
-    inside a shared part.
+    """Record that an operand of an expression is read, and return the shared elements that its values come from. For an
+    operand inside a shared part, these are its own elements.
     """
     if view._from or view._part is None:
         return view._from
@@ -105,7 +105,7 @@ def read_operand(view: TracedArray, call_site: Place) -> tuple[Origin, ...]:
 
 
 def broadcast_origins(origins: tuple[Origin, ...], shape: tuple[int, ...]) -> tuple[Origin, ...]:
-    """Return origins (elements that were read), each broadcast to the shape of the result that was made of them."""
+    """Return the origins of a result (the elements that were read for it), each broadcast to the result's shape."""
     for one in origins:
         if one.view.shape != shape:
             break
@@ -117,8 +117,8 @@ def broadcast_origins(origins: tuple[Origin, ...], shape: tuple[int, ...]) -> tu
 def find_origins(
     ufunc: np.ufunc, inputs: Sequence[Any], watched: Sequence[TracedArray], call_site: Place
 ) -> tuple[Origin, ...]:
-    """Return the elements of which a ufunc's result is made; nothing if that is not known. `watched`: the recording
-    arrays among `inputs`.
+    """Return the elements from which a ufunc's result is computed; nothing if they are not known. `watched`: the
+    recording arrays among `inputs`.
     """
     try:
         found: tuple[Origin, ...] = ()
@@ -134,8 +134,8 @@ def find_origins(
 
 
 def _may_mask(value: Any) -> bool:
-    """Return whether a factor is 0 somewhere, so that the product uses nothing of the other factor; False for shared
-    arrays.
+    """Return whether a factor of a product has a 0 somewhere, so that the other factor has no effect there. Arrays made
+    of shared elements always give False.
     """
     if isinstance(value, (int, float)):
         return value == 0
@@ -167,8 +167,8 @@ def record_sum(part: SharedPart, origins: Sequence[Origin], at: Place) -> None:
 def record_use(
     part: SharedPart, key: tuple[Any, ...], origins: Sequence[Origin], call_site: Place, fields: dict[str, Any]
 ) -> None:
-    """Record a use of a part, with the ghost cells among the elements that the used value was made of, and `fields` for
-    the log.
+    """Record a use of a part with `fields` for the log. The record names the ghost cells among the elements that the
+    used value was made of.
     """
     reads = [
         (o, cells)

@@ -69,7 +69,9 @@ class GhostChecker:
         return field.parts[rank] if field else None
 
     def get_store_coverage(self, part: PlacedPart) -> StoreCoverage:
-        """Return which uses of a part's rank store which of its cells, computed at the first call."""
+        """Return the record of which uses by a part's rank store which cells of the part. The first
+        call computes it.
+        """
         key = (part.of.rank, part.of.number)
         if key not in self._covering:
             self._covering[key] = StoreCoverage(self.stories[part.of.rank], part)
@@ -81,8 +83,8 @@ class GhostChecker:
             yield from _RankChecker(self, rank, story).find_wrong_ghosts()
 
     def find_calls_known_started(self, rank: int, moment: int) -> NDArray[np.int64]:
-        """Return for each rank how many of its calls began before the first `moment` calls of a rank, by
-        happens-before.
+        """Return, for each rank of the run, how many of its calls certainly began before call `moment` of a given rank,
+        by happens-before.
         """
         key = (rank, moment)
         if key not in self._started:
@@ -118,8 +120,8 @@ class _RankChecker:
             note_unseen_uses(self.story.rank, messages.ghosts_without_use(self.story.parts[part]))
 
     def _find_parts_without_uses(self) -> list[int]:
-        """Return the numbers of a native program's parts whose ghosts are loaded although no stored cell is seen to be
-        made of them.
+        """Return the numbers of those parts of a native program whose ghosts are loaded, although no stored cell
+        appears to be computed from these ghosts.
         """
         loaded: dict[int, bool] = {}
         for done in self.story.done:
@@ -134,7 +136,7 @@ class _RankChecker:
         return sorted(part for part, used in loaded.items() if not used)
 
     def _get_ghosts_of_read(self, use: Use, read: Read, read_index: int, done: Done) -> Ghosts:
-        """Return the ghosts that the read with an index takes in a use, computed at the first call."""
+        """Return the ghosts that a use takes by one of its reads, given by index; the first call computes them."""
         key = (done.use, read_index)
         if key not in self.cached:
             source = self.judge.find_part(self.rank, read.part)
@@ -146,8 +148,8 @@ class _RankChecker:
         return self.cached[key]
 
     def _find_wrong(self, use: Use, read: Read, read_index: int, done: Done) -> Iterator[WrongGhosts]:
-        """Yield the ghosts of a read that are older than the values of which the rank knows, or than its own progress
-        in time steps.
+        """Yield the wrong ghosts of a read. A ghost is wrong if its value is older than a value of its owner of which
+        this rank already knows, or than this rank's own progress in time steps requires.
         """
         moment, look, runs = done.reads[read_index]
         ghosts = self._get_ghosts_of_read(use, read, read_index, done).ghost
@@ -181,14 +183,14 @@ class _RankChecker:
                     yield WrongGhosts(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
 
     def _is_change_after_read(self, moment: int, owner: int, changed: int) -> bool:
-        """Return whether a change by the owner comes after a read, by happens-before."""
+        """Return whether a change that the owner makes comes after a read by this rank, by happens-before."""
         if moment >= len(self.judge.trace.ranks[self.rank]) or not 0 < changed <= len(self.judge.trace.ranks[owner]):
             return False
         return self.judge.order.reaches(EventId(self.rank, moment), EventId(owner, changed - 1))
 
     def _get_border_progress(self, use: int, read_index: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
-        """Return, for groups of a read's ghosts, how many steps owner and reader have made at their border; computed at
-        the first call.
+        """Return groups of a read's ghosts, each with the steps that owner and reader have made at their common border.
+        The first call computes them.
         """
         key = (use, read_index, owner)
         if key not in self.paces:
@@ -196,8 +198,8 @@ class _RankChecker:
         return self.paces[key]
 
     def _compute_border_progress(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
-        """Return a read's ghosts, grouped by the stores that their owner and this rank make on either side of the
-        border.
+        """Return a read's ghosts in groups: those of a group lie where owner and reader store at their border by the
+        same uses. Each group comes with the progress of both. Empty if the progress cannot be computed.
         """
         read, ghosts = use.reads[k], self.cached[number, k]
         source, target = self.judge.find_part(self.rank, read.part), self.judge.find_part(self.rank, use.part)
@@ -224,8 +226,8 @@ class _RankChecker:
         return self.judge.stories[owner].owned[part], part
 
     def _explain(self, wrong: WrongGhosts, look_count: int) -> Iterator[Finding]:
-        """Yield the finding for wrong ghosts, of the first explanation that fits; none if their line was reported
-        before. `look_count`: looks at the ghosts so far.
+        """Yield the finding for wrong ghosts by the first explanation that fits; nothing if their line was reported
+        before. `look_count`: how often the ghosts' values were recorded up to the use.
         """
         key = (wrong.use.at, wrong.read, wrong.owner)
         if key in self.told:
@@ -246,7 +248,7 @@ class _RankChecker:
                 return
 
     def _explain_stale(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
-        """Return a finding if a ghost has an older value of its owner's cell."""
+        """Return a finding if a ghost has an older value of its owner's cell; None otherwise."""
         source, history, part, cells = self._find_owner_side(wrong)
         for k, cell in enumerate(cells.tolist()):
             column = np.array([one.values[cell] for one in history[: wrong.known + 1]])
@@ -272,7 +274,9 @@ class _RankChecker:
         return any(not are_close(one.values[ghost], looks[0].values[ghost]) for one in looks[1:])
 
     def _explain_never_filled(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
-        """Return a finding if a ghost still has the value of its declaration, which was never its owner's."""
+        """Return a finding if a ghost still has the value it had when the array was declared, which its owner's cell
+        never had; None otherwise.
+        """
         looks = self.story.ghosts[wrong.read.part][:look_count]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             if not self._never_had_value(wrong, k) or self._find_last_store(wrong, ghost) is not None:
@@ -284,8 +288,8 @@ class _RankChecker:
     def _explain_own_store(
         self, wrong: WrongGhosts, look_count: int, is_computed: bool | None = True
     ) -> Finding | None:
-        """Return a finding if a ghost has a value that this rank itself stored there. `is_computed`: whether the store
-        must be of a computed value; None if either.
+        """Return a finding if a ghost has a value that this rank itself stored in it; None otherwise. `is_computed`:
+        whether the stored value must be known as computed (True), as not computed (False), or neither (None).
         """
         looks = self.story.ghosts[wrong.read.part]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
@@ -304,7 +308,9 @@ class _RankChecker:
         return None
 
     def _is_stored_by_owner_line(self, wrong: WrongGhosts, ghost_index: int, use: Use) -> bool:
-        """Return whether the ghost's owner stores its cell by the same source line as a use of this rank."""
+        """Return whether the owner of a ghost stores the ghost's cell by the same source line as a given use of this
+        rank.
+        """
         _, _, part, cells = self._find_owner_side(wrong)
         other = self.judge.fields[self.rank, wrong.read.part].parts[wrong.owner]
         place = int(other.edge[int(cells[ghost_index])])
@@ -313,7 +319,7 @@ class _RankChecker:
         return any(place in find_stored_places(one, other.of) for one in uses)
 
     def _explain_other_cell(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
-        """Return a finding if a ghost has the value of another place of the array."""
+        """Return a finding if a ghost has the value of another element of the array than its own; None otherwise."""
         field = self.judge.fields[self.rank, wrong.read.part]
         source = field.parts[self.rank]
         for k in range(len(wrong.ghosts)):
@@ -333,7 +339,9 @@ class _RankChecker:
         return None
 
     def _explain_foreign_value(self, wrong: WrongGhosts, look_count: int) -> Finding | None:
-        """Return a finding if a ghost has changed since its declaration to a value that its owner's cell never had."""
+        """Return a finding if a ghost has got, since the array was declared, a value that its owner's cell never had;
+        None otherwise.
+        """
         looks = self.story.ghosts[wrong.read.part][:look_count]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             if self._never_had_value(wrong, k) and not are_close(looks[0].values[ghost], wrong.held[k]):
@@ -341,7 +349,7 @@ class _RankChecker:
         return None
 
     def _never_had_value(self, wrong: WrongGhosts, ghost_index: int) -> bool:
-        """Return whether the owner's cell is known to have never had the value of a ghost."""
+        """Return whether it is certain that the owner's cell never had the value of a ghost."""
         source, history, part, cells = self._find_owner_side(wrong)
         if not self.judge.stories[wrong.owner].saw_all_changes(part) or source.of.lag > 0:
             return False
@@ -364,8 +372,10 @@ class _RankChecker:
         return self._reached[key]
 
     def _find_owner_side(self, wrong: WrongGhosts) -> tuple[PlacedPart, list[Look], int, Ints]:
-        """Return (the part with the ghosts, the looks at its owner's cells, the owner's part number, the owner's cells
-        of the ghosts).
+        """Return the two sides of wrong ghost cells: the part that holds the ghosts, and what is known of their owner.
+
+        The four results are (the part with the ghosts, the values of the owner's part at several moments, the number of
+        the owner's part, the indices of the owner's cells that the ghosts copy).
         """
         source = self.judge.find_part(self.rank, wrong.read.part)
         assert source is not None

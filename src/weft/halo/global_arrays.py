@@ -88,7 +88,9 @@ class PlacedPart:
         self.unfilled: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
 
     def clear_unfilled_ghosts(self) -> None:
-        """Mark the ghosts that no receive fills as copies of no cell."""
+        """Note that ghosts at sides of the part which no receive fills are copies of no cell, so that they have no
+        owner.
+        """
         index = np.stack(np.unravel_index(self.ghosts, self.of.shape))
         for axis, end in self.of.unfilled:
             low, high = self.of.halo[axis]
@@ -97,14 +99,14 @@ class PlacedPart:
             self.owner[there] = NOBODY
 
     def to_global(self, flat_indices: Ints) -> Ints:
-        """Return the indices in the global array of elements of the part, given by flat index: one row for each."""
+        """Convert flat indices in this part to indices in the global array, with one row for each element."""
         local = np.stack(np.unravel_index(flat_indices, self.of.shape), axis=-1).astype(np.int64)
         shift = np.array([low - h for low, (h, _) in zip(self.lower, self.of.halo, strict=True)], np.int64)
         return np.asarray(local + shift)
 
     def to_local(self, global_indices: Ints) -> Ints:
-        """Return the flat indices in the part of elements of the global array (one row for each); NOBODY for those that
-        the part does not own.
+        """Convert indices of the global array (one row for each element) to flat indices into this part's own array.
+        The index of an element that the part does not own is NOBODY.
         """
         first = np.array(self.lower)
         own = global_indices - first
@@ -140,7 +142,9 @@ class GlobalArray:
         return cells > int(np.prod(self.whole))
 
     def _set_owners(self, part: PlacedPart) -> None:
-        """Set for each ghost of a part the rank that owns its cell, and the cell's number there."""
+        """Set, for each ghost of a part, the rank that owns the ghost's cell, and the cell's number among that rank's
+        cells.
+        """
         where = self.wrap_indices(part.to_global(part.ghosts))
         for rank, other in self.parts.items():
             if rank == part.of.rank:
@@ -158,8 +162,8 @@ class GlobalArray:
 
 
 def group_parts(parts: Iterable[DeclaredPart]) -> list[list[DeclaredPart]]:
-    """Return the parts grouped by array: those that ranks declared with one name (else at one line), in the
-    same order.
+    """Return the parts grouped by global array. Parts belong to one array if their ranks declared them with the same
+    name (or, without a name, at the same line), as the first, second … part of that name.
     """
     groups: dict[Key, list[DeclaredPart]] = defaultdict(list)
     counts: dict[Key, int] = defaultdict(int)
@@ -210,8 +214,8 @@ def axes_with_ghosts(part: DeclaredPart) -> list[int]:
 
 
 def find_neighbour_sides(part: DeclaredPart, all_parts: Iterable[DeclaredPart]) -> set[Side]:
-    """Return the sides (dimension, low or high end) at which a part has a neighbour, by its communicator or the parts'
-    places.
+    """Return the sides (dimension, low or high end) at which a part has a neighbour. They come from the parts' places
+    in the global array if these are known, else from the grid of the communicator.
     """
     found = set()
     if part.lower is not None:
@@ -231,8 +235,8 @@ def find_neighbour_sides(part: DeclaredPart, all_parts: Iterable[DeclaredPart]) 
 
 
 def _compute_corners_from_grid(parts: Sequence[DeclaredPart]) -> list[tuple[int, ...]] | None:
-    """Return the first global index of each part, by the coordinates of its rank in the grid; None if sizes in a row
-    differ.
+    """Return the first global index of each part, computed from the coordinates of its rank in the grid. Return None if
+    parts with the same coordinate have different sizes.
     """
     sizes: dict[tuple[int, int], int] = {}
     for part in parts:

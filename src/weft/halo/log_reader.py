@@ -155,8 +155,8 @@ def parse_pairs(given: Any, part: DeclaredPart, into: DeclaredPart) -> tuple[tup
 
 
 def count_values(kind: Kind, part: DeclaredPart, shell: int | None = None) -> int:
-    """Return how many values a record OWNED, UNSEEN or GHOSTS of a part has; with `shell` (a number of layers), how
-    many cells are in the outer layers.
+    """Return how many values of a part a record of kind OWNED, UNSEEN or GHOSTS has. With `shell` (a number of layers),
+    return how many elements are in that many outer layers of the part.
     """
     if shell is not None:
         return prod(part.shape) - prod(max(n - 2 * shell, 0) for n in part.shape)

@@ -70,8 +70,9 @@ class Recorder:
 def _keep_freed_memory(library: ctypes.PyDLL) -> None:
     """Set the C library's allocator to keep freed memory in the process.
 
-    numpy computes a + b + c in one array where nobody looks at a + b. With recording arrays each operation makes one of
-    its own; that the system takes each back and gives it anew costs many times what the operation does.
+    NumPy computes a + b + c in one temporary array if nothing else uses a + b. With recording arrays each operation
+    makes a new array; to return its memory to the system and get it back would take many times as long as the
+    operation.
     """
     trim_threshold, mmap_threshold = -1, -3
     with suppress(AttributeError):  # only glibc has it
@@ -119,8 +120,8 @@ class Log:
         self.on = False
 
     def is_recording(self) -> bool:
-        """Return whether to record an access of this thread. An access of another thread ends the recording
-        for good.
+        """Return whether to record an access of the current thread. If it is not the thread that declared the arrays,
+        recording ends for good.
         """
         if self.on and threading.get_ident() != self.thread:
             self.give_up("another thread than the one that declared the arrays uses them")
@@ -152,8 +153,8 @@ class Log:
         self.write_record(kind, json.dumps(fields).encode())
 
     def find_or_add_use(self, key: Any, make_fields: Callable[[], dict[str, Any]]) -> int:
-        """Return the number of a use with a key; the first time it is added to the log, with the fields that
-        `make_fields` returns.
+        """Return the number of the use that has a key. At the first call for a key, the use is added to the log with
+        the fields that `make_fields` returns.
         """
         number = self._uses.get(key)
         if number is None:
@@ -197,8 +198,8 @@ def _stored(array: Array) -> int:
 
 
 def _choose_address_reader() -> Callable[[Array], int]:
-    """Return the quickest function that reads an array's address: from NumPy's object itself if that is laid out as
-    known.
+    """Return the quickest function that reads an array's address. It reads NumPy's object directly if the object has
+    the expected layout.
     """
     whole = np.zeros((3, 3))
     some = (whole, whole[1:, 2:], whole[1], np.zeros(()))
@@ -252,8 +253,8 @@ class SharedPart:
         return SharedPart(self.log, array, {**self.facts, "of": self.facts["of"], "like": self.number}, self.halo)
 
     def find_cells(self, view: Array) -> Cells | None:
-        """Return the elements of the part that a view has, as (offset, shape, strides in bytes); None if it is
-        elsewhere in memory.
+        """Return the elements of a part that an array view covers, as (offset, shape, strides in bytes). Return None if
+        the view is elsewhere in memory, or empty.
         """
         low = address(view)
         if not self.low <= low < self.high or not view.size:
@@ -261,8 +262,8 @@ class SharedPart:
         return low - self.low, view.shape, view.strides
 
     def contains_ghosts_or_edges(self, cells: Cells, check_ghosts: bool) -> bool:
-        """Return whether some elements are ghosts; with `check_ghosts` false, whether neighbours have copies
-        of some.
+        """Return whether some of the elements are ghosts. With `check_ghosts` false, return whether neighbours have
+        copies of some of them.
         """
         key = (cells, check_ghosts)
         known = self._meets.get(key)
@@ -276,8 +277,8 @@ class SharedPart:
         return compute_flat_indices(cells, self.shape, self.strides)
 
     def record_values(self, kind: Kind, recorded_kind: Kind | None = None) -> None:
-        """Record the values of all owned edge cells or of all ghosts if they have changed, as a record of `kind` or
-        `recorded_kind`.
+        """Record the values of all owned edge cells (`kind` OWNED) or of all ghosts, if the values have changed. The
+        record has the kind `recorded_kind`, by default `kind`.
         """
         which = self.edge if kind is Kind.OWNED else self.ghosts
         if not len(which):
@@ -296,7 +297,9 @@ class SharedPart:
             self.ghosts_seen += 1
 
     def record_ghosts(self, call_count: int) -> int:
-        """Record the ghosts' values if something may have changed them; return how often they have been recorded."""
+        """Record the ghosts' values if they may have changed since the last time, and return how often they have been
+        recorded.
+        """
         if self._looked != (call_count, self.changes):
             self._looked = (call_count, self.changes)
             self.record_unseen_changes(call_count)
@@ -305,7 +308,9 @@ class SharedPart:
         return self.ghosts_seen
 
     def record_unseen_changes(self, call_count: int) -> None:
-        """Record changes of cells with copies that no recorded store made: by MPI, or under another name."""
+        """Record the values of cells that neighbours have copies of, if they changed without a recorded store: by MPI,
+        or through another name of the memory.
+        """
         if self._unseen != (call_count, self.changes):
             self._unseen = (call_count, self.changes)
             self.record_values(Kind.OWNED, Kind.UNSEEN)
@@ -324,7 +329,9 @@ class SharedPart:
 
 
 def _to_float32(values: Array) -> NDArray[np.float32]:
-    """Return values as 32-bit floats, to be recorded; complex numbers as a sum of both parts with factors."""
+    """Return values as 32-bit floats for the log. A complex number becomes one float, its real part plus a fixed
+    multiple of its imaginary part.
+    """
     if values.dtype.kind == "c":
         values = values.real + 0.618 * values.imag
     with np.errstate(all="ignore"):

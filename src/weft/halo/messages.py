@@ -35,8 +35,8 @@ class Ghost(Evidence):
 
 
 def stale_ghost(case: GhostCase, store: Use | None, moment: int, *, was_renewed: bool) -> Finding:
-    """Return the finding that a ghost is older than its owner's value. `was_renewed`: whether it ever got a
-    newer one.
+    """Return the finding that a ghost has an older value than its owner's cell. `was_renewed`: whether the ghost was
+    ever filled with a newer value.
     """
     wrong = case.wrong
     line = f" at {_at(store.at)}" if store else ""
@@ -53,8 +53,8 @@ def never_filled(case: GhostCase) -> Finding:
 
 
 def locally_written(case: GhostCase, use: Use, *, is_redundant_computation: bool) -> Finding:
-    """Return the finding that this rank itself wrote the ghost: by the line by which its owner computes it, or by
-    another.
+    """Return the finding that this rank itself wrote a ghost. `is_redundant_computation`: the rank computed the ghost
+    by the line by which the owner computes the cell.
     """
     rank, owner = case.wrong.rank, case.wrong.owner
     words = f"rank {rank} itself {'computed' if is_redundant_computation else 'wrote'} the copy at {_at(use.at)}"
@@ -109,7 +109,9 @@ def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
 
 
 def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int]) -> str:
-    """Return the note that no receive shows an array's width at a side, and that similar arrays have different ones."""
+    """Return the note that no receive shows how many layers of ghosts an array has at a side, and that arrays of the
+    same form have different numbers of layers there.
+    """
     return (
         f"no receive fills {_array(part)} {_describe_end(part, side)}, where others of its form have {other_widths[0]} "
         f"and {other_widths[-1]} layers: {_REMEDY}"
@@ -173,8 +175,8 @@ def _make_finding(
 ) -> Finding:  # fmt: skip
     """Return a finding of a kind about a ghost that did not have its owner's value, with an explanation.
 
-    `is_certain`: whether it is proven that the reader should have had the owner's value. For compiled code it is not:
-    that it loaded the ghost and then stored the cell leaves out a factor of 0.
+    `is_certain`: whether it is proven that the reader should have had the owner's value. For compiled code it is not
+    proven: a ghost that was loaded before a cell was stored may have been multiplied by 0.
     """
     wrong, source = case.wrong, case.source
     read, ghost = wrong.read, int(wrong.ghosts[case.k])

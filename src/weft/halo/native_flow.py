@@ -23,7 +23,9 @@ NEAR: Final = 5
 def is_ghost_used(
     load_line: Line, store_line: Line, ghost_part: PlacedPart, stored_part: PlacedPart, pairs: Ints
 ) -> NDArray[np.bool_]:
-    """Return a mask of the pairs (ghost, cell) in which the loaded ghost probably went into the stored cell."""
+    """Return a mask of the pairs (loaded ghost, stored cell) in which the cell's value was probably computed from the
+    ghost.
+    """
     if load_line[:2] == store_line[:2]:
         return np.ones(len(pairs), bool)
     if ghost_part.of.size != stored_part.of.size:

@@ -111,7 +111,9 @@ class RankHistory:
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
     def set_widths(self, parts_with_widths: Mapping[int, DeclaredPart]) -> None:
-        """Set the widths of parts that were declared without; the other such parts are unclear."""
+        """Set the ghost widths of the parts that were declared without widths. Parts of this kind that are not among
+        `parts_with_widths` are noted as unclear.
+        """
         seen: dict[int, list[int]] = {}
         for number, waiting in self.waiting.items():
             if number not in parts_with_widths:
@@ -125,7 +127,9 @@ class RankHistory:
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
     def _replace_shell_looks(self, done: Done, ghost_look_counts: Mapping[int, list[int]]) -> Done:
-        """Return a use that was made, with counts of looks at ghosts in place of those at the outer layers (shell)."""
+        """Return one execution of a use, in which counts of recorded values of ghosts replace those of recorded values
+        of the outer layers (the shell).
+        """
         parts = [read.part for read in self.uses[done.use].reads]
         if not any(part in ghost_look_counts for part in parts):
             return done
@@ -175,7 +179,9 @@ class RankHistory:
             self.whole = True
 
     def _add_undeclared(self, part: DeclaredPart, fields: dict[str, Any], moment: int) -> None:
-        """Remember a part whose widths are not declared; it may replace a part with other widths."""
+        """Note a part whose ghost widths are not declared. If its record replaces an earlier part, that one is noted as
+        unclear.
+        """
         shell = None if fields.get("shell") is None else log_reader.require_integer(fields["shell"], 1, 1 << 20)
         if "again" in fields:
             moment = self.waiting.pop(fields["again"]).since
@@ -202,8 +208,8 @@ class RankHistory:
         return Read(part.number, log_reader.parse_cells(fields["cells"], part), at)
 
     def _parse_line(self, recorded: Any) -> Line:
-        """Return (file, line, function) of a recorded line; a native program records the number of a call site
-        instead.
+        """Return (file, line, function) of a recorded source line. A native program records the number of a call site,
+        which is looked up.
         """
         if not isinstance(recorded, int):
             return log_reader.parse_line(recorded)
@@ -220,7 +226,9 @@ class RankHistory:
         return self.whole and not self.parts[part].late and not any(look.unseen for look in self.owned[part])
 
     def find_times_of_uses(self, uses: Sequence[int]) -> list[int]:
-        """Return when any of some uses were made, as ascending indices of `done`."""
+        """Return when any of some uses were made, as ascending indices of `done` (the list of all
+        executions of uses).
+        """
         chosen = frozenset(uses)
         if chosen not in self._times:
             self._times[chosen] = [k for k, done in enumerate(self.done) if done.use in chosen]
@@ -231,7 +239,9 @@ class RankHistory:
         return [self.uses[self.done[k].use].at[:2] for k in times]
 
     def find_store_before(self, look: Look, part_number: int) -> Use | None:
-        """Return the last use that stored to a part before a look at it; None if there was none."""
+        """Return the last use that stored to a part before some values were recorded (`look`); None
+        if there was none.
+        """
         for at in range(look.done - 1, -1, -1):
             use = self.uses[self.done[at].use]
             if use.what == "store" and use.part == part_number:
@@ -242,8 +252,8 @@ class RankHistory:
 def _split_shell(
     shell_looks: Sequence[Look], part: DeclaredPart, layer_count: int
 ) -> tuple[list[Look], list[Look], list[int]]:
-    """Return looks at owned cells, looks at ghosts, and for each number of looks at the outer layers (shell) that of
-    looks at ghosts.
+    """Split the recorded values ("looks") of an array's outer layers (its shell) into those of owned cells and those of
+    ghosts. The third item gives, for each number of shell looks, the number of looks at ghosts.
     """
     placed = PlacedPart(part, (0,) * len(part.shape))
     places = np.flatnonzero(make_shell_mask(part.shape, layer_count))
@@ -267,8 +277,8 @@ def find_stored_places(use: Use, part: DeclaredPart) -> Ints:
 
 
 def read_histories(trace: Trace) -> dict[int, RankHistory]:
-    """Return the history of each rank with a log that calls MPI from one thread only, as times are counted in calls of
-    one thread.
+    """Return rank -> its history, for the ranks that call MPI from one thread only, as times are counted in calls of
+    one thread. Ranks without a readable log are left out; damaged logs are noted as problems of the run.
     """
     found: dict[int, RankHistory] = {}
     room, cells = MOST_OF_RUN, log_reader.MOST_CELLS
@@ -335,8 +345,8 @@ class Ghosts:
 def find_ghosts(
     use: Use, read: Read, source: PlacedPart, target: PlacedPart | None, owners: Ints | None = None
 ) -> Ghosts:
-    """Return the ghosts among the elements that a read takes, without those that only return to the places they came
-    from.
+    """Return the ghosts among the elements that a read takes. Ghosts whose values are only stored back in their own
+    places are left out.
     """
     owners = source.owner if owners is None else owners
     found = (
@@ -359,7 +369,9 @@ def find_ghosts(
 
 
 def _find_used_pairs(use: Use, read: Read, source: PlacedPart, target: PlacedPart | None) -> tuple[Ints, Ints] | None:
-    """Return (flat indices of loaded elements, of the stored cells that each went into); None if there are none."""
+    """Return (flat indices of loaded elements, flat indices of the stored cells that were computed from them), pair by
+    pair. Return None if the log has no pairs for the read.
+    """
     if target is None or not read.pairs:
         return None
     pairs = np.array(read.pairs, np.int64)
@@ -370,8 +382,8 @@ def _find_used_pairs(use: Use, read: Read, source: PlacedPart, target: PlacedPar
 def _pair_with_targets(
     use: Use, cells: Cells, source: PlacedPart, target: PlacedPart | None
 ) -> tuple[Ints, Ints] | None:
-    """Return (flat indices of the elements read, for each that of the element it was stored at); None if they do not
-    correspond.
+    """Return (flat indices of the elements read, flat indices of the elements at which these were stored), pair by
+    pair. Return None if the two sets of elements do not correspond.
     """
     places = compute_flat_indices(cells, source.of.shape, source.of.strides)
     if use.what != "store":

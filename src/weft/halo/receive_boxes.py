@@ -60,7 +60,9 @@ class Received:
 
 
 def find_received_boxes(rank: Rank, arrays: list[WatchedArray]) -> dict[int, list[Received]]:
-    """Return part number -> what receives put into the part, each box once, in the order of the calls."""
+    """Return part number -> the boxes of the part's elements that receives fill, each box once, with the event of its
+    first receive.
+    """
     found: dict[int, dict[Box | None, int]] = {place.part.number: {} for place in arrays}
     for event in _find_receiving_calls(rank):
         for address, datatype, count in _find_receive_buffers(rank.event(event)):
@@ -72,7 +74,9 @@ def find_received_boxes(rank: Rank, arrays: list[WatchedArray]) -> dict[int, lis
 
 
 def _find_receiving_calls(rank: Rank) -> list[int]:
-    """Return the event indices of a rank's receiving calls, without those whose row equals an earlier one's."""
+    """Return the event indices of a rank's receiving calls. Of the calls with equal buffer, count and datatype, only
+    the first is in the result.
+    """
     of = masks_of(rank.trace.functions)
     rows, others = of.where(rank, _IN_ROW), of.where(rank, _OTHERS)
     alike = np.stack([rank.events[name][rows].astype(np.uint64) for name in ("buffer", "count", "datatype")])
@@ -101,8 +105,8 @@ def _known_buffer(event: Event, address: Any, datatype: Any, count: Any) -> Iter
 
 
 def _find_neighbour_buffers(event: Event, arguments: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
-    """Yield (address, datatype, count) for each neighbour of a neighbourhood collective, or once with count -1 if all
-    are alike.
+    """Yield (address, datatype, count) of the buffer for each neighbour of a neighbourhood collective. If the call has
+    one count for all neighbours, yield its buffer once, with count -1.
     """
     address, counts, where = (
         arguments.get("recvbuf"),

@@ -35,7 +35,7 @@ def record_around_store(part: SharedPart, store_facts: Store, perform_store: Cal
     ready: list[Any] = []
 
     def record_before(of: SharedPart) -> None:
-        """Find out before the store what is stored where."""
+        """Find out, before the store is made, which elements are stored, and where their values come from."""
         at = find_call_site()
         cells = (
             of.find_cells(store_facts.target)
@@ -49,7 +49,9 @@ def record_around_store(part: SharedPart, store_facts: Store, perform_store: Cal
         ready.extend((at, cells, made))
 
     def record_after(of: SharedPart) -> None:
-        """Record the store, the elements that its value was made of, and the values that are now there."""
+        """Record the store after it is made: the stored elements, the elements that their values come from, and the
+        part's values now.
+        """
         at, cells, made = ready
         if cells is None:
             return
@@ -69,7 +71,7 @@ def record_around_store(part: SharedPart, store_facts: Store, perform_store: Cal
 
 
 def _comes_from_same_places(origin: Origin, part: SharedPart, cells: Any) -> bool:
-    """Return whether elements come from the same places at which they are stored."""
+    """Return whether the elements to store were read from the very places at which they are stored."""
     other = origin.part
     same = other.shape == part.shape and other.strides == part.strides
     return same and isinstance(cells, tuple) and other.find_cells(origin.view) == cells
@@ -86,7 +88,9 @@ def describe_value(value: Any, call_site: Place) -> StoredValue:
 
 
 def find_chosen_elements(part: SharedPart, view: Array, key: Any) -> dict[str, Any] | None:
-    """Return the elements that lists of indices or truth values choose in a view; None if it is not inside the part."""
+    """Return the elements of a view that an index of lists or truth values chooses, as {"places": flat indices}. Return
+    None if the view is not inside the part.
+    """
     cells = part.find_cells(view)
     if cells is None:
         return None

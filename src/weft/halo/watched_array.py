@@ -41,6 +41,9 @@ class WatchedPart(TracedArray):
             self._part = part
 
     def __getitem__(self, key: Any) -> Any:
+        """Return an element, slice or copy as NumPy does. The read of a single element is recorded; an array remembers
+        which shared elements its values come from.
+        """
         got = super().__getitem__(strip_key(key))
         if not isinstance(got, np.ndarray):
             if self._part is not None:
@@ -52,6 +55,7 @@ class WatchedPart(TracedArray):
         return got
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Store a value as NumPy does, and record the store if this array is a shared part."""
         plain = self.view(np.ndarray)
         part = self._part
         if part is None or not part.log.is_recording():
@@ -66,6 +70,9 @@ class WatchedPart(TracedArray):
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Return the result of a ufunc on plain arrays, and record what it reads and stores. A new result remembers
+        which shared elements it comes from.
+        """
         log, watched, plain = None, [], []
         for one in inputs:
             if type(one) is WatchedPart:
@@ -90,6 +97,9 @@ class WatchedPart(TracedArray):
         return _call_storing_ufunc(_Call(ufunc, method, inputs, plain, outs, strip_watched(options), watched))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of a NumPy function that is called with plain arrays in place of recording ones. Stores of
+        the function into recording arrays are recorded.
+        """
         if function in _LIKE and args and isinstance(args[0], WatchedPart) and kwargs.get("subok", True):
             made = function(strip_watched(args[0]), *args[1:], **kwargs)
             return _watch_new_array(args[0], made, has_copied_values=False) if function is not np.copy else made
@@ -105,8 +115,8 @@ class WatchedPart(TracedArray):
         return function(*strip_watched(args), **strip_watched(kwargs))
 
     def weft_shared(self) -> tuple[Array, str, list[int], list[int] | None] | None:
-        """Return (what this rank owns, array name, first global index, global shape) for probes of values; None if it
-        is no whole part.
+        """Return, for recording values, (the elements that this rank owns, the array's name, their first global index,
+        the global shape). Return None if this array is not a whole part with a known place.
         """
         part = self._part
         if part is None or part.halo is None or not are_same_elements(part.array, self):
@@ -185,7 +195,9 @@ class _Call(NamedTuple):
 
 
 def _call_storing_ufunc(call: _Call) -> Any:
-    """Call a ufunc that stores into an existing array, reduces, or chooses, and record what it does."""
+    """Call a ufunc that stores into an existing array, reduces or chooses elements; record its reads and stores, and
+    return its result.
+    """
     work = getattr(call.ufunc, call.method)
     results: list[Any] = []
 
@@ -222,8 +234,8 @@ def _remember_origins(result: Any, origins: tuple[Origin, ...]) -> Any:
 
 
 def _choose_ufunc_result(result: Any, out_arguments: Sequence[Any]) -> Any:
-    """Return the result of a ufunc: the caller's own `out` arrays if some of them record accesses, else the computed
-    one.
+    """Return what a ufunc returns to the program: the program's own `out` arrays if some of them record accesses,
+    otherwise the computed result.
     """
     if not out_arguments or not any(isinstance(one, WatchedPart) for one in out_arguments):
         return result
@@ -231,7 +243,9 @@ def _choose_ufunc_result(result: Any, out_arguments: Sequence[Any]) -> Any:
 
 
 def _watch_new_array(part_array: WatchedPart, new_array: Array, *, has_copied_values: bool) -> Array:
-    """Return a new array of the form of a shared part, recording too, as what is stored in it counts."""
+    """Return a new array that the program made in the form of a shared part. It records, too, if stores into it may
+    matter for the check.
+    """
     part = part_array._part
     if part is None or new_array.shape != part.shape or not part.log.is_recording():
         result = new_array.view(WatchedPart)

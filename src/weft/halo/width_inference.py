@@ -48,9 +48,10 @@ class ShownWidths:
 def infer_widths(
     parts: Sequence[DeclaredPart], received: Mapping[tuple[int, int], Sequence[Received]]
 ) -> Iterator[tuple[DeclaredPart, str]]:
-    """Yield each part with its inferred widths, or one part of an array and why its widths are unclear.
+    """Yield (part, "") for each part whose ghost widths the receives show, with these widths. For an array whose widths
+    are unclear, yield (one of its parts, the reason).
 
-    `received`: receives by rank and part number.
+    `received`: (rank, part number) -> what receives put into the part.
     """
     known: list[ShownWidths] = []
     for group in group_parts(parts):
@@ -111,7 +112,9 @@ def _find_filled_layers(part: DeclaredPart, received: Sequence[Received]) -> Lay
 
 
 def _find_thin_axes(part: DeclaredPart, box: Box) -> list[bool]:
-    """Return for each dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
+    """Return for each dimension whether a box is thin there: no wider than ghost layers may be, and less than half of
+    the part.
+    """
     return [
         last - first < MOST_WIDE and 2 * (last - first + 1) < n
         for (first, last), n in zip(box, part.shape, strict=True)
@@ -119,7 +122,9 @@ def _find_thin_axes(part: DeclaredPart, box: Box) -> list[bool]:
 
 
 def _find_side(part: DeclaredPart, box: Box) -> tuple[Side, range] | None:
-    """Return (side of the array at which a box is, its layers there); None if it is at none, or at more than one."""
+    """Return (the side of the array near which a box lies, the layers that it covers there, counted from the side).
+    Return None if the box is not a layer at exactly one side.
+    """
     thin = [axis for axis, is_thin in enumerate(_find_thin_axes(part, box)) if is_thin]
     outer = [axis for axis in thin if box[axis][0] == 0 or box[axis][1] == part.shape[axis] - 1]
     if len(thin) > 1:
@@ -135,7 +140,7 @@ def _find_side(part: DeclaredPart, box: Box) -> tuple[Side, range] | None:
 
 
 def _is_within_layers(part: DeclaredPart, box: Box, layers: Layers) -> bool:
-    """Return whether a whole box is inside layers that other receives fill, as corners are."""
+    """Return whether a box is wholly inside the layers of ghosts that other receives fill at a side, as corners are."""
     for (axis, end), filled in layers.items():
         (first, last), n = box[axis], part.shape[axis]
         if (last if end == LOW else n - 1 - first) <= max(filled):
@@ -177,8 +182,8 @@ def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator
 def _require_watched_widths(
     parts: Mapping[int, DeclaredPart], inferred_parts: dict[int, DeclaredPart]
 ) -> dict[int, DeclaredPart]:
-    """Return the parts with inferred widths. Raises Unclear if a native program's parts were watched with other,
-    guessed widths.
+    """Return the parts with inferred widths, after a check for native programs. Raises Unclear if the widths differ
+    from those that were guessed when the program ran.
     """
     if not any(part.guessed for part in parts.values()):
         return inferred_parts
@@ -211,7 +216,9 @@ def _have_same_form(first: ShownWidths, second: ShownWidths) -> bool:
 
 
 def settle_widths(trace: Trace, histories: dict[int, RankHistory]) -> dict[int, RankHistory]:
-    """Return the histories with all widths set; a part whose widths receives do not show is noted as not checked."""
+    """Return the histories with all ghost widths set. Where receives do not show the widths of a part, a note says that
+    the part was not checked.
+    """
     waiting = {rank: story for rank, story in histories.items() if story.waiting}
     if not waiting:
         return histories

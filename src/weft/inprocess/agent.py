@@ -288,8 +288,8 @@ class Agent:
             self.send({"idle": True, "quiet": before and self._quiet, "held": self.schedule.held_ready_tasks()})
 
     def _check_lost_wakeups(self) -> bool:
-        """Report loops that sleep although a callback is ready, if they did at the last check too; return whether there
-        are any.
+        """Return whether a loop sleeps although a callback is ready, now and at the last check too. The debugger gets a
+        message about such loops, less and less often while they sleep.
         """
         before, now = self._lost, self._find_lost_wakeups()
         self._lost = now
@@ -329,8 +329,8 @@ class Agent:
         return next((name for name in OTHER_TASK_LIBRARIES if name in sys.modules), "")
 
     def do_main(self, _: Request) -> dict[str, Any]:
-        """Return whether the main thread waits, the program's line at which it is, and the library's function that the
-        line called.
+        """Return where the main thread is: `asleep` (whether the thread does not run), `at` (the program's innermost
+        line) and `library` (the library function that this line has called; empty for none).
         """
         ident = threading.main_thread().ident or 0
         asleep = ident in self.thread_monitor.find_threads_that_do_not_run()
@@ -343,9 +343,9 @@ class Agent:
         return list_child_processes()
 
     def do_hung(self, request: Request) -> Any:
-        """Return a row for each object that tasks or threads wait for: which wait, and which could end the wait.
-
-        Empty if there are more tasks than the request's `most`, as the variables of all are read.
+        """Return a row for each object that tasks or threads wait for, with those that wait and those that could end
+        the wait. The list is empty if there are more tasks than the request's `most`, as the variables of all tasks
+        have to be read.
         """
         tasks, dead = self.tasks(), find_dead_tasks()
         if len(tasks) > (request.get("most") or len(tasks)):

@@ -169,8 +169,8 @@ def _asyncio_task_set() -> Any:
 
 
 def _asyncio_birth_objects() -> list[Any]:
-    """Return the four objects of asyncio by which the C part sees new tasks and finds the running one: the set of all
-    tasks, its guard and remove function (None from Python 3.14 on), and the running tasks.
+    """Return four objects of asyncio by which the C code sees new tasks and finds the running one. They are the set of
+    all tasks, its guard and its remove function (each None from Python 3.14 on), and the running tasks.
     """
     if not HAS_GLOBAL_TASK_SET:
         return [None, None, None, asyncio.current_task]

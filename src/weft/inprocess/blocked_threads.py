@@ -88,8 +88,8 @@ def _is_timed_wait(frame: FrameType) -> bool | None:
 
 
 def _wait_in_library(frame: FrameType, stack: list[FrameType], timed: bool) -> ThreadWait:
-    """Return the wait of a thread in `frame`, the outermost function of the standard library that waits. `stack`:
-    innermost first.
+    """Return what a thread waits for in a function of the standard library. `frame`: the outermost such function that
+    waits; `stack`: the thread's frames, innermost first; `timed`: whether the wait has a time limit.
     """
     own, name = frame.f_locals, frame.f_code.co_qualname
     kind, thing = WAIT_KINDS[name], own.get("self")
@@ -110,8 +110,8 @@ def _wait_in_library(frame: FrameType, stack: list[FrameType], timed: bool) -> T
 
 
 def _wait_in_c_call(stack: list[FrameType]) -> ThreadWait | None:
-    """Return the wait for a lock or SimpleQueue, as the innermost source line calls a method of one in C; None for
-    other lines.
+    """Return the wait of a thread whose innermost line takes a lock or calls `get` of a SimpleQueue. None for other
+    lines, a free lock, or a queue with items.
     """
     found = find_method_call(stack[0])
     thing: Any = look_up_value(found[1], stack[0]) if found is not None else None

@@ -52,8 +52,8 @@ def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
 
 @lru_cache(maxsize=MOST_FILES)
 def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None:
-    """Return the calls in the program that can end a wait in `function` on a variable; None if they cannot be found by
-    name.
+    """Return the program's calls that can end a wait in `function` on a variable. None if the variable's name does not
+    lead to such calls, as a `with` or another name may end the wait.
     """
     if not function or not variable:
         return None  # under another name

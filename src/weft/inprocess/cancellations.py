@@ -22,9 +22,9 @@ CATCHES = ("CancelledError", "BaseException")
 def find_ignored_cancellations(tasks: list[Task], dead: list[Task]) -> list[dict[str, Any]]:
     """Return a row for each task that was cancelled, went on, and waits for something that was not cancelled with it.
 
-    A row has: `task`, `at`, `caught` (as `_find_handler` returns it), `group` (who waits in a TaskGroup that is ending
-    for the end of the task, where, and the errors that end it), `is_run_ending`. `dead`: the tasks that an exception
-    ended.
+    A row has: `task` (its number), `at` (its line), `caught` (what caught the cancellation, as `_find_handler` returns
+    it), `group` (the ending TaskGroup that waits for the task, as `_find_ending_group` returns it) and `is_run_ending`
+    (whether asyncio's runner is at its end). `dead`: the tasks that an exception ended.
     """
     is_run_ending = any(
         _is_ending_run(frame) for top in sys._current_frames().values() for frame in frame_and_callers(top)
@@ -51,8 +51,10 @@ def _is_ending_run(frame: FrameType) -> bool:
 
 
 def _find_ending_group(awaited_task: Task, tasks: list[Task], dead: list[Task]) -> dict[str, Any] | None:
-    """Return a row for the TaskGroup that is ending and waits for a task: the task that leaves the group, its line, and
-    the errors that end the group; None if there is none.
+    """Return a row for the TaskGroup that is ending and waits for a task; None if there is none.
+
+    A row has: `task` (the number of the task that leaves the group), `at` (the line of that task) and `errors` (a row
+    for each error that ends the group).
     """
     for other in tasks:
         frames = task_frames(other)
@@ -77,11 +79,11 @@ def _describe_error(error: BaseException, dead: list[Task]) -> dict[str, Any]:
 
 
 def _find_handler(frame: FrameType) -> list[Any] | None:
-    """Return [file, line, how] of the statement that keeps a cancellation from ending a frame's function; None if there
-    is none.
+    """Return the statement that keeps a CancelledError from ending a frame's function, as [file, line, how]. None if
+    there is none, or if the code is a library's.
 
-    `how`: `handles` for a handler that does not raise again and whose `try` the frame is in (again), `cleans` if the
-    frame is in a handler or a `finally`.
+    `how` is `handles` if the frame's line is in a `try` whose handler does not raise again, or in a `with suppress`. It
+    is `cleans` if the line is in a handler or a `finally`.
     """
     file, line = frame.f_code.co_filename, frame.f_lineno or 0
     tree = parse_file(file) if not is_library(file) else None
@@ -98,8 +100,11 @@ def _find_handler(frame: FrameType) -> list[Any] | None:
 
 
 def _handler_in_try(node: ast.Try | ast.TryStar, line: int) -> list[Any] | None:
-    """Return [line, how] of the part of a `try` statement that stops or delays a cancellation at a line; None if there
-    is none. `how`: as in `_find_handler`.
+    """Return [line, how] of the handler or `finally` of a `try` statement that stops or delays a cancellation at a
+    line. None if there is none.
+
+    `how`: `cleans` if the line is inside the handler or `finally`; `handles` if the line is in the statement's body and
+    the handler raises nothing.
     """
     if any(_contains(part, line) for part in node.finalbody):
         return [node.finalbody[0].lineno, "cleans"]

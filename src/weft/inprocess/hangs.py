@@ -183,8 +183,10 @@ class _Holders:
 
 
 def _add_releases(row: dict[str, Any], holders: _Holders) -> None:
-    """Add to the row of an object the program's calls that release it, if no task is in a function with such a call.
-    Tasks that are count as `inside` a lock or semaphore.
+    """Add to the row of an awaited object the program's calls that can release the object (`calls`).
+
+    `calls` is None if the row shows who has the object, if a task is in a function with such a call, or if several
+    threads run. For a lock or semaphore without an owner by `with`, these tasks become those `inside` it.
     """
     is_known = row["inside"] or row["owner"] or row["deaths"]
     calls = None if is_known else find_releasing_calls(row["function"], row["what"])

@@ -24,8 +24,8 @@ BLOCKED_FOR = 0.5
 
 
 def find_round_frame(loop: Any, stack: list[FrameType]) -> tuple[FrameType, list[FrameType]] | None:
-    """Return the frame in which asyncio's own loop runs its callbacks (`_run_once`), and the frames inside it,
-    innermost first; None if it runs none.
+    """Return the frame of a stack in which asyncio's own loop runs its callbacks (`_run_once`), and the frames inside
+    it, innermost first. None if the loop does not run in this stack.
     """
     for depth, frame in enumerate(stack):
         code = frame.f_code
@@ -69,8 +69,10 @@ def _is_adding_callback(frame: FrameType) -> bool:
 
 
 def _describe_ready_handle(handle: Any) -> dict[str, Any]:
-    """Return a row for a ready callback: `task` and `at` of the task whose step it is, `what` the task waited for, and
-    `calls` that can have made it ready.
+    """Return a row for a ready callback, which is a step of a task or a plain function.
+
+    A row has: `task` and `at` (number and line of the task; None for a plain function), `what` (what the task waited
+    for, or the function's name) and `calls` (the program's calls that can have made the callback ready).
     """
     task = stepped_task(handle)
     if task is None:

@@ -40,10 +40,11 @@ _CLOSED_MODULES = ("asyncio.", "_asyncio", "uvloop", "selectors", "_contextvars"
 def find_pool_holders(
     frames: list[FrameType], others: dict[int, list[FrameType]]
 ) -> tuple[object, dict[int, tuple[FrameType, str, object]]] | None:
-    """Return the library's object in which a task waits, and which tasks hold a part of it; None if none does.
+    """Return the library's object, such as a pool, in which a task waits, and the other tasks that hold a part of this
+    object. None if no task holds a part.
 
-    `frames`: of the task that waits, from the outermost in; `others`: those of other tasks, by number. The holders are
-    by number: (frame, name of the variable, part).
+    `frames`: those of the task that waits, from the outermost in; `others`: the frames of other tasks, by number. The
+    holders are by number of the task: (frame, name of the variable, part).
     """
     inner = frames[_own_depth(frames) + 1 :]
     owners = [thing for frame in reversed(inner) if (thing := _library_object(frame)) is not None]
@@ -106,8 +107,8 @@ def _find_variable_leading_to_part(
 
 
 def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[FrameType]]) -> dict[int, tuple[int, bool]]:
-    """Return, by the id() of a future, the thread that will complete it, and whether the thread works on it now: then a
-    variable of the thread has the future, else a queue.
+    """Return for each future, by its id(), the thread that will complete it and whether the thread works on it now. The
+    thread works on a future that a variable of the thread has; a future in a queue of the thread comes later.
     """
     wanted = {id(future) for future in futures}
     found: dict[int, tuple[int, bool]] = {}

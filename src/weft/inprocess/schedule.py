@@ -90,15 +90,15 @@ class RecordedTurns:
         return found
 
     def _is_unrecorded_io(self, handle: Any) -> bool:
-        """Return whether a handle is a reader or writer that the rest of the record does not contain, so that it may
+        """Return whether a handle is a reader or writer that the rest of the record does not contain. Such a handle may
         run at any time.
         """
         way = self._name_handle(handle)
         return way.startswith(IO_PREFIX) and not isinstance(handle, asyncio.TimerHandle) and not self._left[way]
 
     def _is_late(self, seconds: float) -> bool:
-        """Return whether the handle whose turn it is has not come for `seconds` while others wait, and no timer will
-        run it.
+        """Return whether other handles have waited for `seconds` for the next handle of the record. False if a timer
+        will still run that next handle.
         """
         if (
             self.waiting_since is None
@@ -295,8 +295,8 @@ class Schedule:
         return False
 
     def _take_turns(self, turns: RecordedTurns, wanted: list[Any]) -> list[Any]:
-        """Remove the handles whose turn it is from `wanted` and return them. If the run no longer follows the record,
-        report that and return all.
+        """Remove from `wanted` the handles whose turn it is, and return them. If the run no longer follows its record,
+        report that, and remove and return all handles.
         """
         free = turns.take_due_handles(wanted)
         if wanted and turns.is_lost:

@@ -122,7 +122,9 @@ class Frame:
                 self.known = False
 
     def render_transition(self, target_state: State) -> Iterator[str]:
-        """Yield the unwinder directives that lead from the current state to another, which becomes the current one."""
+        """Yield the unwinder directives that lead from the current state to the target state. The target then is the
+        current state.
+        """
         (now, saved), (then, wanted) = self.state, target_state
         if now != then:
             yield f"\t.cfi_def_cfa {then[0]}, {then[1]}"
@@ -142,8 +144,8 @@ class HookEditor:
         """The line table's flag, which a .loc sets for all that follow."""
 
     def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines of an assembly file, with hooks (calls before memory accesses) that cost little while their
-        answer is not needed.
+        """Yield the lines of an assembly file with its hooks rewritten so that they cost little while nothing needs
+        their answer. Hooks are the calls that `weft cc` inserts before accesses to memory.
         """
         function: list[str] | None = None
         for line in lines:
@@ -161,7 +163,9 @@ class HookEditor:
             yield from (f"\t.hidden\tweft_hook_{name}" for name in ("pages", "span", "reach"))
 
     def _edit_function(self, function_lines: list[str]) -> list[str]:
-        """Return a function's lines, between its first and last unwinder directive, with cheap hooks."""
+        """Return the lines of a function, which begin and end with an unwinder directive, with cheaper code for its
+        hooks (calls before memory accesses).
+        """
         function_lines = _strip_comments(function_lines)
         places = [self._normalize_loc(line) for line in function_lines]
         if not any(map(_HOOK.match, function_lines)):
@@ -186,8 +190,8 @@ class HookEditor:
         return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
 
     def _split_segments(self, function_lines: list[str], locations: list[str]) -> list[str]:
-        """Return a function whose stretches with hooks exist twice: without hooks in place, and with them at the end,
-        where a test jumps to.
+        """Return a function in which each stretch of code with hooks exists twice: in place without hooks, and at the
+        function's end with hooks. A test in place jumps to the copy with hooks.
         """
         frame, place, pointed = Frame(), "", _FRAME_POINTER in function_lines
         hot: list[str] = []
@@ -196,6 +200,9 @@ class HookEditor:
         at, end = 0, len(function_lines) - 1
 
         def copied(first: int, last: int) -> list[str]:
+            """Return a range of the function's lines to be written a second time: source positions are made valid
+            there, and other lines for debuggers are left out.
+            """
             return [
                 locations[n] or function_lines[n]
                 for n in range(first, last)
@@ -277,7 +284,7 @@ class Values:
         self._of.update(dict.fromkeys(_CALLEES))
 
     def apply_instruction(self, line: str) -> None:
-        """Update what registers hold by one instruction."""
+        """Update the values that are known of the registers by what one instruction does."""
         operation, _, rest = line.partition("\t# ")[0][1:].partition("\t")
         operands = rest.split(", ") if rest else []
         into = _REGISTERS.get(operands[-1]) if operands else None
@@ -295,7 +302,9 @@ class Values:
             self._of[into] = self._compute_result(operation, operands, into) if operands[-1] == into else None
 
     def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
-        """Return the linear form of an instruction's result; None if it is no sum of registers."""
+        """Return the linear form of an instruction's result; None if the result is not a sum of
+        registers and numbers.
+        """
         first = self._value(operands[0])
         match operation:
             case "movq":
@@ -343,11 +352,12 @@ class Loop:
         hookless_iteration: list[str],
         uses_stack_pointer: bool,
     ) -> list[str]:
-        """Return the code at the function's end that follows a loop's segment with hooks: the rest of the iteration, a
-        call that asks how many iterations may run without hooks, and a loop without hooks for those.
+        """Return the code at the function's end that follows a loop's segment with hooks. It has the rest of the
+        iteration, a call that asks how many iterations may run without hooks, and a loop without hooks for those
+        iterations.
 
-        The counter's first value that is not to be reached lies below the stack: a function that calls others has
-        nothing there. `uses_stack_pointer`: frames are found by the stack's pointer.
+        The counter's value at which that loop ends is saved below the stack pointer: in a function that calls others,
+        nothing is there. `uses_stack_pointer`: the unwinder finds frames by the stack pointer.
         """
         n, small = (
             self.number,
@@ -397,8 +407,8 @@ class Loop:
 
 
 def find_loop(lines: list[str], label_line: int) -> Loop | None:
-    """Return the loop that begins at a label's line; None if it cannot run without hooks (its addresses are no sums, or
-    it calls).
+    """Return the loop that begins at a label's line. Return None if it cannot run without hooks: it makes calls, or the
+    addresses of its accesses are not sums of registers.
     """
     label = lines[label_line][:-1]
     back, leaves = 0, ""
@@ -445,8 +455,8 @@ def _are_flags_free(loop_lines: list[str]) -> bool:
 
 
 def _render_reach_calls(accesses: list[tuple[Form, int]], register_steps: dict[str, int]) -> list[str] | None:
-    """Return code that asks the runtime, for each access, how many iterations may run without hooks; None if that
-    cannot be computed.
+    """Return code that asks the runtime, for each access, how many iterations may run without hooks. Return None if
+    there are too many accesses, or if an address has a form that the runtime cannot be asked about.
     """
     together: dict[tuple[tuple[tuple[str, int], ...], int], list[int]] = {}
     for (number, terms), bits in accesses:
@@ -480,8 +490,8 @@ def _render_reach_calls(accesses: list[tuple[Form, int]], register_steps: dict[s
 
 
 def _strip_comments(lines: list[str]) -> list[str]:
-    """Return a function's lines without the compiler's comments, except those that mark its own stack slots
-    (`%sfp`).
+    """Return a function's lines without the compiler's comments. Comments that mark the compiler's own stack slots
+    (`%sfp`), and hand-written assembly, are left as they are.
     """
     left: list[str] = []
     by_hand = False  # a person's assembly
@@ -519,8 +529,8 @@ class StackSlots:
         return [line for line in self._left if line is not None]
 
     def _process_instruction(self, line: str) -> str | None:
-        """Return an instruction that loads no slot whose value a register has; None if the instruction is not
-        needed.
+        """Return an instruction, changed so that it does not load a stack slot whose value a register already has; None
+        if the instruction is not needed at all.
         """
         if found := _SAVES.match(line):
             key = found[4], _BYTES[found[2]]
@@ -551,8 +561,8 @@ class StackSlots:
         return line
 
     def _process_load(self, line: str, match: re.Match[str]) -> str | None:
-        """Return a load of a slot, or a move if a register still has its value; None if the target register itself has
-        it.
+        """Return an instruction that loads a stack slot, or a move if another register still has the slot's value.
+        Return None if the target register itself has that value.
         """
         vex, width, slot, into = match[1], _BYTES[match[2]], match[3], match[4]
         held = self._held.get((slot, width))
@@ -571,7 +581,9 @@ class StackSlots:
         return f"\t{vex}mov{'aps' if low <= width else 'q'}\t{held}, {into}"
 
     def _process_arithmetic(self, line: str, match: re.Match[str]) -> str:
-        """Return an operation on single numbers, with a slot operand replaced by the register that has its value."""
+        """Return an operation on single numbers. If its operand is a stack slot whose value a register has, that
+        register takes the slot's place.
+        """
         width, operand, first, into = _BYTES[match[2]], match[3], match[4] or match[5], match[5]
         held = self._held.get((operand, width)) if line.endswith("# %sfp") else None
         if held is None:
@@ -595,8 +607,8 @@ class StackSlots:
 
 
 def _slot_overlaps(slot: tuple[str, int], base_letter: str, begin_offset: int, width: int) -> bool:
-    """Return whether a slot may overlap `width` bytes of the frame from an offset; `base_letter`: of the register, %rsp
-    or %rbp.
+    """Return whether a stack slot may overlap `width` bytes of the frame that begin at an offset. `base_letter`: the
+    letter after %r in the name of the register from which the offset counts, %rsp or %rbp.
     """
     offset, _, register = slot[0].partition("(%r")
     at = int(offset or 0)
@@ -604,9 +616,10 @@ def _slot_overlaps(slot: tuple[str, int], base_letter: str, begin_offset: int, w
 
 
 def _find_segment_end(lines: list[str], hook_line: int) -> int:
-    """Return the line after the segment that begins with a hook: after the last hook reached only from there.
+    """Return the index of the line after the segment that begins with a hook. The segment goes up to the last hook that
+    is reached only from its beginning.
 
-    Loads soon after it of what was saved before belong to it, too.
+    Loads soon after that hook, of values that the segment saved, belong to the segment, too.
     """
     last = more = hook_line + 1
     saved: dict[str, int] = {}
@@ -624,7 +637,9 @@ def _find_segment_end(lines: list[str], hook_line: int) -> int:
 
 
 def _ends_segment(line: str) -> bool:
-    """Return whether a segment ends before a line: a label, a jump or call of other code, or no instruction."""
+    """Return whether a segment must end before a line: the line is a label, a jump, a call of a function that is no
+    hook, or no instruction.
+    """
     if not line.startswith("\t"):
         return not _OF_DEBUGGERS.match(line)
     if line[1] == ".":
@@ -633,7 +648,9 @@ def _ends_segment(line: str) -> bool:
 
 
 def _inline_page_check(line: str) -> list[str]:
-    """Return a line; around a plain hook, code that skips it if the address's page needs no hooks."""
+    """Return the lines to write for a line: the line itself, or for a plain hook, the hook and code around it that
+    skips it if the page of its address needs no hooks.
+    """
     found = _PLAIN.match(line)
     if not found:
         return [line]
@@ -691,7 +708,9 @@ def find_source_argument(arguments: list[str]) -> int | None:
 
 
 def main(assembler_path: str, arguments: list[str]) -> int:
-    """Run the real assembler on the text with cheap hooks, and return its exit status."""
+    """Assemble a file by the real assembler, with cheaper code for its hooks, and return the
+    assembler's exit status.
+    """
     at = find_source_argument(arguments)
     name = "-" if at is None else arguments[at]
     text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")

@@ -135,8 +135,8 @@ _TRACED: Final = re.compile(r"\b__sanitizer_cov_(load|store)(1|2|4|8|16)\b")
 
 
 def rewrite(assembly: str, *, gcc: bool = True) -> str:
-    """Return a compiler's assembly whose hooks for 4 and 8 bytes are inline code; in gcc's, loops also get second
-    copies without hooks.
+    """Return a compiler's assembly in which inline code replaces the hooks (calls before memory accesses) for 4 and 8
+    bytes. In the assembly of gcc, loops also get a second copy without hooks.
     """
     if not gcc:
         assembly = _TRACED.sub(lambda found: f"__tsan_{'read' if found[1] == 'load' else 'write'}{found[2]}", assembly)

@@ -42,7 +42,9 @@ class DeadlockCheck:
         )  # fmt: skip
 
     def poll_deadlocks(self) -> list[str] | None:
-        """Return the messages of the certain deadlocks, an empty list for no proof, None while the check runs."""
+        """Return the messages of the certain deadlocks. None while the check runs; an empty list if no deadlock is
+        proven.
+        """
         if self._judge.poll() is None:
             return None
         self._answer.seek(0)

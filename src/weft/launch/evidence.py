@@ -19,11 +19,12 @@ class Evidence:
         self._before = count_memory_kills(self._folders)
 
     def facts(self, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-        """Return what run.json keeps about the system's part in the job's end.
+        """Return run.json's facts about the system's part in the end of the job: kills for lack of memory, limits, and
+        the batch job.
 
-        `memory_kills`: the processes that the kernel killed for lack of memory during the job, in the control groups of
-        `weft run` (`of`: "group") or, if these have no counter, on the whole machine (`of`: "machine"); None without
-        any counter.
+        `memory_kills`: how many processes the kernel killed for lack of memory during the job; None without any
+        counter. `of`: where they were counted, in the control groups of `weft run` ("group") or, if these have no
+        counter, on the whole machine ("machine").
         """
         after = count_memory_kills(self._folders)
         of, count = next(((of, after[of] - self._before[of]) for of in after if of in self._before), (None, None))

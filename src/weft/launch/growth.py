@@ -28,7 +28,9 @@ class GrowthWatch:
         self.speaker: threading.Thread | None = None
 
     def look(self, files: Iterable[Path]) -> None:
-        """Compare the sizes, if the last time was long enough ago."""
+        """Compare the sizes of the records with those of the last comparison, if that was long enough ago. If a record
+        grows too fast, start a thread that reports the fastest one.
+        """
         now = self._clock()
         seconds = now - self._since
         if self.speaker is not None or seconds < SPAN:

@@ -206,7 +206,9 @@ class Job:
         return self.process.signals[-1]
 
     def _have_all_left_mpi(self) -> bool:
-        """Return whether all ranks have left MPI or still run: also an interrupted launcher may exit with status 0."""
+        """Return whether the records of all ranks show that the ranks have left MPI; True also if the job has no status
+        yet. The exit status alone does not show it, as an interrupted launcher may exit with status 0.
+        """
         if self.process.status is None:
             return True
         headers = [rank_processes.read_rank_header(path) for path in list_rank_files(self.run)]

@@ -90,7 +90,9 @@ def read_parent(pid: int) -> int | None:
 
 
 def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
-    """Return the step of a task of MPICH's mpiexec or a relative of it; its control port serves as its name."""
+    """Return the job step of a task that Hydra started (mpiexec of MPICH and its derivatives), named by the launcher's
+    control port. None if Hydra did not start the task.
+    """
     if "PMI_RANK" not in environment:  # beneath srun it is set as well, and no proxy stands above
         return None
     port = find_control_port(parent)

@@ -173,7 +173,9 @@ def reached_whole_group(number: int, code: int) -> bool:
 
 
 def forward_signal(process: JobProcess, number: int, from_terminal: bool) -> None:
-    """Forward a signal to the job, unless the terminal sent it to both. For SIGTSTP stop this process, too."""
+    """Forward a signal to the job, unless the terminal has sent the signal to both Weft and the job. SIGTSTP also stops
+    this process.
+    """
     if number in ENDING:
         process.signals.append(number)
     if not from_terminal and process.poll() is None:

@@ -61,7 +61,7 @@ def _hash(path: str) -> str:
 
 
 def find_changed_files(facts: Mapping[str, Any]) -> list[str]:
-    """Return the files that the command of a run names and that are gone or hold something else now."""
+    """Return the files named by a run's command that have changed since the run or are gone."""
     files = facts.get("files")
     return [
         str(one["path"]) for one in (files if isinstance(files, list) else [])[:MAX_FILES]

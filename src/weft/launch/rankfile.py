@@ -177,7 +177,9 @@ class RankFileWatch:
         self._identities: dict[int, int] | None = None
 
     def has_moved(self) -> bool:
-        """Read the file again, and return whether anything has changed since the last call."""
+        """Read the file again, and return whether its record has changed since the last call; True also if the file
+        cannot be read.
+        """
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

@@ -131,7 +131,9 @@ def refuse_used_folder(out: Path | None) -> None:
 
 
 def use_folder(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
-    """Make the folder that the user named, or use it if it is empty; return it, and whether it was made."""
+    """Make the folder that the user named, or use an empty one of this name. Return the folder, and whether it was
+    made. UsageError if it is a file or not empty.
+    """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         make(out)
@@ -223,7 +225,7 @@ def read_facts(path: Path) -> dict[str, object]:
 
 
 def start_key(path: Path, facts: dict[str, Any]) -> tuple[str, float]:
-    """Return a key that sorts runs by their start; a run that does not say it comes first."""
+    """Return a key that sorts runs by their start. A run without a recorded start comes first."""
     try:
         return (str(facts.get("started") or ""), path.stat().st_mtime) if facts else ("", 0.0)
     except OSError:

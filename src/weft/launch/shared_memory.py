@@ -39,8 +39,9 @@ def _find_created_files(since: float) -> list[Path]:
 
 
 def _try_to_remove(path: Path) -> bool:
-    """Remove a file unless a process has it open or mapped, which the system shows by refusing a lease; False to try
-    again.
+    """Remove a file unless a process has it open or mapped; return False in that case, so that the caller can try
+    again. The system shows such a use by refusing a lease. Return True also if the file cannot be removed for another
+    reason.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

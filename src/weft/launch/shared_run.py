@@ -183,10 +183,11 @@ class SharedRun:
 
     @property
     def is_last_to_end(self) -> bool:
-        """Return whether this task ends last of those that Weft ends, and so gives the job its status.
+        """Return whether this task ends last of the tasks that Weft ends, and so gives the job its status. True for the
+        task that has reported, and for every task if the launcher is not MPICH's mpiexec.
 
-        MPICH's mpiexec kills all tasks once one fails, and exits with the status of those that it killed: with it, the
-        other tasks end first, and with status 0.
+        MPICH's mpiexec kills all tasks once a task fails, and exits with the status of the killed tasks. Under mpiexec
+        the other tasks therefore end first, and with status 0.
         """
         return self.reported or self.step.system != "mpiexec"
 
@@ -228,8 +229,8 @@ class SharedRun:
         return self._tasks
 
     def find_absent_ranks(self) -> list[int]:
-        """Return the ranks whose tasks run but did not join this run: a record knows as many ranks as the step has
-        tasks.
+        """Return the ranks of the job step whose tasks run but did not join this run. Empty unless a record shows that
+        the MPI world is as large as the step.
         """
         absent = set(range(self.step.size)) - {task.rank for task in self.read_tasks()}
         known = absent and any(
@@ -275,7 +276,9 @@ class SharedRun:
         return [(int(line[0]), int(line[1]), int(line[2])) for line in lines if len(line) == 3]
 
     def _claim_report(self) -> bool:
-        """Make this task the one that reports; return False if another task is."""
+        """Make this task the one that reports the run, and return True. Return False if a task has claimed the report
+        before.
+        """
         try:
             os.close(os.open(self.folder / "reports", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC))
         except OSError:
@@ -283,7 +286,9 @@ class SharedRun:
         return True
 
     def first_failed_status(self, own_status: int) -> int:
-        """Return the wait status of the run: that of the first task that failed by itself, else `own_status`."""
+        """Return the wait status of the run: that of the first task that failed by itself. Without such a task, return
+        the status of the first task that was ended from outside, or else `own_status`.
+        """
         statuses = [status for _, status, _ in self.read_ends()]
         return next((status for status in statuses if status and not is_ended_from_outside(status)), None) or next(
             (status for status in statuses if status), own_status
@@ -306,7 +311,8 @@ def is_ended_from_outside(status: int) -> bool:
 def is_sibling_task(pid: int) -> bool:
     """Return whether a process of this host is another task of the same step, judged by its command line.
 
-    A task that has ended is none, even if its launcher has not read its status yet: it has no command line any more.
+    A task that has ended does not count, even if its launcher has not read its status yet: it has no command line any
+    more.
     """
     try:
         same = Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()

@@ -47,7 +47,9 @@ def measure_write_time(folder: Path) -> float | None:
 
 
 def time_one_piece(folder: Path) -> float:
-    """Return the seconds for what the recorder does to get room for more calls: reserve, write, map, store."""
+    """Return the seconds that a folder takes for what the recorder does to get room for more calls: reserve, write and
+    map a piece of a file, and store into it.
+    """
     path = folder / f".weft-{os.urandom(8).hex()}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -46,7 +46,9 @@ class RankWatch:
         self._favourite: str | None = None
 
     def look(self) -> float:
-        """Look at the rank files once; return the seconds to wait before the next look."""
+        """Look at the rank files once, and return the seconds to wait before the next look. Also update for how long no
+        rank has moved.
+        """
         begun, spent = time.monotonic(), time.thread_time()
         # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.
         gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
@@ -136,8 +138,8 @@ class RankWatch:
 
 
 def is_inside_mpi(file: RankFileWatch, waiting_threads: Collection[int] = ()) -> bool:
-    """Return whether a rank can move only by MPI: each thread that calls MPI is in a call or has ended, or the rank
-    left MPI.
+    """Return whether only MPI can make a rank move on. That is so if each thread that calls MPI is in a call or has
+    ended, or if the rank has left MPI or its process is gone.
 
     `waiting_threads`: kernel ids of threads that are known to be in a call which the record does not show yet.
     """

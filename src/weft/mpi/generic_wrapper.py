@@ -77,8 +77,9 @@ def _is_expressible(f: Function, p: Parameter) -> bool:
 
 
 def _array_length_code(f: Function, p: Parameter) -> str | None:
-    """Return how the table names the length of an array argument: by the number of another argument, or by a C
-    constant. None if it cannot."""
+    """Return the entry for the length of an array argument in the generic wrapper's table: the index of another
+    argument, or a C constant. None if the table cannot express the length.
+    """
     expression = expressions.array_length(f, p)
     names = [q.name for q in f.parameters]
     return str(names.index(expression)) if expression in names else _LENGTHS.get(expression)

@@ -381,7 +381,9 @@ F90_REAL F90_COMPLEX F90_INTEGER RESIZED VALUE_INDEX HVECTOR_INTEGER HINDEXED_IN
 
 
 def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the table as functions.json of a run has it, with only the functions in `exported` if that is given."""
+    """Return the table of MPI functions in the form of a run's file functions.json. `exported`: the names of the
+    functions to include, all if None. `mpi`: facts on the MPI library, stored under the key `mpi`.
+    """
     return {
         "schema": "weft-functions/1",
         "mpi": mpi or {},

@@ -95,8 +95,8 @@ class Copies:
         return made
 
     def _copy_memory(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
-        """Return (address of the memory that an array owns, a copy of that memory); the copy is made once for all
-        arrays in it.
+        """Return (address of the memory that an array owns, a copy of that memory). The memory is copied at the first
+        call; arrays that share it get the same copy.
         """
         if id(root) not in self._blocks:
             low, high = _byte_bounds(root)
@@ -211,8 +211,8 @@ class Variants:
         self._keep: list[Dispatcher] = []
 
     def of(self, dispatcher: Dispatcher) -> Dispatcher:
-        """Return a compiled function's variant (compiled with this object's options), which calls the variants of its
-        callees.
+        """Return the variant of a compiled function: the same function compiled with this object's options. It calls
+        the variants of its callees.
         """
         if id(dispatcher) in self._made:
             return self._made[id(dispatcher)]

@@ -67,7 +67,9 @@ class Compiler:
     # --- lines ------------------------------------------------------------------------------------------------------
 
     def encode_line(self, line: int) -> int:
-        """Return a number that stands for the line being compiled, its file and function in LLVM's line information."""
+        """Return the number that LLVM's line information gets in place of a line. It means the file, line and function
+        that are being compiled.
+        """
         at = self._here[-1] if self._here else ("", line, "")
         if at not in self._numbers:
             self._numbers[at] = len(self._lines)
@@ -75,8 +77,8 @@ class Compiler:
         return self._numbers[at]
 
     def find_place_id(self, line_chain: Chain) -> int | None:
-        """Return the id in the source map of an access's place; None if the access is not one of the program.
-        `line_chain`: its encoded lines, inlined functions first.
+        """Return the id in the source map of an access's place; None if the place is not in the program. `line_chain`:
+        the encoded lines of the access, those of inlined functions first.
         """
         if line_chain not in self._places:
             self._places[line_chain] = self._add_place([self._lines[number] for number in line_chain])
@@ -124,8 +126,8 @@ class Compiler:
     # --- loops ------------------------------------------------------------------------------------------------------
 
     def lower_loop(self, lower: Callable[[object, object], object], lowerer: Any, parfor: object) -> object:
-        """Call Numba's lowering of a parallel loop, and note meanwhile which loop it is and which arrays its iterations
-        share out.
+        """Call the function by which Numba generates code for a parallel loop, and return its result. Meanwhile the
+        loop is noted, with the arrays of which each iteration has elements of its own.
         """
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
@@ -142,8 +144,8 @@ class Compiler:
             self._loop.pop()
 
     def call_kernel(self, call: Callable[..., object], *arguments: Any) -> object:
-        """Call Numba's code generator for the call of a loop's kernel, with calls of the runtime around it that name
-        the loop.
+        """Call the function by which Numba generates the call of a loop's kernel, and return its result. Calls of the
+        runtime are generated around it that name the loop.
         """
         lowerer, compiled, signature, _, names, kinds, _, reductions = arguments[:8]
         listed = [loops.find_argument_name(name, lowerer.func_ir) for name in names[1:]]
@@ -192,8 +194,8 @@ class Compiler:
         *rest: object,
         **named: object,
     ) -> object:
-        """Call Numba's code generator for the address of an element, and note meanwhile that the array's data begin at
-        `data`.
+        """Call the function by which Numba generates an element's address, and return its result. Meanwhile `data` is
+        noted as the beginning of the array's data.
         """
         self._base, was = data, self._base
         try:
@@ -211,7 +213,9 @@ class Compiler:
         *rest: object,
         **named: Any,
     ) -> object:
-        """Call Numba's code generator for an element or slice, and note meanwhile which array it is of."""
+        """Call the function by which Numba generates the access to an element or slice, and return its result.
+        Meanwhile the indexed array is noted.
+        """
         self._base, was = array.data, self._base
         try:
             return original(context, builder, kind, array, *rest, **named)
@@ -283,7 +287,9 @@ def _patch_lines(compiler: Compiler) -> None:
         flags.debuginfo, flags.dbg_directives_only, flags.dbg_extend_lifetimes = True, True, False
 
     def lower_inst(self: Any, inst: Any) -> None:
-        """Lower one instruction, and note its line meanwhile."""
+        """Generate code for one instruction of Numba's intermediate code; meanwhile its file, line and function are
+        noted.
+        """
         of = compiler._loop[-1][0] if compiler._loop and KERNEL in self.func_ir.func_id.func_name else self
         compiler._here.append((self.loc.filename, self.loc.line, of.func_ir.func_id.func_name))
         try:

@@ -113,8 +113,8 @@ class Loop:
     def set_owned_arguments(
         self, elements_by_argument: Mapping[int, OwnElements], argument_numbers: Mapping[str, int]
     ) -> None:
-        """Set for the runtime the array arguments (numbered from 1) of which each iteration uses only elements of its
-        own. `argument_numbers`: name -> number.
+        """Set in the runtime's description of the loop which array arguments each iteration uses only by elements of
+        its own, with the ranges of their indices. Arguments count from 1; `argument_numbers`: name -> number.
         """
         bounds = []
         for number, uses in elements_by_argument.items():
@@ -128,7 +128,9 @@ class Loop:
     def _make_bound(
         self, argument_number: int, dimension: int, span: ValueRange, argument_numbers: Mapping[str, int]
     ) -> numba.Bound | None:
-        """Return the ends of an argument's index in one dimension for the runtime; None if it cannot know them."""
+        """Return the runtime's description of the range in which an argument's index lies in one dimension. Return None
+        if the runtime cannot know the ends of the range.
+        """
         low, high = self._find_term(span.low, argument_numbers), self._find_term(span.high, argument_numbers)
         if low is None or high is None or dimension >= self._each[argument_number - 1].rank:
             return None
@@ -144,8 +146,8 @@ class Loop:
         )
 
     def _find_term(self, end: BoundSum, argument_numbers: Mapping[str, int]) -> int | None:
-        """Return the number by which the runtime finds the term of a sum (loop index, value or extent); None if it
-        cannot.
+        """Return the number by which the runtime finds the variable term of a range's end: a loop index, a value or an
+        extent. Return None if the runtime does not have it.
         """
         if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
             return end.number
@@ -158,8 +160,8 @@ class Loop:
         return int(array.dimension[end.number]) if end.number < array.rank else None
 
     def set_guards(self, guards_address: int, stored_arguments: Collection[int] | None) -> None:
-        """Set the address of the guards, a byte for each argument (the schedule's is first), and the arguments that the
-        kernel writes.
+        """Set the address of the guards, which are one byte for each argument (the schedule's is first), and the
+        arguments to which the kernel writes. Without `stored_arguments`, nothing is set.
         """
         if stored_arguments is not None:
             self._head.guards = guards_address
@@ -192,14 +194,16 @@ class Runtime:
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
 
     def find_stamps(self) -> Stamps:
-        """Return the addresses of the runtime's data by which compiled code knows the iteration that runs."""
+        """Return the addresses of the runtime's data that compiled code reads to find out which iteration of which loop
+        runs.
+        """
         each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
         cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
         return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
 
     def find_symbols(self, numba_functions: dict[str, int]) -> dict[str, int]:
-        """Return name -> address for the functions that compiled code calls. `numba_functions`: those of Numba's own
-        runtime (NRT).
+        """Return name -> address for the functions of the runtime that compiled code calls. `numba_functions`: name ->
+        address for those of Numba's own runtime (NRT).
         """
         real = (ctypes.c_void_p * len(ALLOCATOR))(*(numba_functions.get(name) for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))

@@ -213,8 +213,9 @@ class Module:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
 
     def _make_two_variants(self, head: str, ir_lines: list[str], hooked_lines: list[str]) -> list[str]:
-        """Return LLVM lines of a kernel with calls of the runtime, of the kernel without them, and of a function of its
-        name that chooses between the two at run time. Empty if the head has other forms of arguments.
+        """Return the LLVM lines of three functions: the kernel with calls of the runtime, the kernel without them, and
+        a function with the kernel's name that chooses one of the two at run time. Empty if the kernel's arguments have
+        an unknown form.
         """
         found = _HEAD.match(head)
         given = [one.split() for one in split_arguments(found[2])] if found else []
@@ -289,8 +290,8 @@ class Module:
                 yield pointer, chain
 
     def _render_calls_before(self, ir_line: str, frame_pointers: set[str], line_before: str) -> Iterator[str]:
-        """Yield the LLVM calls of the runtime to insert before an instruction; none if it accesses no data of the
-        program. `frame_pointers`: those into the function's own frame.
+        """Yield the LLVM calls of the runtime to insert before an instruction; none if the instruction accesses no data
+        of the program. `frame_pointers`: pointers into the function's own frame, whose accesses need no call.
         """
         if " = load " in ir_line or ir_line.lstrip().startswith("store "):
             match, what = (_LOAD.match(ir_line), "read") if " = load " in ir_line else (_STORE.match(ir_line), "write")
@@ -333,8 +334,8 @@ class Module:
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {place_id})"
 
     def _render_guarded_call(self, pointer: str, call: str, place_id: int | None = None) -> Iterator[str]:
-        """Yield LLVM lines that make a call unless it is unneeded: the array need not be checked, or (with `place_id`)
-        this iteration wrote the element before.
+        """Yield LLVM lines that make a call of the runtime unless it is unneeded. It is unneeded if the array need not
+        be checked or, with `place_id`, if this iteration wrote the element before.
         """
         new = f"weft.{next(_FRESH)}"
         root = self._roots.argument(pointer) if self._roots else None
@@ -442,8 +443,8 @@ class Roots:
 
 
 def _is_program(head: str) -> bool:
-    """Return whether a function's `define` line is of the program or a library function that it calls, not of glue to
-    Python or NRT.
+    """Return whether a function's `define` line belongs to the program or a library function that it calls. False for
+    Numba's code between Python and the program, and for its runtime (NRT).
     """
     match = _DEFINE.match(head)
     name = match[1].strip('"') if match else ""
@@ -453,8 +454,8 @@ def _is_program(head: str) -> bool:
 
 
 def find_frame_pointers(ir_lines: list[str]) -> set[str]:
-    """Return the pointers into a function's own frame and to where it returns its result: they lead to no data of the
-    program.
+    """Return the pointers into a function's own frame, and those to the place for its result. No data of the program
+    are there.
     """
     own = {"%retptr", "%excinfo"}
     for line in ir_lines:

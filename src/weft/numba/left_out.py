@@ -55,8 +55,8 @@ class UncheckedCode:
         return made
 
     def note_unchecked_arguments(self, parfor: Any, names: Iterable[str], argument_types: Iterable[Any]) -> None:
-        """Note the arguments of a parallel loop whose accesses are not checked: containers, and pointers to foreign
-        memory.
+        """Note those arguments of a parallel loop whose elements are not checked: containers of Numba's library, and
+        pointers to foreign memory.
         """
         for name, kind in zip(names, argument_types, strict=False):
             if isinstance(kind, CONTAINERS):

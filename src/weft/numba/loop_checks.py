@@ -158,8 +158,8 @@ class LoopChecks:
         return result
 
     def _is_comparison_due(self, call_key: tuple[object, ...]) -> bool:
-        """Return whether to compare the results of a call: of calls with alike arguments, the first ones, then ever
-        fewer.
+        """Return whether to compare the results of a call with those of a sequential run. Of the calls with the same
+        key, the first ones are compared, later ever fewer.
         """
         calls = self._calls[call_key] = self._calls.get(call_key, 0) + 1
         return calls <= ALWAYS or calls & (calls - 1) == 0 or call_key in self._uncopied
@@ -172,8 +172,8 @@ class LoopChecks:
         kwargs: Mapping[str, object],
         call_key: tuple[object, ...],
     ) -> Expected | None:
-        """Return the result and the arguments after a sequential run of a call on copies; None if they cannot be
-        copied, or the function not compiled for that.
+        """Run a call sequentially on copies of its arguments, and return its result (or exception) and the arguments
+        afterwards. Return None if the arguments cannot be copied.
         """
         copies = Copies()
         try:
@@ -204,7 +204,7 @@ class LoopChecks:
         read_unset_memory: bool,
     ) -> None:
         """Compare a call's result and arguments with those of the sequential run, and report the first difference.
-        `read_unset_memory`: the call read memory without a value.
+        `read_unset_memory`: the call read memory that had no value.
         """
         if any(kernel.loop.asks for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
@@ -230,8 +230,8 @@ class LoopChecks:
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
     def _report_difference(self, function: Any, difference: Difference, *, read_unset_memory: bool) -> None:
-        """Report which variable explains a difference, or that none does. `read_unset_memory`: the call read memory
-        without a value.
+        """Report which variable of a parallel loop explains a difference, or that none does. `read_unset_memory`: the
+        call read memory without a value; a difference that no variable explains is then not reported.
         """
         suspects: list[tuple[Any, Suspect]] = []
         for one in self._called(function):
@@ -302,7 +302,9 @@ def _key(function: object, args: Sequence[object], kwargs: Mapping[str, object])
 
 
 def _summarize_argument(value: object) -> object:
-    """Return the type and shape of an argument: calls with equal ones need not all be compared."""
+    """Return a key of an argument: its type, for arrays also shape and strides. Of calls whose arguments have equal
+    keys, only some are compared.
+    """
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.strides)
     if isinstance(value, SEQUENCES):

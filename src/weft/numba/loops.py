@@ -64,8 +64,8 @@ def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
 
 
 def find_argument_name(name: str, function: Any) -> str:
-    """Return the name of an argument for messages: the variable, or the one that a temporary was made from; "" if there
-    is none.
+    """Return the user's name for an argument of a loop, for messages. For a temporary, this is the variable it was made
+    from, or "" if there is none.
     """
     at: Any = name
     for _ in range(MAX_STEPS):
@@ -96,10 +96,11 @@ def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
     races: Iterable[str],
     source_map: SourceMap,
 ) -> Kernel:
-    """Describe a parallel loop to the runtime, from what Numba is about to call its kernel with.
+    """Return the description of a parallel loop for the runtime, made from the arguments with which Numba is about to
+    call the loop's kernel.
 
-    `names` and `argument_types` are those of the arguments, the schedule first among the names; `signature` names their
-    dimensions. The order of dimensions and strides is that of Numba's call_parallel_gufunc.
+    `names` and `argument_types` belong to these arguments, with the schedule first among the names; `signature` names
+    their dimensions. Dimensions and strides have the order of Numba's call_parallel_gufunc.
     """
     function = lowerer.func_ir
     file, line = parfor.loc.filename, find_loop_line(parfor, function)

@@ -39,8 +39,8 @@ class VariableUses:
 
 
 def find_own_elements(parfor: Any, types_by_name: Mapping[str, object]) -> dict[str, OwnElements]:
-    """Return array name -> the index ranges by which each iteration of a loop uses only elements of its own; other
-    arrays are left out.
+    """Return, for each array of which every iteration uses only elements of its own, the ranges of its indices: name ->
+    ranges by dimension. Other arrays are left out.
     """
     body = LoopBody(parfor)
     found = {}
@@ -108,8 +108,8 @@ class LoopBody:
             self.uses.setdefault(one.name, VariableUses()).otherwise = True
 
     def find_common_ranges(self, indices: Iterable[Any], dimensions: int) -> tuple[tuple[int, ValueRange], ...]:
-        """Return (dimension, range) for the indices of all uses of an array; empty if two iterations may use one
-        element.
+        """Return (dimension, range) for all indices by which a loop uses an array. Return nothing if two iterations may
+        use the same element.
         """
         places: dict[tuple[int, ValueRange], None] = {}
         alike: list[ValueRange | None] = []

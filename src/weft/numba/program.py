@@ -93,8 +93,8 @@ def read_merged_output(findings_path: Path, source_map: SourceMap) -> RuntimeOut
 
 
 def _merge_by_line(findings: Sequence[dict[str, Any]], source_map: SourceMap) -> list[dict[str, Any]]:
-    """Return the findings, those of one line merged and counted together; those without a line are merged with one of
-    the same variable.
+    """Return the findings after those of one loop, line and variable are merged, with their counts added. Findings
+    without a line are merged with one that has the same loop and variable.
     """
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in findings:
@@ -111,8 +111,8 @@ def _merge_by_line(findings: Sequence[dict[str, Any]], source_map: SourceMap) ->
 
 
 def _fix_index_rank(finding: dict[str, Any], dimensions: int | None) -> None:
-    """Cut an element's index to the array's own number of dimensions: the runtime sees a view as a part of another
-    array.
+    """Cut an element's index to the number of dimensions of the array itself; a shorter index is removed. The runtime
+    sees a view as a part of another array, which may have other dimensions.
     """
     finding["order"] = "python"
     if "index" in finding and dimensions is not None and len(finding["index"]) != dimensions:

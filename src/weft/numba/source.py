@@ -87,7 +87,9 @@ def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
 
 
 def find_enclosing_loop_line(function: FunctionType, line: int, lines: Collection[int]) -> int:
-    """Return the line of the parallel loop that encloses one of `lines`; `line` if it begins a loop or none does."""
+    """Return the line of the parallel loop that encloses at least one of `lines`. Return `line` itself if a loop begins
+    there, or if no loop encloses any of them.
+    """
     known = find_parallel_loops(function)
     if any(loop.lineno == line for loop in known):
         return line
@@ -248,8 +250,8 @@ def _is_assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> 
 
 
 def _find_line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
-    """Return the line after a loop that reads a variable before it is written again; 0 if none does. An enclosing loop
-    makes lines before the loop follow it.
+    """Return the line that reads a variable after a loop, before the variable is written again; 0 if no line does.
+    Within an enclosing loop, lines before the loop run after it, too.
     """
     end = loop.end_lineno or loop.lineno
     around = [

@@ -128,8 +128,8 @@ class ValueRanges:
         return ValueRange(first.low, _add_number(end.high, -1)) if first and end else None
 
     def _find_range_bounds(self, item: Any) -> tuple[object, object] | None:
-        """Return (start, stop) of the `range` call that an item is taken from; None if there is none, or it does not
-        count upwards.
+        """Return (start, stop) of the `range` that yields a loop variable. Return None if the variable is from no
+        `range`, or if the `range` is not known to count upwards.
         """
         step = self._made_of(item, "iternext")
         over = self._made_of(step.value, "getiter") if step else None
@@ -144,13 +144,16 @@ class ValueRanges:
         return (0, given[0]) if len(given) == 1 else (given[0], given[1])
 
     def _extent(self, shape: Any, dimension: int) -> ValueRange | None:
+        """Return the range of an item of an array's `shape`, if `shape` is one; None otherwise."""
         made = self._made_of(shape, "getattr")
         return (
             self._find_extent_range(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
         )
 
     def _find_extent_range(self, array: Any, dimension: int) -> ValueRange | None:
-        """Return the extent of an array in a dimension as a range; None for an array that the loop may replace."""
+        """Return the extent of an array in one dimension, as a range with that extent at both ends. Return None if the
+        loop may replace the array.
+        """
         name = self.find_copied_name(array)
         if name not in self._given or self._made.get(name) is not None:
             return None

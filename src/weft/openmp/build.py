@@ -135,8 +135,8 @@ def build_runtime() -> Path:
 
 @cache
 def find_offload_objects() -> tuple[list[str], list[str]]:
-    """Return the compiler's objects to link before and after all others, which list the variables of target regions for
-    the device; empty if it has none.
+    """Return (objects to link first, objects to link last): the compiler's objects that list the variables of target
+    regions for the device. Both are empty if the compiler has no such objects.
     """
     found = []
     for name in ("crtoffloadbegin.o", "crtoffloadend.o", "crtoffloadtable.o"):
@@ -233,9 +233,10 @@ def build_compiler_flags(request: CheckRequest, source: Path, folder: Path) -> l
 
 
 def _compile_source(request: CheckRequest, source: Path, source_number: int, folder: Path) -> tuple[Path, set[int]]:
-    """Compile one source; return its object, and the lines of directives that could not be rewritten for the runtime.
+    """Compile one source. Return its object file, and the lines of the directives that were not rewritten for the
+    runtime.
 
-    A directive that the compiler rejects in its rewritten form is left unchanged, and the source compiled again.
+    A directive that the compiler rejects in its rewritten form is left unchanged, and the source is compiled again.
     """
     of = source_language(source)
     target = folder / f"{source_number}-{source.stem}.o"

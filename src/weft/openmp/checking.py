@@ -171,8 +171,8 @@ class Processes(Evidence):
 
 
 def merge_process_findings(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
-    """Return the findings of all processes; those of the same kind, variable and places become one that names its
-    ranks.
+    """Return the findings of all processes. Findings with the same kind, variable and places become one finding that
+    names all their ranks.
     """
     if len(processes) == 1:
         return tuple(processes[0])
@@ -203,7 +203,7 @@ def _loop(strand: Strand) -> Loop | None:
 
 
 def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> Iterator[Finding]:
-    """Yield a finding for each reduction that ran and that declares another operation than its loop or block
+    """Yield a finding for each reduction that ran and whose declared operation is not the one that its loop or block
     computes.
     """
     ran: dict[tuple[str, int], int] = defaultdict(int)
@@ -267,8 +267,8 @@ def make_place(file: str | None, line: int, function: str | None) -> AccessPlace
 
 
 def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[Path]) -> list[Path]:
-    """Return the included files with a directive that ran, which are not among `sources`, relative to the current
-    folder.
+    """Return the program's files outside `sources`, such as headers, that have a directive that ran. Paths below the
+    current folder are relative to it.
     """
     known = {str(source.absolute()) for source in sources}
     files = {file for one in processes for ran in one.construct_runs if (file := one.construct_place(ran).file)} - known
@@ -319,8 +319,8 @@ def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> N
 def count_construct_runs(
     sources: Sequence[Path], processes: Sequence[CheckedProcess], source_map: SourceMap
 ) -> RuntimeOutput:
-    """Add each directive of the sources to the source map, and return how often each ran, with how many iterations in
-    all.
+    """Add each directive of the sources to the source map. Return, as the runtime's output, how often each directive
+    ran and how many iterations it had in all runs.
     """
     counts: dict[tuple[str, int], list[int]] = {}
     for place, ran in ((process.construct_place(one), one) for process in processes for one in process.construct_runs):
@@ -353,7 +353,9 @@ def format_directive(directive: OpenMPDirective, source: Path) -> str:
 
 
 def make_race_cause(race: RawOpenMPFinding) -> object:
-    """Return a key that is equal for races of one cause: the variable (or memory) and the construct of the access."""
+    """Return a key that is equal for races of one cause: those on the same variable (or memory block) in the same
+    construct.
+    """
     at = (race.other_access if race.access.strand.what == "host" else race.access).strand.pc
     if race.named.name:
         return (race.named.name, race.named.line, at)
@@ -390,10 +392,10 @@ def make_findings(
 def merge_container_races(
     causes: Mapping[object, Sequence[RawOpenMPFinding]],
 ) -> list[list[RawOpenMPFinding]]:
-    """Return the races, one list for each cause; those on the memory of one container of the language's library are
-    together.
+    """Return a list of races for each cause. Causes that concern the memory of one container of the language's library,
+    such as a `std::map`, are joined.
 
-    Such a container has a block of memory of its own for each part: its races are at the same calls.
+    The parts of such a container have separate memory blocks, but their races are at the same calls.
     """
     merged: list[tuple[set[tuple[int, str, int]], list[RawOpenMPFinding]]] = []
     for races in sorted(causes.values(), key=lambda races: not any(one.named.line for one in races)):
@@ -411,7 +413,7 @@ def merge_container_races(
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
-    """Return the variable and element that the two accesses of a race touch."""
+    """Return the variable and the element of it that both accesses of a race touch."""
     places = [(names.place_with_column(one), one.write) for one in (race.access, race.other_access)]
     if "copy" in (
         race.access.strand.what,
@@ -424,8 +426,8 @@ def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedEl
 def _make_uninitialised_read(
     raw_finding: RawOpenMPFinding, names: VariableNames, private_variables: Collection[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Yield the finding for a read of a private variable without a value; nothing if the memory is no such variable any
-    more.
+    """Yield the finding for a read of a private variable that has no value. Yield nothing if the memory no longer
+    belongs to such a variable.
     """
     place, strand = raw_finding.access.place, raw_finding.access.strand
     text = get_preprocessed_line(place)
@@ -496,7 +498,9 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
 
 
 def _make_sync_findings(raw_finding: RawOpenMPFinding) -> Iterator[Finding]:
-    """Yield the finding for a barrier that threads miss, locks taken in both orders, or a deadlock."""
+    """Yield the finding for a raw finding about synchronisation: a barrier that some threads miss, locks taken in both
+    orders, or a deadlock. Yield nothing for a barrier whose two places are the same line.
+    """
     place, other = raw_finding.access.place, raw_finding.other_access.place
     if raw_finding.kind == "barrier":
         if place.line == other.line and place.file == other.file:

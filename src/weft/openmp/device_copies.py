@@ -21,10 +21,10 @@ KINDS_OF: Final = {
 
 
 def make_copy_findings(records: Iterable[RawOpenMPFinding], names: VariableNames) -> Iterator[Finding]:
-    """Yield the findings about copies of data on a device: one for each function, variable, side (host or device) and
-    cause.
+    """Yield the findings about copies of data between host and device. Raw findings with the same function, variable,
+    side (host or device) and cause become one finding.
 
-    Raw findings next to other mapped memory are left out unless that memory is of the same variable.
+    A raw finding for memory next to other mapped memory is left out unless that memory is part of the same variable.
     """
     groups: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:

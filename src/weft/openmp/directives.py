@@ -197,7 +197,7 @@ def _rewrite_simd_loop(directive: OpenMPDirective, loop_word: str, line: int, lo
 
 
 def _drop_if_clause(directive: OpenMPDirective, modifier: str) -> OpenMPDirective:
-    """Return the directive without its clause `if(MODIFIER: ...)`."""
+    """Return the directive without its clause `if(MODIFIER: ...)`, where MODIFIER is `modifier`."""
     return OpenMPDirective(
         directive.head,
         tuple(c for c in directive.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(modifier))),

@@ -160,7 +160,9 @@ def suggest_other_type(record: RawOpenMPFinding) -> str:
 
 
 def is_declared_around(named: NamedElement, declaration_file: str, construct: AccessPlace) -> bool:
-    """Return whether a function's static variable is declared before a construct in the same function."""
+    """Return whether a function's static variable is declared before a construct in the same function, so that clauses
+    of the construct can name it.
+    """
     between = linecache.getlines(declaration_file)[named.line : construct.line]
     return (
         declaration_file == construct.file
@@ -170,8 +172,8 @@ def is_declared_around(named: NamedElement, declaration_file: str, construct: Ac
 
 
 def suggest_threadprivate(record: RawOpenMPFinding) -> str:
-    """Return the suggestion of `threadprivate` for a static variable of a called function, which no clause can name; ""
-    otherwise.
+    """Return the suggestion to make a static variable threadprivate, for a variable of a called function that no clause
+    of the construct can name; "" for other variables.
     """
     construct = record.access.strand.at
     if not record.named.is_local_static or is_declared_around(record.named, record.access.place.file, construct):
@@ -181,8 +183,8 @@ def suggest_threadprivate(record: RawOpenMPFinding) -> str:
 
 
 def describe_ordering_chunk(record: RawOpenMPFinding) -> str:
-    """Return the remark that only the loop's schedule, which gives both accesses to one thread, orders them; ""
-    otherwise.
+    """Return the remark that the accesses are ordered only because the loop's schedule gives both to one thread; "" if
+    the schedule does not do that.
     """
     if not record.chunk:
         return ""
@@ -190,8 +192,8 @@ def describe_ordering_chunk(record: RawOpenMPFinding) -> str:
 
 
 def suggest_taskwait(record: RawOpenMPFinding) -> str:
-    """Return the suggestion of `taskwait` or `depend` if the device runs the construct of one access asynchronously; ""
-    otherwise.
+    """Return the suggestion of `taskwait` or `depend`, if only one of the two accesses is in a construct that the
+    device runs asynchronously; "" otherwise.
     """
     if record.access.strand.beside != record.other_access.strand.beside:
         return "; a `taskwait` between them is missing, or a `depend` at both"
@@ -199,8 +201,8 @@ def suggest_taskwait(record: RawOpenMPFinding) -> str:
 
 
 def suggest_static_schedule(record: RawOpenMPFinding) -> str:
-    """Return the suggestion of `schedule(static)` if one iteration of two loops, one with `nowait`, made the accesses;
-    "" otherwise.
+    """Return the suggestion of `schedule(static)`, if iterations with the same index made the accesses in two different
+    loops; "" otherwise.
     """
     one, two = record.access.strand, record.other_access.strand
     loops = one.what == two.what == "iteration" and one.pc != two.pc

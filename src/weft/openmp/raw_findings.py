@@ -107,8 +107,8 @@ class RawOpenMPFinding:
 def parse_findings(
     output: RuntimeOutput, places: Mapping[int, AccessPlace], callers: Mapping[int, AccessPlace] = MappingProxyType({})
 ) -> list[RawOpenMPFinding]:
-    """Return the raw findings of one process, with program counters replaced by their source places, and by the calls
-    in sources where those are in headers.
+    """Return the raw findings of one process with program counters replaced by source places. For an access in a
+    header, the call in a source file that led to it is added (`callers`).
     """
 
     def at(pc: int) -> AccessPlace:
@@ -128,7 +128,7 @@ def parse_findings(
         )  # fmt: skip
 
     def record(fields: Mapping[str, Any]) -> RawOpenMPFinding:
-        """Return the raw finding of one object of the output."""
+        """Return the raw finding that one JSON object of the runtime's output describes."""
         frame, block = fields.get("frame"), fields.get("block")
         return RawOpenMPFinding(
             id=fields["id"],

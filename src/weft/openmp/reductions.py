@@ -137,8 +137,8 @@ def _find_directive_end(source_text: str, begin: int) -> int:
 
 
 def _find_loop_body_range(source_text: str, at: int) -> tuple[int, int] | None:
-    """Return (begin, end) of the statement after the heads of loops and conditions at an index; None if it is not a
-    simple one.
+    """Return (begin, end) of the code under the first head of a loop or condition at an index: its body, with all heads
+    nested in it. Return None if there is no head, or if the end of the body is not found.
     """
     heads = 0
     start = at
@@ -208,8 +208,8 @@ def _find_update_operation_c(body: str, name: str) -> tuple[str, int] | None:
 
 
 def _find_extreme_operation(update: re.Match[str], variable_name: str) -> str:
-    """Return `max` or `min` for an update (a match of the pattern) that keeps the larger or the smaller value; "" for
-    another.
+    """Return `max` or `min` if an update keeps the larger or the smaller value, otherwise "". `update`: the match of
+    the pattern for such updates.
     """
     if update["call"]:
         return _NAMED[update["call"].lower()]

@@ -108,11 +108,11 @@ def _find_loop_variable_c(lines: Sequence[str], directive_line: int) -> str:
 def rewrite_fortran(
     source_text: str, copy_path: Path, is_fixed_form: bool, unchanged_lines: Container[int] = ()
 ) -> str:
-    """Return Fortran source with its directives rewritten for the runtime; one of several lines moves to the first of
-    them.
+    """Return Fortran source with its directives rewritten for the runtime. A directive of several lines moves to the
+    first of these lines.
 
-    `copy_path`: the file to which the text will be written. `unchanged_lines`: lines of directives that must stay as
-    they are.
+    `copy_path`: the file to which the text will be written. `unchanged_lines`: lines of directives that must not be
+    changed.
     """
     lines = source_text.split("\n")
     if not is_fixed_form:
@@ -177,10 +177,10 @@ def _find_fortran_directives(lines: Sequence[str], is_fixed_form: bool) -> Itera
 
 
 def _declare_all_memory(lines: list[str]) -> None:
-    """Declare the runtime's variable for `omp_all_memory` in each program unit that uses the word, and use it instead.
+    """Replace the word `omp_all_memory` by a variable of the runtime, and declare that variable in each program unit
+    that uses the word.
 
-    The variable has another name than the word, of equal length: gfortran 13 and later know `omp_all_memory`
-    themselves.
+    The variable has another name of equal length, because gfortran 13 and later know `omp_all_memory` themselves.
     """
     for k, line in enumerate(lines):
         if not _SENTINEL.match(line) or not _ALL_MEMORY.search(line):

@@ -156,7 +156,9 @@ class VariableNames:
         return None
 
     def _find_frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
-        """Yield (variable, CFA) for the variables of the function whose frame has the memory of a raw finding."""
+        """Yield (variable, CFA) for the local variables of the function in whose frame a raw finding's memory lies. The
+        CFA is the address from which the variables' places count.
+        """
         if record.frame is None or self.module is None:
             return
         pc, cfa = record.frame
@@ -170,8 +172,8 @@ class VariableNames:
 
 
 def name_element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> NamedElement:
-    """Return the element of a variable at `offset` bytes from its start. Fortran indices begin at 1, the last one
-    varies slowest.
+    """Return the element at `offset` bytes from the start of a variable. In Fortran, indices begin at 1 and the last
+    one varies slowest.
     """
     lengths = [int(n) for n in re.findall(r"\[(\d+)\]", shape.text)]
     size = shape.element or shape.size
@@ -200,8 +202,8 @@ def source_line(place: AccessPlace) -> str:
 
 
 def get_preprocessed_line(place: AccessPlace) -> str:
-    """Return a source line with the spaces that GCC's preprocessor leaves, so that columns fit. Macros are not
-    expanded; a pragma gives "".
+    """Return a source line with its spaces and comments as GCC's preprocessor leaves them, so that the compiler's
+    columns fit the text. Macros are not expanded; for a pragma, return "".
     """
     text = source_line(place)
     if _PRAGMA.match(text):
@@ -211,9 +213,10 @@ def get_preprocessed_line(place: AccessPlace) -> str:
 
 
 def find_single_directive(block_place: AccessPlace, access_place: AccessPlace) -> AccessPlace:
-    """Return the place of the directive of the `single` block with an access.
+    """Return the place of the `single` directive whose block has the access.
 
-    gfortran gives some blocks another line (`block_place`); then the last such directive before the access counts.
+    gfortran gives some of these blocks another line (`block_place`); then the last `single` directive before the access
+    is returned.
     """
     if block_place.file != access_place.file or (
         block_place.line <= access_place.line and _SINGLE.match(source_line(block_place))
@@ -231,8 +234,8 @@ def is_directive(file: str | None, line: int) -> bool:
 
 
 def find_atomic_statement_line(file_name: str, line: int) -> int:
-    """Return the line of the statement after an `atomic` directive at a line, as the compiler confuses them; else the
-    line itself.
+    """Return the line of the statement that follows an `atomic` directive at the line; the line itself if no such
+    directive is there. The compiler gives some statements the line of the directive.
     """
     if not _ATOMIC.match(linecache.getline(file_name, line) if file_name and line else ""):
         return line
@@ -303,8 +306,8 @@ def _name_before(line_text: str, end: int) -> str:
 
 
 def _subscripted_name(line_text: str, column: int) -> str:
-    """Return the name whose subscript begins near a column: the column of an element's read is that of its last
-    bracket.
+    """Return the name whose subscript begins near a column; "" if there is none. The compiler's column for the read of
+    an element is that of its last bracket.
 
     Macros earlier in the line shift columns a little.
     """

@@ -223,8 +223,10 @@ def _find_decisions(match: Match) -> tuple[U32, tuple[U32, U32]]:
 
 
 def _synchronous_chains(match: Match, order: Order) -> list[EdgeColumns]:
-    """Return edges to synchronous sends whose receive waited for an earlier, pending receive: its message came
-    first.
+    """Return edges from sends to the completion of later synchronous sends.
+
+    A synchronous send completes after its receive is matched. If this receive had to wait for earlier pending receives,
+    the messages of those receives were sent before: an edge leads from each of their sends to the completion.
     """
     earlier, later = order.pairs
     sends, recvs = match.sends, match.recvs

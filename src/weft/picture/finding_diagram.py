@@ -262,7 +262,9 @@ def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
 
 
 def _race_row(trace: Trace, message: Place | Other, kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
-    """Return the row of one message of a race."""
+    """Return the diagram's row for one message of a race: an arrow from the sender's column to the receiver's, with the
+    call site as note. A message of a rank to itself has no arrow.
+    """
     event = trace.event(message.rank, message.event)
     start, end = column[message.rank], column[receiver]
     strokes = [Stroke(start, end, "taken" if kind == "taken" else "lost", f"tag {event.tag}")] if start != end else []

@@ -249,7 +249,9 @@ def _time_arrow(width: int) -> str:
 
 
 def _peers_text(ranks: Sequence[int], peers: Sequence[int | None], size: int) -> str:
-    """Return the peers of ranks: one for all, a distance such as `+1` for all, or `several`."""
+    """Return the peers of some ranks as text: the rank that is the peer of all, a distance such as `+1` that is equal
+    for all, `nobody`, or else `several`.
+    """
     known = {peer for peer in peers if peer is not None}
     if not known:
         return "nobody"

@@ -198,8 +198,8 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_collectives(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how far each process must have come (`points`), extended by the start of every member of each
-        collective that ends by then.
+        """Extend `points` until they contain the start of all members of each collective that ends within them, and
+        return them. `points`: how far each process must have come.
         """
         parts = _CollectiveParts(self.order)
         while True:
@@ -245,8 +245,8 @@ class Cuts:
             points = self._extend_past_by_threads(self._extend_past_by_collectives(points))
 
     def _extend_future_by_window_turns(self, points: U32) -> U32:
-        """Return from where on each process must not go (`points`), extended by the window accesses that come after an
-        access excluded already.
+        """Lower `points` until they exclude each window access that comes after an excluded one, and return them.
+        `points`: from where on each process must not go.
         """
         edges = self._turn_edges
         while True:

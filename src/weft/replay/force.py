@@ -281,8 +281,8 @@ class Forcing:
         return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
 
     def _replace_outcome(self, entry: Any, values: NDArray[np.int32]) -> None:
-        """Write the forced outcome of the call into `values`: the source, or the index of the request, where the plan's
-        entry has its outcome.
+        """Write the forced outcome of a call into `values`, at the index that the call's plan entry gives. The outcome
+        is the source of a message or the index of a request.
         """
         if entry["outcome"] == Outcome.SOURCE:
             values[entry["value"]] = self.forced.source

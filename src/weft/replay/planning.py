@@ -354,7 +354,12 @@ class _TracePlanner:
         return found
 
     def _completed_indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
-        """Return, by event, which requests calls like MPI_Waitany completed, in the numbers of the plan's file."""
+        """Return which requests a call such as MPI_Waitany completed, by event, in the encoding of the replay's plan
+        file.
+
+        The encoding is [outcome, index] for a call that completes one request, [outcome, count, indices ...] for a call
+        that completes several, and [outcome, -1] where the record has no indices.
+        """
         found: dict[int, list[int]] = {}
         for event, indices in completed_indices(self.rank, rows):
             if indices is None:

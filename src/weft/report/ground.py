@@ -237,7 +237,9 @@ class RunSegments:
         return self._last[2]
 
     def _known_at(self, moment: int) -> NDArray[np.int64]:
-        """Return what is known of the whole run at one of the moments at which it is cut, as points of each rank."""
+        """Return a matrix of ranks by ranks: the last point of each other rank that a rank knows of at `moment`. A
+        point is the begin or end of a call; `moment` is one of the moments at which the run is cut into segments.
+        """
         if self._known is None:
             from weft.segments.cut_knowledge import CutKnowledge  # as above
 
@@ -261,7 +263,9 @@ class RunSegments:
 
 
 def _match_without_carried(segment: Segment) -> Match | None:
-    """Return the match of a segment without messages that belong to later calls; None if there are none."""
+    """Return the match of a segment without the messages of calls that count to later segments; None if the segment has
+    no such calls.
+    """
     if not any(map(len, segment.out)):
         return None
     from weft.segments.greatest_cut import match_without_carried  # only runs that are cut so

@@ -85,7 +85,9 @@ def make_tables_of_context(ground: AnalysisContext) -> Tables:
 
 
 def to_json(of: Tables) -> dict[str, Any]:
-    """Return the keys `waiting`, `times` and `matrix` of a report."""
+    """Return the tables of a report as JSON values, under the keys `waiting`, `times` and `matrix`. Long tables are
+    cut, and large matrices are merged to blocks of ranks.
+    """
     messages, each = merge_blocks(of.messages, MAX_BLOCKS)
     rows = {
         key: [{"name": r.name, "calls": r.calls, "ns": r.ns, "waiting_ns": r.waiting} for r in found[:MAX_ROWS]]

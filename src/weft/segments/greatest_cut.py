@@ -175,8 +175,9 @@ class CutDescent:
         return of.astype(np.int64), ranks.astype(np.int64), events.astype(np.int64)
 
     def _exclude_partners(self, rank: int, low: int, high: int) -> None:
-        """Lower the other ranks' cuts before the partners (sends, receives, parts of collectives) of the calls `low`
-        up to before `high` of a rank."""
+        """Move the cuts of the other ranks back until they exclude the partners of a rank's calls from `low` to before
+        `high`. Partners are the sends, receives and parts of collectives that these calls were matched with.
+        """
         sends, recvs, probes = self.of.sends, self.of.recvs, self.of.probes
         mine = _rows_posted_by(sends, rank, low, high)
         self._lower_partners(sends.peer[mine], sends.partner[mine], self.taken)

@@ -133,7 +133,9 @@ class StateFollower:
             self._fences[object_key] = self._fences.get(object_key, 0) + fences
 
     def _current_state(self) -> Now:
-        """Return the calls that make up the state now, each with the number of fences before the last one."""
+        """Return the calls by which windows and files got their present state, as sorted pairs (call, fences). `fences`
+        is the number of fences so far on the call's window, the last one not counted.
+        """
         if self._now is None:
             self._now = tuple(sorted(
                 (call, max(self._fences.get(of, 0) - 1, 0))

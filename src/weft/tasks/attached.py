@@ -119,7 +119,9 @@ class AttachedBackend(AgentConversation):
         raise UsageError(f"the program does not let Weft in: {reason}, and gdb says: {said}")
 
     def _exit_status(self, code: int | None) -> int | None:
-        """Wait for the process to end, and return `code`: the exit status of another's child cannot be read."""
+        """Wait for the process to end, and return `code` as it is. The exit status of a process that is no child of
+        this one cannot be read.
+        """
         until = time.monotonic() + 2
         while Path(f"/proc/{self._pid}").exists() and time.monotonic() < until:
             time.sleep(0.02)

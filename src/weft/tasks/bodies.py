@@ -92,8 +92,9 @@ class OutlinedBodies:
         return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
 
     def is_compiler_line(self, frame: Frame) -> bool:
-        """Return whether a frame is at code that the compiler made up: at its task's directive, or a line of a task
-        nested inside.
+        """Return whether a frame is at code that the compiler added to a task. That is so at the line of the task's
+        directive, in a function of the compiler's own, at a line with only `{`, and at a line that is executed
+        elsewhere.
         """
         body, line = self.body_at(int(frame["addr"], 16)), int(frame["line"])
         if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
@@ -101,8 +102,8 @@ class OutlinedBodies:
         return linecache.getline(str(frame["fullname"]), line).strip() == "{" or self.is_line_executed_elsewhere(frame)
 
     def is_line_executed_elsewhere(self, frame: Frame) -> bool:
-        """Return whether a frame's line is executed elsewhere: in a task nested inside, or after the compiler's code at
-        the begin of this body.
+        """Return whether the line of a frame's instruction belongs to other code. That is so in the compiler's code at
+        the beginning of a task's body, and if the line is in the body of a task that is nested inside.
         """
         pc, file, line = int(frame["addr"], 16), str(frame.get("fullname", "")), int(frame.get("line", 0))
         body = self.body_at(pc)

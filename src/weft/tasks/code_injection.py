@@ -144,7 +144,9 @@ def _find_main_interpreter(memory: ProcessMemory, first_address: int, offsets: d
 
 
 def refuse_ending_interpreter(pid: int, memory: ProcessMemory, known: list[LoadedModule]) -> None:
-    """Raise UsageError if the interpreter is just starting, ends or has ended: who enters it then ends the program."""
+    """Raise UsageError if the interpreter is just starting, is ending or has ended. Code that entered the interpreter
+    then would end the program.
+    """
     runtime = find_symbol_address(known, "_PyRuntime")
     if not runtime or not find_symbol_address(known, "Py_Version"):  # 3.10 and older
         return
@@ -186,8 +188,8 @@ class MainThreadCall:
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
     def withdraw(self, *, has_arrived: bool) -> None:
-        """Erase the Python code that the thread was given, if the agent has arrived; the machine code stays for the
-        next visit.
+        """Erase the Python code that was written into the program for its main thread, if the agent has arrived. The
+        machine code stays for the next debugger.
         """
         at, length = self._text
         if at and has_arrived:  # else the call is still to come, and runs what finds no file any more
@@ -225,8 +227,8 @@ class MainThreadCall:
 def is_in_blocking_call(registers: list[int]) -> bool:
     """Return whether a thread is in a system call during which Python has released its lock.
 
-    A poll or a sleep that was interrupted before goes on as `restart_syscall`, with the arguments that it had; so does
-    the wait for a lock, whose first argument is an address and whose second one is its operation.
+    The kernel continues an interrupted poll, sleep or wait for a lock as `restart_syscall`, with the arguments of the
+    interrupted call. The first two arguments of a wait for a lock are an address and an operation.
     """
     number = registers[ORIG_RAX]
     if number == RESTART_SYSCALL:
@@ -237,8 +239,8 @@ def is_in_blocking_call(registers: list[int]) -> bool:
 def _can_add_pending_call(
     registers: list[int], modules: list[LoadedModule], maps: str, own_addresses: tuple[int, ...]
 ) -> bool:
-    """Return whether a thread certainly does not own the lock of Python's pending calls, so that a call can be added in
-    it.
+    """Return whether a thread certainly does not own the lock of Python's pending calls. Only then can a call be added
+    in this thread.
 
     The owner of that lock calls nothing but Python itself and the C library (`own_addresses`: one in each), makes no
     system call but futex, and is outside the interpreter's loop. A thread elsewhere in Python itself would not reach a
@@ -359,6 +361,7 @@ def _run_in_own_thread(function: Callable[[], T]) -> T:
     wrong: list[BaseException] = []
 
     def do() -> None:
+        """Call the function, and store its result or its exception."""
         try:
             told.append(function())
         except BaseException as error:

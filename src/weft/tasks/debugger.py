@@ -128,7 +128,9 @@ class TaskDebugger:
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
     def _keep_focus(self, movement: Movement, stop: Stop) -> Stop:
-        """Return a stop that Ctrl-C made within a step as one of the task in focus, at the line of that task."""
+        """If Ctrl-C interrupted a step, return the stop as that of the task in focus, at the line of this task. Any
+        other stop is returned unchanged.
+        """
         row = next((row for row in self.read_rows() if row.id == self.focus), None) if movement != "continue" else None
         if row is None or stop.why != "interrupted" or stop.task == row.id:
             return stop

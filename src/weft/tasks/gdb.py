@@ -192,7 +192,7 @@ class Gdb(Mi):
 
     @property
     def threads(self) -> dict[int, int]:
-        """gdb's number of each thread, by the kernel's thread id."""
+        """Return gdb's number of each thread, by the kernel's thread id."""
         if not self._threads:
             for thread in self.ask("-thread-info").get("threads", []):
                 found = re.search(r"LWP (\d+)|process (\d+)", str(thread.get("target-id", "")))

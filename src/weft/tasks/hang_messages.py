@@ -34,8 +34,8 @@ def render_hang(awaited_objects: list[dict[str, Any]], cancellations: list[dict[
 
 
 def _cause_sort_key(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, bool, int, int]:
-    """Return a key that sorts awaited objects: first those that certainly no task releases, then those for which many
-    tasks wait.
+    """Return a key that sorts awaited objects: first those that certainly no task releases. Among equals, those for
+    which most tasks wait come first.
     """
     waits = set(awaited_object["waits"])
     inside = [rows[id_] for id_ in awaited_object["inside"] if id_ in rows]
@@ -116,8 +116,8 @@ def render_delays(delays: dict[str, Any], awaited_objects: list[dict[str, Any]],
 
 
 def _render_tasks_served_first(tasks: list[int], rows: dict[int, TaskRow]) -> str:
-    """Return the end of a sentence: for which tasks, given by number, a thread works first, and what waits for those;
-    empty if there are none.
+    """Return the end of a sentence that says for which tasks (`tasks`: their numbers) a thread works first, and where
+    these tasks wait. Empty if there are no such tasks.
     """
     ahead = [rows[id_] for id_ in tasks if id_ in rows]
     return f", and works first for {render_labels(ahead)}: {_render_waiting_tasks(ahead)}" if ahead else ""
@@ -134,8 +134,8 @@ def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
 
 
 def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
-    """Return one line with the works of the loop's own pool for which asyncio.run waits at its end; an empty list if it
-    waits for none.
+    """Return a line, in a list, with the works for which asyncio.run waits at its end, as it shuts down the loop's
+    pool. The list is empty if asyncio.run waits for no work.
     """
     works = [row for row in rows if row.kind == "work" and row.state == "running"]
     if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):

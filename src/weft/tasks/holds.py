@@ -93,8 +93,8 @@ class HeldTasks:
             self.release(task)
 
     def workers(self) -> dict[int, int]:
-        """Return the kernel's id of the worker thread that waits with each held task, by the task; tasks without one
-        are left out.
+        """Return, by held task, the kernel's id of the worker thread that waits with the task. Tasks without such a
+        thread are left out.
         """
         found = {}
         for task, one in self._held.items():
@@ -125,18 +125,17 @@ class HeldTasks:
         return True
 
     def consume_passed_breakpoint(self, thread: int, address: int) -> bool:
-        """Return whether a thread is at a breakpoint at which it had stopped before it was held there; true only
-        once.
+        """Return whether a thread had stopped at the breakpoint at `address` before the thread was held there, and
+        forget that. A second call for the same breakpoint returns False.
         """
         known = (thread, address) in self._passed
         self._passed.discard((thread, address))
         return known
 
     def explain_hang(self, *, again: bool = False) -> str:
-        """Return in words that nothing else can happen while tasks are held; empty if something can.
+        """Return in words that nothing can happen any more while tasks are held; empty if something can.
 
-        `again`: a task that could be taken counts as stuck if it was there at the last call and nothing has changed
-        since.
+        `again`: a task that a worker could take counts as stuck if nothing has changed since the last call.
         """
         rows = self._rows() if self._held else []
         waiting = {worker: task for task, worker in self.workers().items()}
@@ -156,7 +155,9 @@ class HeldTasks:
         return "\n".join([render_all_held_by_user(held), *(f"  {line}" for line in told)])
 
     def _with_hold_waits(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
-        """Return a row that waits for itself if it is held, or for the held task that blocks its worker.
+        """Return a task's row, changed if a hold stops the task. A held task gets a wait for itself. A task on top of a
+        worker that waits with a held task gets the held task as the task above it.
+
         `held_by_worker`: the held task with which each worker waits.
         """
         held = row.id in self._held and (row.state in ("new", "heap") or row.id in held_by_worker.values())

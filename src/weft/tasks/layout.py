@@ -145,8 +145,8 @@ def _read_slab(read: Read, address: int) -> Array:
 
 
 def _set_worker_stack(rows: Array, rows_by_address: tuple[Array, Array], top_address: int, thread: int) -> None:
-    """Set state, worker, depth and the task above for all tasks on a worker's stack; a damaged chain ends at its
-    repetition.
+    """Set state, worker, depth and the task above for all tasks on a worker's stack. A damaged chain of records ends at
+    the first unknown or repeated record.
 
     `rows_by_address`: the addresses of the rows in order, and the row of each. `top_address`: that of the record on
     top.

@@ -113,8 +113,8 @@ def render_label(kind: str, number: int, name: str) -> str:
 
 
 def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
-    """Return rows as dictionaries for JSON; a site or wait that several rows share is the same dictionary in all of
-    them.
+    """Return rows as dictionaries for JSON. A site or wait that several rows share becomes a single dictionary, which
+    all these rows contain.
     """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
@@ -249,7 +249,9 @@ def render_wait(task: TaskRow, awaited_task: int) -> str:
 
 
 def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[int], bool]:
-    """Return the numbers of the tasks without which a task cannot continue, and whether one of them is enough."""
+    """Return the numbers of the living tasks that a task needs in order to continue, and whether any single task of
+    them suffices.
+    """
     above = {task.above} & living_tasks if task.above is not None else set()
     if task.wait is None or task.wait.free:
         return set(above), False

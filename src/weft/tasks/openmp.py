@@ -340,9 +340,10 @@ class NativeBackend:
         return self._run_and_interpret(f"-exec-{movement} --thread {thread}", movement, record_address)
 
     def _run_until_on_top(self, thread: int, record: Any, movement: Movement) -> Stop | None:
-        """Let the tasks above this one in its worker's stack run until it is back at its own line.
+        """Let the tasks above the followed task on its worker's stack run until the followed task is back at its own
+        line.
 
-        Returns a stop if another one came first, or the one at a new line; else None. The tasks above may be at the
+        Returns a stop if another one came first, or the stop at a new line; else None. The tasks above may be at the
         same lines: the table shows to which task a line belongs.
         """
         address, task = int(record["address"]), int(record["id"])
@@ -410,7 +411,9 @@ class NativeBackend:
         return stop
 
     def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return what a stop of gdb means for the followed task, after continuing if it means nothing."""
+        """Return what a stop of gdb means for the followed task. If the stop does not concern this task, let the
+        program run on, and return the next stop.
+        """
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if "deadlock" in stop:
@@ -491,8 +494,8 @@ class NativeBackend:
         return self._make_stop("line", thread) if thread else self._continue_task(movement, record_address)
 
     def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
-        """Return gdb's number of the followed task's thread if the task has reached its next line, although another
-        stop came before gdb's own; else 0.
+        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. This is
+        asked after another stop that came before gdb reported the line.
         """
         record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0
@@ -572,8 +575,8 @@ class NativeBackend:
         return any(one.left for one in self._tasks_on_same_worker(record) if one.id == record["id"])
 
     def _own_frames(self, record: Any, stack: list[Frame]) -> list[Frame] | None:
-        """Return the frames of the task on top of a worker; None if it has not reached its code,
-        or has just left it.
+        """Return the frames of the task with a record, taken from its worker's stack. None if the task has not reached
+        its code, or has just left it.
         """
         with_it = self._tasks_on_same_worker(record)
         part = assign_stack_parts(stack, with_it)[int(record["id"])] if with_it else 0
@@ -625,8 +628,8 @@ class NativeBackend:
         return self._make_stop("line", thread)
 
     def _is_first_part(self, thread: int) -> bool:
-        """Return whether an untied task of clang's reaches its code for the first time: its part
-        is 0 before, then 1.
+        """Return whether an untied task that clang compiled reaches its code for the first time. The variable
+        `.part_id.` of the innermost frame points to 1 then.
         """
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame 0 --all-values")["variables"]
         part = next((str(one.get("value", "")) for one in told if one["name"] == ".part_id."), "")

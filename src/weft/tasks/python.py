@@ -218,8 +218,8 @@ class AgentConversation:
         return str(self._request("assign", task=task, name=name, text=expression, level=level))
 
     def find_task(self, task: int | None, expression: str) -> int:
-        """Return the number of the task of which the value of an expression is the task object or coroutine.
-        DebuggerError if it is of none.
+        """Return the number of the task whose task object or coroutine is the value of an expression. DebuggerError if
+        the value is neither.
         """
         found, value = self._request("held", task=task, text=expression)
         if found is None:
@@ -245,8 +245,8 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """Return why nothing can happen in the program any more, or which ready callbacks a sleeping loop does not run;
-        empty if neither, or if that is not known.
+        """Return in words why nothing can happen in the program any more, or which ready callbacks a sleeping loop does
+        not run. Empty if neither is the case, or if the reason is not known.
         """
         if self._over is not None:
             return ""
@@ -268,7 +268,7 @@ class AgentConversation:
         return hang_messages.render_hang(self._request("hung"), cancelled, rows)
 
     def explain_delay(self) -> str:
-        """Return what holds up the program, if it is not hung; empty if nothing is known to."""
+        """Return in words what holds up a program that is not hung; empty if no reason is known."""
         if self._over is not None:
             return ""
         objects = self._request("hung", most=MOST_SEARCHED)

@@ -172,8 +172,8 @@ class OpenMPHand(NativeHand):
             super().drive()
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Evaluate an expression that calls a function while only its thread runs, so that the other threads' tasks
-        stay where they are.
+        """Return the result of an expression that calls a function. Only the given thread runs meanwhile, so that the
+        tasks of other threads stay where they are.
         """
         self._own.console("set scheduler-locking on")
         try:
@@ -483,7 +483,7 @@ class TaskPrompt(Prompt):
         self.on: int | None = None
 
     def told(self, answer: Answer) -> list[str]:
-        """Return an answer as lines of text; that for a rank's task begins with the rank."""
+        """Return the lines of text that show an answer. The lines for a rank's task are labelled with the rank."""
         if answer["kind"] != "of-rank":
             return super().told(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"

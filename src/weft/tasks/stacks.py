@@ -146,8 +146,8 @@ def find_region_end_frame(stack: list[Frame]) -> Frame | None:
 
 
 def innermost_program_frame(stack: list[Frame], task_index: int) -> Frame | None:
-    """Return the innermost frame of a task's own code below which no library frame lies; None if a library is
-    innermost.
+    """Return the innermost frame of a task's own code that has no library's frame among its callers. None if the
+    outermost frame of the task is a library's, or the task has no frames.
     """
     frames = frames_of_part(stack, task_index, with_libraries=True)
     while any(map(is_program_frame, frames)) and not all(map(is_program_frame, frames)):

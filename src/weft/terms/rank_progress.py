@@ -25,7 +25,9 @@ def has_reached_finalize(rank: Rank) -> bool:
 
 
 def called_finalize(rank: Rank) -> bool:
-    """Return whether the process called MPI_Finalize, even if only on its way out."""
+    """Return whether the process called MPI_Finalize or ended its MPI session, be it only while it was exiting. False
+    if its record is missing or damaged.
+    """
     if rank.missing or rank.state == "damaged":
         return False
     return rank.state == "finalized" or len(masks_of(rank.trace.functions).where(rank, calls.ENDS)) > 0

@@ -14,9 +14,8 @@ NOT_RECORDED: Final = -1
 
 
 def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return each successful spawn of each rank: rank index, its event, and the rank indices of the new world if known.
-
-    The spawns of a rank are in order.
+    """Return (rank index, event, rank indices of the new world) for each successful spawn, in order for each rank. The
+    event is NOT_RECORDED if the run has no events; the indices are empty if the new world is unknown.
     """
     found = []
     if trace.system.grows:

@@ -56,7 +56,9 @@ def _wrap_to_signed(delta: int) -> int:
 
 
 def _measure_tick(header: Header) -> tuple[float, int] | None:
-    """Return the length of a tick in ns and the ns over which it was measured; None if the header does not tell."""
+    """Return the length of a tick in ns and the ns over which this length was measured. None if the times in the header
+    give no believable length.
+    """
     ticks = header.end.ticks - header.start.ticks
     ns = header.end.monotonic_ns - header.start.monotonic_ns
     if ticks <= 0 or ns <= 0 or not 1e-3 < ns / ticks < 1e6:

@@ -63,7 +63,9 @@ class Communicator:
         return self.remote_members if self.inter and self._is_in_second_group(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
-        """Return the group that `peer` arguments of the rank with this index refer to."""
+        """Return the members to which `peer` arguments refer in calls of the rank with this index. In an
+        intercommunicator these are the members of the other group.
+        """
         if not self.inter:
             return self.members
         return self.members if self._is_in_second_group(rank) else self.remote_members
@@ -132,10 +134,11 @@ def short_function_name(name: str) -> str:
 
 
 def intercomm_maker(function: str, key: str) -> tuple[str, bool]:
-    """Return the function by which an intercommunicator is known, and whether its two sides got it from different
+    """Return the function after which an intercommunicator is named, and whether its two sides got it from different
     calls.
 
-    The children of a spawn have theirs from MPI_Comm_get_parent; where one side accepts, the other connects.
+    The children of a spawn get theirs from MPI_Comm_get_parent; if one side calls MPI_Comm_accept, the other side calls
+    MPI_Comm_connect.
     """
     if key == "parent" or "spawn" in function:
         return "MPI_Comm_spawn", True

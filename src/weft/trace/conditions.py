@@ -394,9 +394,9 @@ def select_ranks(term: Term, count: int) -> Mask:
 
 
 def find_absent_ranks(term: Term, count: int, *, in_part: bool) -> list[str]:
-    """Return, as texts such as `4-63`, the ranks that a term names and a run of `count` ranks does not have.
+    """Return, as texts such as `4-63`, the ranks that a term names and that a run of `count` ranks does not have.
 
-    `in_part`: look at ranges of which the run has a part; else at those that lie wholly outside.
+    `in_part`: look only at ranges of which the run has some ranks; else only at ranges of which the run has none.
     """
     if term.operator not in (":", "="):
         return []

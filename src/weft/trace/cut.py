@@ -12,7 +12,9 @@ _RETURNED: Final = Flag.CLOSED | Flag.TRUE | Flag.CANCELLED | Flag.BUFFER_CHANGE
 
 
 def end_of_last_call(events: Events) -> int:
-    """Return the tick at which the last call returned, or began if it has not returned; rounded up."""
+    """Return the tick at which the last call returned, rounded up. If this call has not returned, return the tick at
+    which it began.
+    """
     last = events[-1:]
     enter = int(last["enter"][0])
     if not int(last["flags"][0]) & Flag.CLOSED:

@@ -120,7 +120,9 @@ class Datatype:
         return signature
 
     def repeated_signature(self) -> tuple[Signature | None, int]:
-        """Return a signature and how many times it is repeated to make the datatype's own."""
+        """Return a signature, and how many times it has to be repeated to make the signature of this datatype. (None,
+        1) if an inner datatype is unknown.
+        """
         of, times = self, 1
         for _ in range(MAX_DEPTH):
             signature = of.signature()

@@ -154,9 +154,10 @@ class Filter:
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
 
     def absent_ranks(self, count: int, *, in_part: bool = False) -> list[str]:
-        """Return the ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`.
+        """Return, as texts such as `7` or `4-63`, the ranks that the filter names and that a run of `count` ranks does
+        not have.
 
-        `in_part`: of ranges of which the run has a part; else of those of which it has none.
+        `in_part`: look only at ranges of which the run has some ranks; else only at ranges of which the run has none.
         """
         whole = [term for term in self.terms if term.key != "finding" and selects_ranks(term)]
         return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count, in_part=in_part)))

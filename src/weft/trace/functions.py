@@ -176,7 +176,7 @@ class FunctionTable:
         return [f.id for f in self if f.name in wanted or f.base in wanted]
 
     def failed_polls(self, events: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask of the events that stand for failed polls in a row, such as MPI_Test without success."""
+        """Return a mask of the events that record failed polls in a row, such as MPI_Test without success."""
         polls: NDArray[np.bool_] = self.mask(f.name for f in self if f.is_poll)[events["function"]]
         polls &= events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED
         polls &= events["count"] > 0

@@ -37,7 +37,9 @@ def open_growing(path: Path) -> Trace | None:
 
 
 def _newest_tick(ranks: Sequence[Rank]) -> int | None:
-    """Return the newest tick that any rank has written, None if a rank has not begun or stopped recording."""
+    """Return the newest tick that any rank has written. None if a rank has not begun yet or has stopped recording, or
+    if there are no calls.
+    """
     headers = [rank.header for rank in ranks]
     if not headers or any(header is None or header.state in (State.STARTING, State.STOPPED) for header in headers):
         return None

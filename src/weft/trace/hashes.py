@@ -25,7 +25,7 @@ class Hashes:
     content: NDArray[np.uint8]
 
     def content_of(self, row: int) -> NDArray[np.uint8] | None:
-        """Return the first bytes of the message that a row is the hash of, None if they were not recorded."""
+        """Return the first bytes of the message whose hash is in a row; None if these bytes were not recorded."""
         if self.at[row] < 0:
             return None
         begin = int(self.at[row])

@@ -60,7 +60,8 @@ class PackingResult:
 def pack_records(
     root: Path, is_complete: IsComplete, *, least_records: int = 2, largest_bytes: int | None = None
 ) -> PackingResult:
-    """Put the files of RUN/ranks into one, and delete them once that file is whole on the disk and was read again.
+    """Put the records in RUN/ranks into a single file, and delete them once this file is whole on the disk and was read
+    again.
 
     A record that is damaged, or that is still being written, stays as it is. With fewer than `least_records`, nothing
     is done; records of more than `largest_bytes` stay files. WeftError if the pack cannot be written. The folder is
@@ -154,7 +155,11 @@ def _header_without_chunks(file: RankFile) -> bytes:
 
 
 def _list_streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
-    """Return the streams of a record: kind and number, bytes, and the length in nibbles (0 for other streams)."""
+    """Return the streams of a record as (kind and number, bytes, length in nibbles).
+
+    The length is only given for streams of kind OUTCOMES, and is 0 for all others. The accounts of dropped calls come
+    last, as streams of kind BEFORE.
+    """
     found = [(key, file.stream(StreamKind(key[0]), key[1]), file.nibbles(key[1]) * (key[0] == StreamKind.OUTCOMES))
              for key in file.streams()]  # fmt: skip
     accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(encode_dropped(dropped), np.uint8), 0)

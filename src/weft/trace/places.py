@@ -62,7 +62,10 @@ class RankPlaces:
         self.worlds.append(World(index, job, started, members))
 
     def _world_size(self, world: int, files: list[RankFile], by_rank: dict[int, RankFile]) -> int:
-        """Return the size that most of the files name, at least enough for the ranks that are there."""
+        """Return the size of a world: the size that most of its records name, but at least enough for its ranks. In a
+        run whose world grows, the largest named size counts. Records with an impossible rank are removed from
+        `by_rank`, with a problem noted.
+        """
         least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
         for rank in [r for r in by_rank if r >= 2**20]:
             self._say(f"{by_rank.pop(rank).name}: {rank} cannot be the number of a rank; the file was left out")
@@ -82,7 +85,8 @@ class RankPlaces:
 
 
 def split_spawned_worlds(files: list[RankFile]) -> list[list[RankFile]]:
-    """Split records of one job into worlds: MPICH's launcher gives all that one of its proxies starts the same name.
+    """Split the records of one job into worlds. MPICH's launcher gives the same job name to all worlds that a proxy of
+    it starts.
 
     Worlds of one size were started one after the other: the n-th record of each rank is of the n-th world.
     """
@@ -96,7 +100,7 @@ def split_spawned_worlds(files: list[RankFile]) -> list[list[RankFile]]:
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
-    """Return the sentence that says which ranks left no readable record."""
+    """Return the sentence that says which ranks left no readable record, and what the user can do."""
     who = format_members(missing)
     where = f" of world {world}" if world else ""
     return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"

@@ -254,10 +254,10 @@ class Rank:
 
     @cached_property
     def accesses_to_pending_buffers(self) -> NDArray[Any]:
-        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each (dtype
-        layout.TOUCH).
+        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each buffer (dtype
+        layout.TOUCH), thread by thread.
 
-        Thread by thread; empty for a program that was not built with `weft cc`.
+        Empty for a program that was not built with `weft cc`.
         """
         numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
         parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]
@@ -489,8 +489,9 @@ class Event(Slot):
 
     @property
     def count(self) -> int:
-        """Return the count argument; for a poll that failed, how many equal ones failed in a row; for a local call that
-        came again from its place with no other call between, how many calls the event stands for."""
+        """Return the count argument. For a failed poll it is how many equal polls failed in a row; for a local call
+        that came again from its place with no other call between, it is how many calls the event records.
+        """
         count = int(self._slot["count"])
         if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
             return self.tail.count
@@ -512,7 +513,9 @@ class Event(Slot):
 
     @property
     def further_times(self) -> bytes:
-        """Return what an MPI_Wtime's calls after the first gave, as recorder/times.h has it, unit included."""
+        """Return the results of the calls after the first that an MPI_Wtime event counts, as bytes (recorder/times.h),
+        unit included. Empty for other events.
+        """
         tails, count = self.thread.tails, self.calls - 1
         if count < 1 or self.tail is None or self.function.name != "MPI_Wtime":
             return b""

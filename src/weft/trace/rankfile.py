@@ -166,7 +166,11 @@ class RankFile:
     def _join_ring(
         self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]], numbers: NDArray[np.int64]
     ) -> list[Extent]:
-        """Return the used part of a ring, from the first chunk that was not dropped."""
+        """Return the used extents of a stream that is kept in a ring buffer, in the order in which they were written.
+
+        The first extent is the oldest chunk that was not dropped. If a chunk does not follow the one before it, the
+        rest is left out, and a problem is noted.
+        """
         rows = [(int(numbers[row]), (row, offset, min(used, self.size - offset), room))
                 for room, (row, offset, used) in chunks]  # fmt: skip
         first = self.dropped.get(key[1], DroppedCalls()).first_chunk(key[0])

@@ -190,7 +190,9 @@ class Trace:
         return sites
 
     def site(self, rank: HasSites, id: int) -> CallSite:
-        """Return the call site that a rank, or its tasks, know by `id`; of a language binding's function its caller."""
+        """Return the call site that a rank, or its tasks, know by `id`. For a function of a language binding, return
+        its caller.
+        """
         found = self._sites.site(rank, id)
         binding = self.system.binding
         if binding and found.file is None and found.callers and (found.function or "").startswith(binding):

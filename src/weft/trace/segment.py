@@ -192,8 +192,8 @@ def release_piece(piece: Rank) -> None:
 
 
 def is_divisible(trace: Trace) -> bool:
-    """Return whether the ranks of a run can be analysed a part at a time: whole records of one world and one thread
-    each, which hold nothing but calls.
+    """Return whether the ranks of a run can be analysed a part at a time. This needs whole, undamaged records of one
+    world, with one thread each, and without tasks, window accesses or hashes.
     """
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (

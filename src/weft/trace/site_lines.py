@@ -68,7 +68,9 @@ def _collect_offsets(trace: Trace) -> dict[tuple[str, str], set[int]]:
 
 
 def _visible_places(rank: HasSites, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
-    """Yield the native places of a call and of its callers, up to those that `sites.py` leaves out."""
+    """Yield (module, offset) for the native places of a call and of its callers, from the inside out. Callers from the
+    first one in a library that starts programs on are left out.
+    """
     for number, offset in ((definition.module, definition.offset), *definition.callers):
         module = rank.definitions.module(number) if number else None
         if module is None:

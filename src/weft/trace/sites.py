@@ -174,7 +174,7 @@ def _python_site(rank: HasSites, id: int, instruction: int, path: str | None, of
 
 
 def _callers_in_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
-    """Yield the callers up to the one that the system starts."""
+    """Yield the callers of a call up to the program's main function. Functions that start the program are left out."""
     for caller in callers:
         if caller.function in _STARTERS or is_start_library(caller.module or ""):
             return

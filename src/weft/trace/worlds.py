@@ -77,7 +77,9 @@ def find_known_worlds(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> list[_Spawn]:
-    """Return each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
+    """Return each spawn of the run once, joined from the definitions of all ranks that took part. The n-th spawns of
+    the members of a group are the same call, whose name only the root has.
+    """
     found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
     for rank in ranks:
         seen: Counter[tuple[int, ...]] = Counter()
@@ -95,7 +97,9 @@ def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _find_intercomms(rank: WorldMember, numbers: list[int]) -> list[CommDefinition | None]:
-    """Return the intercommunicators whose remote groups are the worlds that the process gave these numbers."""
+    """Return for each world number the process's intercommunicator whose remote group is this world; None if there is
+    none. The numbers are those by which the process counts the worlds.
+    """
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
         worlds = {run.world for run in comm.remote} if comm.inter else set()

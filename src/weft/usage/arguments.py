@@ -134,8 +134,8 @@ class _ArgumentChecks:
             )
 
     def _suspects_by_function(self, field: str) -> Iterator[tuple[Function, Ints]]:
-        """Yield each function that has an input argument in the field `field` of an event's record (its slot), with its
-        suspect events.
+        """Yield (function, rows of its suspect events) for each function that stores an input argument in `field` of an
+        event's record.
         """
         for function, rows in self._group_by_function(self.suspects):
             if field in function.slot and function.slot[field].direction != "out":

@@ -159,9 +159,9 @@ def _element_sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints
 
 
 def _find_owners_of_overlapping_ranges(owners: Ints, low: Ints, length: Ints) -> Ints:
-    """Return the owners (such as event indices) of ranges of bytes of which two overlap.
+    """Return the owners (such as event indices) that have two overlapping ranges of bytes.
 
-    `owners`: the owner of each range, `low`, `length`: its first byte and its length.
+    `owners`: the owner of each range; `low`, `length`: the first byte and the length of each range.
     """
     some = length > 0
     owners, low, high = owners[some], low[some], (low + length)[some]

@@ -208,7 +208,8 @@ def _report_windows_on_ended_frames(memory: RankMemory) -> Iterator[Finding]:
 def _first_call_after_frame(
     memory: RankMemory, create: Event, events: range, window_end: int, frame_end: int
 ) -> Event | None:
-    """Return the first call that was made after the function whose local variable a window is had returned; else None.
+    """Return the first call after the return of the function whose local variable is the window's memory; None if there
+    is none.
 
     `create`: the call that made the window, `events`: the calls to look at, by index. `window_end`, `frame_end`: the
     addresses at which the window's memory and the function's frame end.

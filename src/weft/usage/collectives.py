@@ -221,8 +221,8 @@ class _CollectiveTable:
         return self.trace.communicators[int(self.of.comm[instance])]
 
     def first_instances_by_communicator(self, instances: NDArray[np.bool_]) -> Iterator[int]:
-        """Yield the first of some collectives (a mask of instances) of each communicator: later ones only follow from
-        it.
+        """Yield, for each communicator, the first of the collectives that a mask of instances selects. Later
+        collectives are only consequences of the first.
         """
         seen: set[tuple[int, int]] = set()
         of = self.of
@@ -627,7 +627,9 @@ Clash = tuple[Event, Event, str, str, str]
 
 
 def _first_clash(events: list[Event]) -> Clash | None:
-    """Return the first pair of members of which one sends something else than the other expects."""
+    """Return the first pair of members of which the sender sends something else than the receiver expects; None if all
+    agree.
+    """
     comm = events[0].comm
     if comm is None:
         return None

@@ -37,9 +37,10 @@ def find_forbidden_operations(rank: Rank, epochs: Epochs) -> Iterator[EpochViola
 
 
 def _find_operations_denied_by_fences(rank: Rank, epochs_of_rank: Epochs, rows: Ints) -> Iterator[EpochViolation]:
-    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies.
+    """Yield the first operation of each fence epoch in which MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE forbids
+    operations.
 
-    `rows`: the operations, as rows of `epochs`.
+    `rows`: the operations, as rows of `epochs_of_rank`.
     """
     asserted = _fence_assertions(rank, epochs_of_rank)
     if not asserted:

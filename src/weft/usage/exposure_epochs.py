@@ -34,7 +34,7 @@ class Exposures:
 
     def find_exposures_of(self, rank: Rank, epochs: Epochs, rows: Ints, target: Ints) -> tuple[Ints, Ints]:
         """Return the exposure epoch in which each operation of a rank happens, as two columns of events of the target:
-        the post, and the wait that ends it; -1 unknown.
+        the post, and the wait that ends the exposure. Unknown events are -1.
 
         `rows`: rows of `epochs`, `target`: the target rank of each.
         """

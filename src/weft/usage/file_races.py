@@ -329,7 +329,9 @@ class _SharedFile:
                 under_way.append(access)
 
     def _check_pair(self, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
-        """Report two overlapping accesses if nothing orders them, or no MPI_File_sync lies between."""
+        """Report two overlapping accesses to a file if nothing orders them, or if no MPI_File_sync comes between a
+        write and the later access.
+        """
         events = [self.trace.event(access.rank, access.event) for access in (one, two)]
         key = (one.rank, two.rank, events[0].site_id, events[1].site_id)
         self.compared[key] += 1
@@ -359,7 +361,7 @@ class _SharedFile:
         return first < len(mine) and first < int(np.searchsorted(others, other.event))
 
     def _is_synced_before(self, writer: _FileAccess, other: _FileAccess) -> bool:
-        """Return whether the writer calls MPI_File_sync before the other access begins."""
+        """Return whether the writer calls MPI_File_sync after its own access and before the other access begins."""
         syncs = self._calls_on_file(writer.rank, _SYNC)
         behind = syncs[syncs > writer.end][:1].tolist()
         return any(

@@ -53,10 +53,10 @@ class Handovers:
         self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
 
     def reaches(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
-        """Return whether event `event` of a rank comes before the end of `other_event` of another by what locks handed
-        over.
+        """Return whether event `event` of a rank comes before the end of `other_event` of another rank, as values that
+        were passed on under locks show.
 
-        The other rank then read a value that the first wrote after its event, or one that came to it through more
+        The other rank then read a value that the first rank wrote after its event, or a value that came through more
         ranks.
         """
         if self._from is None:
@@ -120,11 +120,11 @@ class Handovers:
                 last[place] = k
 
     def _transitive_closure(self, edges: list[_HandoverEdge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
-        """Return what each rank's events reach through chains of edges: by rank its events with edges, ascending, and
-        for each the earliest event of every other rank that it reaches.
+        """Return for each rank its events with edges, ascending, and for each of these events the earliest event of
+        every other rank that chains of edges lead to.
 
-        The walk goes from the run's end to its begin, so that what leaves a rank later is known when an edge comes to
-        it.
+        The walk goes from the run's end to its begin, so that the edges that leave a rank later are known when an edge
+        comes to the rank.
         """
         now: dict[int, dict[int, int]] = defaultdict(dict)
         leads: dict[int, dict[int, int]] = {}

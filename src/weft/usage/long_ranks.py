@@ -70,17 +70,17 @@ def has_clean_requests(rank: Rank) -> bool:
 
 
 def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
-    """Return which of the calls `frees` frees what each of `makers` made; the number of events if none does."""
+    """Return for each call of `makers` the call of `frees` that frees the made object; the number of events if none
+    does.
+    """
     ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
     row = first_row_after(freed, frees, ids, makers)
     return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
 
 
 def find_cancelled_requests(rank: Rank) -> tuple[Ints, Ints]:
-    """Return the calls that made requests which are cancelled, and the events that end these; the number of events if
-    none does.
-
-    Persistent requests are left out.
+    """Return the calls that made requests which are cancelled, and for each call the event that ends the request (the
+    number of events if none does).
     """
     where, ids = masks_of(rank.trace.functions).where, rank.events["object"]
     cancels = where(rank, calls.CANCELS)
@@ -123,8 +123,8 @@ class _PersistentRequests:
 
 
 def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
-    """Return the calls of a rank from `start` up to an idle moment, as a rank and its traffic; None if no such moment
-    is near.
+    """Return the next piece of a rank's calls, as a rank and its traffic. The piece begins at `start` and ends at a
+    moment at which no operation is pending, or with the rank; None if no such moment is near.
 
     `lasting`: the makers of persistent requests.
     """
@@ -148,12 +148,12 @@ def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] |
 
 
 def _last_idle_moment(traffic: Traffic, least: int) -> int:
-    """Return the last moment after a completing call, or the end, at which no operation of the rank is pending; 0 if
-    there is none from `least` on.
+    """Return the last moment at which no operation of the rank is pending: after a completing call, or the end. Return
+    0 if there is no such moment from `least` on.
 
-    A send, or an operation with MPI_PROC_NULL, whose completion is not seen may have been complete at once (several had
-    one handle). That is assumed if there is no such moment otherwise: if it is wrong, a later piece has a completion of
-    no request of its own and is not clean.
+    A send, or an operation with MPI_PROC_NULL, may have been complete at once if its completion is not seen, as several
+    such operations had the same handle. This is assumed only if there is no such moment otherwise. If the assumption is
+    wrong, a later piece has a completion that belongs to no request of its own, and is not clean.
     """
     rank, size = traffic.rank, len(traffic.events)
     rows = traffic.masks.where(rank, _MAKERS)

@@ -151,7 +151,9 @@ def _communicator_being_freed(rank: Rank) -> int | None:
 
 
 def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched: bool) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have a partner (`matched` False: none) and no flag in `excluded_flags`."""
+    """Return the rows of own ranks that have no flag in `excluded_flags`, and that have a partner (`matched`) or have
+    none (not `matched`).
+    """
     part = posts.rows_of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & excluded_flags) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
@@ -269,8 +271,8 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
 
 
 def _describe_fewer(mine: Posts, others: Posts, row: int, verb: str, event: Event) -> str:
-    """Return how many rounds of the line of an unmatched call its partner made, or how many messages of its channel it
-    sent or received; an empty text if that says nothing.
+    """Return in words how much the partner of an unmatched call did: rounds of the call's line, or messages of the
+    call's channel. Empty if that explains nothing.
     """
     partner, comm, tag, trace = int(mine.peer[row]), mine.comm[row], mine.tag[row], event.rank.trace
     if rounds := describe_missing_rounds([event], [partner]):
@@ -296,10 +298,11 @@ def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) 
 
 
 def _find_near_miss(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tuple[str, list[Event]]:
-    """Return the near miss in words, and its event: an unmatched call of the other side that differs in one thing only.
+    """Return in words in what an unmatched call of the other side differs from this unmatched call, and the other call
+    in a list. The two differ in one thing only: the tag, the communicator or the partner. Both results are empty if
+    there is no such call.
 
-    `others`: the other side's sends or receives, `rank`: the other side's rank, `mine` and `row`: the unmatched call.
-    The one thing is the tag, the communicator or the partner.
+    `others`: the other side's sends or receives, `rank`: the other side's rank, `mine` and `row`: this unmatched call.
     """
     if rank < 0:
         return "", []
@@ -480,11 +483,11 @@ def _compare_message_types(
 
 
 def compare_signatures(sent: Signature | None, count: int, wanted: Signature | None, room: int) -> Severity | None:
-    """Return how severely the type signatures of a message and of its receive differ, as far as both go (MPI-4.1,
-    3.3.1).
+    """Return how severely the type signatures of a message and of its receive differ, up to the end of the shorter
+    signature (MPI-4.1, 3.3.1). None if they agree or are unknown.
 
-    A warning if one side says bytes: the standard forbids it and every library lets it pass. A note if there are too
-    many types to compare. None if they agree.
+    "error" if basic types differ. "warning" if one side says bytes: the standard forbids it and every library lets it
+    pass. "note" if there are too many types to compare.
     """
     if sent is None or wanted is None or count <= 0 or room <= 0 or sent == wanted:
         return None

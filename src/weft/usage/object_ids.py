@@ -31,11 +31,11 @@ def end_of_believable_ids(rank: Rank, more_objects: int = 0) -> int:
 
 
 def believable_ids(rank: Rank, ids_made: Callable[[], Ints]) -> range:
-    """Return the ids of a rank's objects that are believable, as many as the record can hold calls about.
+    """Return the range of ids that a rank's objects can have, no wider than the number of recorded calls allows.
 
-    `ids_made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may
-    begin anywhere: they are near those that most of its calls made. Objects from before that are still used are not
-    among them.
+    `ids_made`: returns the ids that the rank's calls made. If a ring dropped the beginning of the record (`--keep`),
+    ids may begin anywhere: the range is around the middle of the ids that its calls made. Objects that were made before
+    and are still used may be outside of the range.
     """
     end = end_of_believable_ids(rank)
     room = ID_DYNAMIC + SPARE_IDS + 2 * _count_recorded_calls(rank)

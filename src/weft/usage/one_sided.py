@@ -324,8 +324,8 @@ class _RankOperations:
         return found
 
     def _attached_memory(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
-        """Return all memory that a rank attaches to a window: where each piece begins, in order, and the furthest end
-        up to there.
+        """Return the memory that a rank attaches to a dynamic window, as two columns: the first byte of each piece,
+        ascending, and the furthest end of this piece and those before.
 
         None if the window is not dynamic or not known.
         """
@@ -342,8 +342,8 @@ class _RankOperations:
         return low[order], np.maximum.accumulate((low + size)[order])
 
     def _limit_reported_rows(self, wrong: NDArray[np.bool_]) -> Ints:
-        """Return which wrong rows are reported: the first of each operation, and for a call site at most
-        MAX_OF_ONE_SITE operations.
+        """Return the wrong rows to report: the first row of each operation, for at most MAX_OF_ONE_SITE operations of a
+        call site.
         """
         rows = np.flatnonzero(wrong)
         rows = rows[np.unique(self.event[rows], return_index=True)[1]]

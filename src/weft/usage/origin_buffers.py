@@ -70,8 +70,8 @@ def report_shared_origin_buffers(rank: Rank, local: BufferAccesses, messages: Bu
 
 
 def _explain_flush(operation: Event, until: int) -> str:
-    """Say which flush between an operation and event `until` did not complete it, as it names another target; "" where
-    there is none.
+    """Return words on the last flush between an operation and event `until` that names another target, and so did not
+    complete the operation. Empty if there is none.
     """
     rank = operation.rank
     flushes = masks_of(rank.trace.functions).where(rank, word_set("Win_flush Win_flush_local"))

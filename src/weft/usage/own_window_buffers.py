@@ -43,8 +43,8 @@ def accesses_to_own_windows(
 
 
 def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
-    """Return the events that made and freed a window (-1 and the number of events if none did): outside of these its
-    bytes are plain memory.
+    """Return the events that made and freed a window, or -1 and the number of events if none did. Before and after
+    these events the window's bytes are plain memory.
     """
     table, ids = masks_of(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)

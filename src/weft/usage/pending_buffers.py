@@ -82,7 +82,8 @@ class Overlaps(NamedTuple):
 
 
 def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], events: int) -> Overlaps:
-    """Find rows that share bytes while both are pending and at least one writes; for each pair of call sites the first.
+    """Find pairs of rows that share bytes while both are pending and at least one writes. Only the first pair is
+    returned for each two call sites.
 
     `site`: the call site of each row. `events`: number of events of the rank. MemoryError if memory is short.
     """
@@ -115,7 +116,9 @@ def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) ->
 
 
 def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return a block of each of two rows that share bytes, as `(first byte, end)`: two blocks that meet."""
+    """Return two blocks that share bytes, each as `(first byte, end)`: one from each of two rows. If no such blocks are
+    found, return the whole ranges of the rows.
+    """
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
     if shapes == [None, None]:

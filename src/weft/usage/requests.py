@@ -103,9 +103,8 @@ class Requests:
         yield from self._check_frees_of_collectives()
 
     def is_clean(self) -> bool:
-        """Return whether nothing is wrong with the requests of a piece of a rank after which none is pending.
-
-        Whether persistent requests are started and freed is not asked here.
+        """Return whether nothing is wrong with the requests of a part of a rank's calls, after which no request is
+        pending. Whether persistent requests are started and freed is not checked.
         """
         over = self.gone[self.ids - self.first] | self.persistent
         lost = self._unseen_instant_requests
@@ -127,20 +126,20 @@ class Requests:
     def _count_unowned_completions(self) -> int:
         """Return how many completions belong to no request of the record.
 
-        MPICH gives one handle to all sends that were complete at once, Open MPI to all operations with MPI_PROC_NULL,
-        so that the id of an earlier one is lost: its completion shows as a second one of the last such request, or as
-        one of an unknown request.
+        MPICH gives the same handle to all sends that were complete at once, Open MPI to all operations with
+        MPI_PROC_NULL. The id of an earlier request is then lost: its completion shows as a second completion of the
+        last such request, or as the completion of an unknown request.
         """
         unknown = np.count_nonzero(~self.made[self.request - self.first])
         again = self.times[self.fired & (self.times > 1)]
         return int(unknown + (again - 1).sum())
 
     def _check_stale_handles(self) -> Iterator[Finding]:
-        """Report waits, tests and frees of a request that is over, by a copy of its handle: the call itself sets its
-        own handle to null.
+        """Report waits, tests and frees of a request that is over. The program names such a request by a copy of its
+        handle, as the call that ended the request has set its own handle to null.
 
-        A request that nobody made in the record may also be one whose id was lost (see `_spare`): if a send is left
-        over, only a call that failed or never returned is reported.
+        If the record lacks completions of requests that may have been complete at once, only calls that failed or never
+        returned are reported.
         """
         events = self.rank.events
         single = self.masks.where(self.rank, _USES)
@@ -202,8 +201,8 @@ class Requests:
         )
 
     def _explain_stale_handle(self, index: int) -> tuple[list[Event], str]:
-        """Return the calls that made the request of a call, as far as they are known, and why the request is no longer
-        valid.
+        """Return the calls to cite for a call on an invalid request, and in words why the request is invalid. The cited
+        call made the request, or failed to make it; the list is empty if unknown.
         """
         if (self.makers < index).any():
             makers = self._only_maker_over_before(index)
@@ -220,8 +219,8 @@ class Requests:
 
     @cached_property
     def _first_request_ends(self) -> tuple[Ints, Ints]:
-        """Return the makers of the first two requests to end, and the events that ended them; persistent ones left
-        out.
+        """Return the calls that made the two requests that end first, and the events that end these requests.
+        Persistent requests are left out.
         """
         makers = self.makers[~self.persistent]
         at = ends_of_requests(self.rank, makers, find_request_ends(self.of))
@@ -235,8 +234,8 @@ class Requests:
         return [self.rank.event(int(over[0]))] if len(over) == 1 else []
 
     def _were_named_before(self, uses: Ints) -> NDArray[np.bool_]:
-        """Return whether a call of another kind named the request of each use before: then that call may have made
-        it.
+        """Return for each use of a request whether a call of another kind named the request before. That call may have
+        made the request.
         """
         if not len(uses):
             return np.zeros(0, np.bool_)
@@ -433,8 +432,8 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
 
 
 def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tuple[str, str, list[Event]]:
-    """Return words for the operations whose buffer was changed, their pronoun, and those of them to cite: one, or
-    several that have one buffer.
+    """Return words for the operations whose buffer was changed, the pronoun for these operations, and the operation to
+    cite, in a list. The list is empty if the operations have different buffers.
     """
     buffers = {maker.buffer for maker in makers}
     if len(buffers) != 1:

@@ -101,7 +101,7 @@ def _report_exhaustion(rank: Rank) -> Iterator[Finding]:
 
 
 def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
-    """Return the calls that made the objects of a class which the rank never frees."""
+    """Return the calls that made objects of a class which the rank never frees."""
     table = masks_of(rank.trace.functions)
     makers, made = _find_made_objects(rank, table.where(rank, kind.makers), kind.handle)
     freed = rank.events[kind.freed][table.where(rank, kind.frees)].astype(np.int64)
@@ -109,8 +109,8 @@ def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
 
 
 def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
-    """Return the calls that made the keys of attributes whose delete functions MPI_Finalize calls, as they are set on
-    a predefined communicator (MPI-4.1, 11.2.4).
+    """Return the calls that made attribute keys whose delete functions MPI_Finalize calls: keys that are set on a
+    predefined communicator (MPI-4.1, 11.2.4).
 
     Such a function may free what is left, and nothing is recorded there.
     """

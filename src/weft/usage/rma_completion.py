@@ -59,7 +59,8 @@ def _take_earlier(column: Ints, rows: Ints, events: Ints) -> None:
 
 
 def _first_call_after(epochs: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
-    """Return for each row the event of the first later call in the mask `ending` on its window; _NEVER if none follows.
+    """Return for each row the event of the first later call on the same window that the mask `ending` selects; _NEVER
+    if none follows.
 
     `peer`: the target of each call, which must then be the same.
     """

@@ -76,10 +76,11 @@ def _window_of_epoch(of: Epochs, epoch: int) -> int:
 
 
 def _needs_later_calls(rank: Rank, epochs: Epochs, local: RmaAccesses, epoch: int) -> bool:
-    """Return whether an open fence epoch can only be judged together with later calls.
+    """Return whether an open fence epoch can only be judged together with later calls. There are two reasons for this.
 
-    So it is if epochs of locks or starts follow the fence, which a second fence joins with the fence epoch, or if the
-    rank itself accesses the window's memory, which operations of others in the same epoch may meet.
+    The rank itself accesses the window's memory in the epoch, and operations of other ranks in the same epoch may
+    overlap this access. Or epochs of locks or starts follow the fence, because a second fence would join them with the
+    fence epoch.
     """
     window, begin = _window_of_epoch(epochs, epoch), int(epochs.begin[epoch])
     comm, ordinal = epochs.windows[window]

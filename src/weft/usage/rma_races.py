@@ -37,12 +37,12 @@ ASKED_OF_SHAPES: Final = 50
 
 
 def find_rma_races(trace: Trace, order: Order, accesses: RmaAccesses) -> Iterator[Finding]:
-    """Find the races, for each pair of lines and each target the first.
+    """Yield a finding for the first race of each pair of lines at each target.
 
-    Accesses in one epoch of a rank, and in one fence epoch of all, are compared with each other, swept by address. In
-    epochs of locks, or of starts and posts, the accesses of a rank by one line to the same bytes in one way are one
-    class: two classes that overlap and conflict race if, walking along the epochs of both ranks once, a pair is found
-    of which neither comes first.
+    Accesses in the same epoch of a rank, or in the same fence epoch of all ranks, are compared in the order of their
+    addresses. In epochs of locks, or of starts and posts, the accesses of a rank that have line, bytes and operation in
+    common form a class. Two classes that overlap and conflict race if a walk along the epochs of both ranks finds a
+    pair of accesses that nothing orders.
     """
     if not len(accesses):
         return
@@ -212,7 +212,9 @@ class _TargetAccesses:
         return first, second, high - second.low - (low - first.low)
 
     def _shared_blocks(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return a block of each of two accesses that share bytes, as `(first byte, end)`: two blocks that meet."""
+        """Return two blocks that share bytes, each as `(first byte, end)`: one from each of two accesses. If no such
+        blocks are found, return the whole ranges of the accesses.
+        """
         of = self.all
         ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
         if of.shape[one] is None and of.shape[two] is None:
@@ -389,8 +391,8 @@ def _find_conflicting(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[
 
 
 def _may_conflict(accesses: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
-    """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
-    updates.
+    """Return which groups of rows may have conflicting accesses: groups of several accesses that are neither all reads
+    nor all equal updates. `firsts`: the first row of each group.
     """
     kind = np.where(
         accesses.sort == UPDATE, UPDATE + (np.abs(accesses.operation) << 32 | accesses.element), accesses.sort

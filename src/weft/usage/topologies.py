@@ -73,7 +73,10 @@ def _grid_edges(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
 
 
 def _graph_edges(makers: dict[int, Event]) -> Iterator[Edge]:
-    """Yield the edges that both ends name, pairing the n-th from one to the other with the n-th."""
+    """Yield the edges of a distributed graph topology that both of their ranks declare. Of several edges between the
+    same two ranks, the n-th that the sender declares is paired with the n-th that the receiver declares. `makers`: by
+    rank, the call that makes the topology.
+    """
     sources = {rank: event.args["sources"] for rank, event in makers.items()}
     for sender, event in makers.items():
         seen: dict[int, int] = {}

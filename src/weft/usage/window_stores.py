@@ -55,9 +55,8 @@ def find_window_stores(
 
 
 def need_later_writes(rank: Rank, gatherings: CollectiveCalls, accesses: RmaAccesses) -> bool:
-    """Return whether only later calls can tell which bytes a rank itself stored before its last fence.
-
-    So it is if operations of others meet these bytes in the epoch of that fence.
+    """Return whether only later calls can tell which bytes a rank itself stored before its last fence. That is so if
+    operations of other ranks touch these bytes in the epoch of that fence.
     """
     for id, of in _changed_ranges_by_window(rank):
         window = gatherings.window(rank, id)

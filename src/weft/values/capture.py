@@ -32,7 +32,9 @@ class UnfitValue(Exception):
 
 
 def begin_capture(path: str) -> Capture | None:
-    """Return the capture of this process; None in a child of a rank, or if the library cannot be loaded."""
+    """Return the Capture by which this process records values. None in a child of a rank, or if the library cannot be
+    loaded.
+    """
     try:
         library = ctypes.CDLL(path)
         give = library.weft_values_entries
@@ -56,7 +58,9 @@ class Capture:
         self._places: dict[tuple[int, str, CodeType, int], int] = {}
 
     def enter(self, name: str, index: int | None, frame: FrameType) -> int:
-        """Enter an iteration of a loop, or a region (`index` None); returns the number of its place."""
+        """Record that an iteration of a loop begins, or a region (`index` None), and return the number of its place in
+        the program; 0 if that failed.
+        """
         place = 0
         with suppress(Exception):
             kind = PlaceKind.REGION if index is None else PlaceKind.LOOP
@@ -69,7 +73,7 @@ class Capture:
         self._library.weft_values_leave(place)
 
     def probe(self, name: str, value: object, terms: object, frame: FrameType) -> None:
-        """Keep a value; the trace records why a value could not be kept."""
+        """Record a value under a name, or the reason why it cannot be recorded. The program goes on in any case."""
         place = 0
         try:
             place = self._place_number(PlaceKind.PROBE, name, frame)
@@ -92,7 +96,9 @@ class Capture:
         self._library.weft_values_complain(place, why[:400].encode(errors="replace"))
 
     def _place_number(self, kind: PlaceKind, name: str, frame: FrameType) -> int:
-        """Return the number of a place in the program."""
+        """Return the library's number of a place in the program: a kind and a name at a line of code. A new place is
+        registered.
+        """
         key = (int(kind), name, frame.f_code, frame.f_lineno)
         known = self._places.get(key)
         if known is None:
@@ -105,7 +111,9 @@ class Capture:
 
 
 def _to_native_array(value: object) -> tuple[Array, NDArray[Any]]:
-    """Return a value in the form that C reads, and the object that owns its memory."""
+    """Return (the structure that C reads, the array that owns its memory) for a value. UnfitValue if it cannot be
+    recorded.
+    """
     shared = value.weft_shared() if hasattr(value, "weft_shared") else None
     value = ArrayPart(*shared) if shared else value
     of, lower, whole = (value.of, value.lower, value.whole) if isinstance(value, ArrayPart) else (None, 0, None)
@@ -135,7 +143,9 @@ def _to_numbers(value: object) -> NDArray[Any]:
 
 
 def _to_indices(given: Any, array: NDArray[Any], what: str) -> list[int]:
-    """Return one index for each dimension of an array. UnfitValue if there are more or fewer."""
+    """Return one index for each dimension of an array; a single 0 stands for zeros in all dimensions. UnfitValue if
+    `given` has more or fewer.
+    """
     known = [int(one) for one in np.atleast_1d(given)]
     if known == [0]:
         known = [0] * array.ndim

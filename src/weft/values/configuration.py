@@ -52,7 +52,7 @@ class Rule:
     ranks: str = "*"
 
     def plan_line(self) -> str:
-        """Return the entry as the recorded program reads it (values/native/rules.c)."""
+        """Return the rule as a line of words between tabs, which the recorded program reads (values/native/rules.c)."""
         words = (self.scope, self.name, self.level, self.form, self.first, self.last, self.step, self.every, self.ranks)
         return "\t".join(map(str, words))
 
@@ -76,7 +76,9 @@ class Configuration:
         return sum(rule.scope in SCOPES for rule in self.rules)
 
     def find_unknown_entries(self, known: Mapping[str, Iterable[str]]) -> list[str]:
-        """Return sentences on entries that name nothing of the program; `known` are the program's names by scope."""
+        """Return a sentence for each entry of the configuration whose name the program does not have. `known`: the
+        program's names by scope.
+        """
         found = []
         for rule in self.rules:
             names = sorted(set(known.get(rule.scope, ())))
@@ -91,7 +93,9 @@ def _has_path(name: str, paths: Iterable[str]) -> bool:
 
 
 def suggest_names(word: str, known: Iterable[str]) -> str:
-    """Return `; the nearest is 'x'`, or a list of known names, for a message about an unknown word."""
+    """Return the end of a message about an unknown word: `; the nearest is 'x'`, or a list of some known names. Empty
+    if there are none.
+    """
     names = list(known)
     close = difflib.get_close_matches(word, names, 1, 0.5)
     if close:
@@ -100,9 +104,10 @@ def suggest_names(word: str, known: Iterable[str]) -> str:
 
 
 def read_configuration(path: Path, run: Path | None = None) -> Configuration:
-    """Read a configuration from a file. UsageError that names the entry if it is wrong.
+    """Read a configuration from a TOML file. UsageError that names the wrong entry if it is invalid.
 
-    `run`: the run that holds the file, which others may have written; a file that the user names may be a pipe.
+    `run`: the run directory that holds the file; others may have written there, so that only a regular file is read.
+    Without `run`, the user names the file, which may be a pipe.
     """
     try:
         text = (path.read_bytes() if run is None else read_regular(path, run)).decode()
@@ -126,9 +131,10 @@ def _check_integers(value: object) -> None:
 
 
 def read_tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Return tolerances by probe, "" for all: `told`, before those of `config`, which is the run's by default.
+    """Return the tolerances of a comparison by probe, with those for all probes under "".
 
-    Raises UsageError for an unknown word or an invalid number.
+    `told`: tolerances for all probes, which replace those of the configuration. `config`: the configuration's file, by
+    default the run's probes.toml. Raises UsageError for an unknown word or an invalid number.
     """
     checked = _Reader("the comparison").read_tolerances(told)
     path = config or run / FOLDER / "probes.toml"
@@ -145,7 +151,7 @@ class _Reader:
         self.judged: dict[str, dict[str, Any]] = {}
 
     def read_entries(self, document: dict[str, Any]) -> Configuration:
-        """Return the configuration that a document describes. An error names the wrong entry."""
+        """Return the configuration that a TOML document describes. Raises an error that names the wrong entry."""
         top = {key: value for key, value in document.items() if not isinstance(value, dict)}
         self._check_keys(top, (*_PROGRAM, *SCOPES), "the program")
         limit = self._read_size(top.pop("limit", "1 GB"))
@@ -163,7 +169,7 @@ class _Reader:
         return Configuration(rules, limit, self.judged, self.source)
 
     def read_tolerances(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings that may be tolerances only."""
+        """Return settings of tolerances as they are. Raises an error for another setting or an invalid value."""
         self._check_keys(told, _JUDGED, "tolerances")
         return self._check_tolerances(told, "tolerances")
 
@@ -171,12 +177,17 @@ class _Reader:
         return UsageError(f"{self.source}: {text}")
 
     def _check_keys(self, entry: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+        """Raise an error that names the first key of an entry that is not among `known`. `where`: the entry, for the
+        message.
+        """
         for key in entry:
             if key not in known:
                 raise self._make_error(f"{where}: {key!r} is not a setting{suggest_names(key, known)}")
 
     def _read_rule(self, scope: str, name: str, entry: Mapping[str, Any]) -> Rule:
-        """Return the rule of one entry, for a probe, loop or array by name, or for the whole program."""
+        """Return the rule that an entry of the configuration describes, and note the entry's tolerances in `judged`.
+        The rule is for a probe, loop or array of this name, or for the whole program ("").
+        """
         if re.search(r"[\t\n\0]", name):
             raise self._make_error(f"{name!r} holds a tab or a line's end, which no name may")
         where = f'[{scope}."{name}"]' if name else "the program"
@@ -197,7 +208,9 @@ class _Reader:
         )
 
     def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
-        """Return the number of a word that an entry has for a key; `unsaid` if it has none."""
+        """Return the number that `known` gives the word under an entry's key; `unsaid` if the entry does not have the
+        key.
+        """
         word = entry.get(key)
         if word is None:
             return unsaid
@@ -208,12 +221,15 @@ class _Reader:
         return int(known[word])
 
     def _read_every(self, value: object, where: str) -> int:
+        """Return the value of the setting `every`, a number from 1 on. Raises an error for any other value."""
         if type(value) is not int or not 1 <= value <= _LAST:
             raise self._make_error(f"{where}: every = {value!r} is not a number from 1 on")
         return value
 
     def _read_iterations(self, text: object, where: str) -> tuple[int, int, int]:
-        """Return first, last and step of `first:last:step`, any of which may be left out; last is included."""
+        """Return (first, last, step) of a text `first:last:step`, any part of which may be left out. The last iteration
+        is included.
+        """
         if text is None:
             return _FIRST, _LAST, 1
         words = [word.strip() for word in str(text).split(":")]
@@ -231,7 +247,7 @@ class _Reader:
         return first, last, step
 
     def _read_ranks(self, text: object, where: str) -> str:
-        """Return a list of ranks such as `0-3,8` without blanks, `*` if there is none."""
+        """Return a list of ranks such as `0-3,8` without blanks; `*`, for all ranks, if there is no list."""
         if text is None:
             return "*"
         plain = re.sub(r"\s", "", str(text))
@@ -240,7 +256,7 @@ class _Reader:
         return plain
 
     def _read_size(self, text: object) -> int:
-        """Return the bytes of a size such as `500 MB`."""
+        """Return the number of bytes that a size such as `500 MB` means. Raises an error for any other text."""
         found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
         size = int(found[1]) * _UNITS[found[2]] if found else 0
         if not 0 < size <= _LAST:
@@ -248,7 +264,7 @@ class _Reader:
         return size
 
     def _check_tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return the tolerances of an entry. An error names a wrong one."""
+        """Return the tolerances of an entry as they are. Raises an error that names the first wrong one."""
         for key, value in entry.items():
             if key == "nan" and value not in ("equal", "different"):
                 raise self._make_error(f"{where}: nan = {value!r} is not equal or different")

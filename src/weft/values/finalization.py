@@ -24,7 +24,9 @@ MODULE: Final = "weft_probes.f90"
 
 
 def finalize_values(run: Path, configuration: Path | None) -> RecordedValues:
-    """Trim the files, look up lines, and write the configuration if it is new. TraceError if the files are damaged."""
+    """After a run, cut its files of values to their contents, look up source lines, and write a template of the
+    configuration if it is new. Return what was recorded. TraceError if the files are damaged.
+    """
     for path in sorted((run / FOLDER).glob(f"*{SUFFIX}")):
         with suppress(OSError):  # a longer file is no worse
             _trim_file(path)
@@ -54,7 +56,7 @@ def _write_template(path: Path, text: str) -> str:
 
 
 def _trim_file(path: Path) -> None:
-    """Cut the unused end that a killed process had reserved from its file."""
+    """Cut off the unused end of a file, which a killed process had reserved."""
     header = np.fromfile(path, VALUES_HEADER, 1)
     size = VALUES_PAGE + int(header["used"][0]) if len(header) else path.stat().st_size
     if size < path.stat().st_size:
@@ -63,7 +65,9 @@ def _trim_file(path: Path) -> None:
 
 
 def _look_up_lines(run: Path) -> None:
-    """Look up the lines of places that gave none, while the program is unchanged, and store them in the run."""
+    """Look up the source lines of places that were recorded without one, and store them in the run. It is done at the
+    end of a run, while the program is unchanged.
+    """
     wanted: dict[str, dict[int, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
     places: dict[tuple[str, int], ValuePlace] = {}
     for path in sorted((run / FOLDER).glob(f"*{SUFFIX}")):
@@ -86,7 +90,9 @@ def _look_up_lines(run: Path) -> None:
 def _program_frames(
     place: ValuePlace, known: dict[str, dict[str, list[tuple[str | None, int, str | None]]]]
 ) -> Iterator[list[object]]:
-    """Yield the frames of a place that are the program's own, innermost first, without the module of probes."""
+    """Yield [file, line, function] for each frame of a place that is in the program's own code, innermost first. The
+    module of probes is left out. `known`: the frames by module and address.
+    """
     for module, offset in place.callers:
         for file, line, function in known.get(module, {}).get(str(offset), []):
             if file and line and Path(file).name != MODULE:

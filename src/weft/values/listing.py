@@ -24,7 +24,9 @@ class _Entry:
 
 
 def list_probes(trace: ValueTrace) -> Iterator[str]:
-    """Yield a line for each loop and probe, in the order of first use; then what could not be kept."""
+    """Yield a line for each loop and probe of the run, in the order of first use; then sentences on what could not be
+    recorded.
+    """
     entries: dict[tuple[str, str, str], _Entry] = {}
     for process in trace.processes:
         _add_process(process, entries)
@@ -36,7 +38,7 @@ def list_probes(trace: ValueTrace) -> Iterator[str]:
 
 
 def _add_process(process: ProcessValues, entries: dict[tuple[str, str, str], _Entry]) -> None:
-    """Add the places of a process to the entries."""
+    """Add to `entries` the loops, regions and probes that a process has reached, by kind, name and source line."""
     counts = Counter(process.rows["place"].tolist()) + Counter(process.iterations["place"].tolist())
     for place in process.places:
         if place.number not in counts or place.kind == PlaceKind.ARRAY:
@@ -50,6 +52,8 @@ def _add_process(process: ProcessValues, entries: dict[tuple[str, str, str], _En
 
 
 def _describe_value(kept: KeptValue) -> str:
-    """Return `float64 (50, 50) of A, values`."""
+    """Return the type, shape, global array and form of a recorded value as text, such as `float64 (50, 50) of A,
+    values`.
+    """
     shape = str(kept.shape) if kept.shape else "number"
     return f"{kept.dtype} {shape}" + (f" of {kept.array}" if kept.array else "") + f", {kept.form.name.lower()}"

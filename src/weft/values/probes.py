@@ -27,7 +27,7 @@ class _CaptureState:
 
 
 def _find_capture() -> Capture | None:
-    """Return the capture of this process; None without `weft run`."""
+    """Return the Capture by which this process records values; None if `weft run` did not start the program."""
     if not _CaptureState.asked:
         _CaptureState.asked = True
         if os.environ.get(LIBRARY):
@@ -60,17 +60,20 @@ def part(
     periodic: bool | Sequence[bool] | None = None,
     lag: int = 0,
 ) -> Any:
-    """Elements of the array `of` that all ranks share: `lower` is the index there of the first of them, from 0 on.
+    """Return `values` as a part of the array `of`, which is distributed over the ranks. `lower`: the index in that
+    array, from 0 on, of the first element of `values`.
 
-    In place of `lower`, `comm` (an MPI Cartesian communicator, or any one for an array cut along its first dimension)
-    and `whole` (the shape of the global array) say that it is cut into blocks, of which the first ones are larger by
-    one where they cannot be equal.
+    In place of `lower`, `comm` and `whole` say how the array is cut into blocks. `comm` is an MPI Cartesian
+    communicator, or any communicator for an array cut along its first dimension; `whole` is the shape of the global
+    array. If the blocks cannot be equal, the first ones are larger by one.
 
-    With `halo`, the width of its ghost cells (a number, one for each dimension, or pairs of below and above), `values`
-    is an array that has them around what this rank owns, and the result is to be used in its place: under `weft run`
-    what the program does to it is written down, else it is `values`. Then `comm` alone will do. `periodic`: where the
-    communicator does not say it. `lag`: by how many changes a ghost cell may be older than its owner's by design.
-    `halo="inferred"`, or a communicator alone: the widths follow from where receives put data into the array.
+    `halo`: the width of the ghost cells around what this rank owns (a number, one for each dimension, or pairs of below
+    and above). `values` then has the ghost cells too, and the program is to use the result in place of `values`: under
+    `weft run` the accesses to it are recorded, otherwise it is `values` itself. `comm` is then enough without `whole`.
+    With `halo="inferred"`, or with `comm` alone, the widths follow from where receives put data into the array.
+
+    `periodic`: whether the array is periodic in each dimension, if the communicator does not say it. `lag`: by how many
+    changes a ghost cell may by design be older than its owner's cell.
     """
     if halo is None and comm is not None and lower is None and whole is None:
         halo = "inferred"
@@ -126,7 +129,9 @@ class _Blocks:
 
 
 def block(elements: int, parts: int, number: int) -> tuple[int, int]:
-    """Return first index and end of block `number`, if `elements` are divided into `parts` blocks."""
+    """Return (first index, end) of block `number`, if `elements` are divided into `parts` blocks. The first blocks are
+    larger by one if they cannot be equal.
+    """
     size, more = divmod(elements, parts)
     first = number * size + min(number, more)
     return first, first + size + (number < more)

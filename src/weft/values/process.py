@@ -145,7 +145,7 @@ class KeptValue:
 
     @property
     def hashes(self) -> NDArray[np.uint64] | None:
-        """Return a hash for each block of elements in memory order; None if there are none."""
+        """Return a hash for each block of elements, in memory order; None if no hashes were kept."""
         if self.form not in (ValueForm.HASHES, ValueForm.CHANGES):
             return None
         return self._payload[: self.blocks * 8].view("<u8")
@@ -171,7 +171,7 @@ class KeptValue:
         return flat.reshape(self.shape, order="F" if self.order == "F" else "C")
 
     def changed_blocks(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Return for the form CHANGES the numbers of the blocks that changed, and their elements."""
+        """Return (numbers of the blocks that changed, their elements) of a value that was kept in the form CHANGES."""
         after = self._payload[self.blocks * 8 :]
         count = int(after[:8].view("<u8")[0])
         numbers = after[8 : 8 + count * 8].view("<u8")
@@ -187,7 +187,9 @@ class ArrayRebuilder:
         self._states: dict[int, tuple[int, NDArray[Any]]] = {}
 
     def elements_at(self, kept: KeptValue) -> NDArray[Any]:
-        """Return all elements of a value, in memory order."""
+        """Return all elements of a value that was kept as changes, in memory order. The changes that its place recorded
+        up to it are applied one after the other.
+        """
         place = kept.place.number
         last, state = self._states.get(place, (-1, np.zeros(0)))
         if last > kept.row:
@@ -201,7 +203,7 @@ class ArrayRebuilder:
         return state.copy()
 
     def _apply_changes(self, kept: KeptValue, state: NDArray[Any]) -> NDArray[Any]:
-        """Apply the changed blocks of a value to a state."""
+        """Return the elements of a value: `state`, the elements before, with the changed blocks written into it."""
         if len(state) != kept.count or state.dtype != kept.dtype:
             state = np.zeros(kept.count, kept.dtype)
         numbers, data = kept.changed_blocks()
@@ -247,7 +249,9 @@ class ProcessValues:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def _used_bytes(self, size: int) -> int:
-        """Return the bytes of records in the file, and note if the file ends early."""
+        """Return how many bytes of records the file holds, and note a problem if the file ends before the last one.
+        `size`: the size of the file.
+        """
         used = int(self.header["used"])
         if used > size - VALUES_PAGE:
             self.problems.append(
@@ -260,7 +264,7 @@ class ProcessValues:
         return used
 
     def _index_records(self) -> None:
-        """Index the records of the file, and note where it is damaged."""
+        """Find the records of the file by their kinds, and note a problem if the file is damaged."""
         counts = np.zeros(1, VALUE_INDEX)
         lib = kernel()
         lib.weft_values_index(self.records, len(self.records), counts, None, None, None, None)
@@ -281,7 +285,7 @@ class ProcessValues:
             self.problems.append(self._problem_text(offset))
 
     def _problem_text(self, offset: int) -> str:
-        """Return a sentence on a probe that kept nothing."""
+        """Return a sentence that says why a probe kept nothing, from the record at an offset of the file."""
         head = self.records[offset : offset + 16]
         place = self.place(int(head[4:8].view("<u4")[0]))
         text = bytes(self.records[offset + 16 : offset + int(head[8:16].view("<u8")[0])]).rstrip(b"\0")
@@ -298,7 +302,7 @@ class ProcessValues:
         return self.places[number - 1]
 
     def _read_place(self, number: int, offset: int) -> ValuePlace:
-        """Read the record of a place."""
+        """Return the place (name, source line, function, callers) that the record at an offset describes."""
         body = self.records[offset : offset + VALUE_PLACE.itemsize].view(VALUE_PLACE)[0]
         texts = bytes(self.records[offset + VALUE_PLACE.itemsize : offset + int(body["head"]["bytes"])])
         name, file, function, rest = texts.split(b"\0", 3)
@@ -320,7 +324,9 @@ class ProcessValues:
         return ArrayRebuilder(self)
 
     def scopes_around(self, parent: int) -> list[tuple[ValuePlace, int]]:
-        """Return the loops and regions around a row, the outermost first, each with its index."""
+        """Return the loops and regions around a value as (place, iteration), the outermost first. `parent`: the row of
+        the innermost one in `iterations`.
+        """
         found = []
         while parent >= 0:
             one = self.iterations[parent]
@@ -329,7 +335,7 @@ class ProcessValues:
         return found[::-1]
 
     def rows_of_place(self, place: int) -> NDArray[np.int64]:
-        """Return the rows of a probe, in order."""
+        """Return the numbers of the rows that the probe at a place recorded, in order."""
         if place not in self._by_place:
             self._by_place[place] = np.flatnonzero(self.rows["place"] == place)
         return self._by_place[place]
@@ -340,7 +346,7 @@ class ProcessValues:
 
 
 def _parse_callers(rest: bytes) -> tuple[tuple[str, int], ...]:
-    """Return the modules and addresses after the texts of a place."""
+    """Return (module, address) for each caller that a place's record has after its texts; () if it has none."""
     if len(rest) < 8:
         return ()
     found, at = [], 8

@@ -19,10 +19,10 @@ def library() -> Path | None:
 
 
 def prepare_values(run: Path, configuration: Path | None) -> dict[str, str]:
-    """Create the folder of values in a run; return the environment variables that the ranks need.
+    """Create the folder of values in a run, and return the environment variables by which the ranks record values.
 
     `configuration`: the file that says what to keep; without it, or if it does not exist yet, everything is kept.
-    Raises UsageError if it is wrong, WeftError if the folder cannot be made.
+    Raises UsageError if the file is wrong, WeftError if the folder cannot be made.
     """
     built = library()
     if built is None:
@@ -43,7 +43,9 @@ def prepare_values(run: Path, configuration: Path | None) -> dict[str, str]:
 
 
 def finish_values(run: Path, configuration: Path | None, *, watched: bool = False) -> RecordedValues:
-    """After the end of the job, trim its files, look up lines, and write the configuration if it is new."""
+    """After the end of a job, cut its files of values to their contents, look up source lines, and write the
+    configuration if it is new. Return what was recorded.
+    """
     folder = run / FOLDER
     files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
     notes = []
@@ -63,7 +65,7 @@ def finish_values(run: Path, configuration: Path | None, *, watched: bool = Fals
 
 
 def remove_value_folder(run: OpenFolder) -> None:
-    """Remove what was made for a run that kept nothing."""
+    """Remove the folder of values from a run that recorded no values."""
     with suppress(OSError):
         run.inside(FOLDER).remove(PLAN, CONFIGURATION, PROCESSORS, WATCHES)
         run.remove_folders(FOLDER)

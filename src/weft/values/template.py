@@ -32,7 +32,7 @@ def render_template(trace: ValueTrace) -> str:
 
 
 def _template_entries(trace: ValueTrace) -> Iterator[str]:
-    """Yield the entries of a configuration for all places of a run, by kind and name."""
+    """Yield a heading of the configuration for each loop, probe and so on of a run; its source lines are a comment."""
     found = _places_by_name(trace)
     for kind, scope in _KINDS.items():
         for (of, name), places in found.items():
@@ -43,7 +43,7 @@ def _template_entries(trace: ValueTrace) -> Iterator[str]:
 
 
 def _places_by_name(trace: ValueTrace) -> dict[tuple[int, str], list[ValuePlace]]:
-    """Return places by kind and name, each line once, in the order of first use."""
+    """Return (kind, name) -> places of a run, each source line once. The order is that of first use."""
     found: dict[tuple[int, str], list[ValuePlace]] = {}
     for place in (place for one in trace.processes for place in one.places):
         if place.kind in _KINDS:

@@ -51,7 +51,7 @@ class ValueTrace:
         return (self.path / FOLDER / PROCESSORS).exists()
 
     def names_by_scope(self) -> dict[str, set[str]]:
-        """Return the program's names by the scopes of a configuration."""
+        """Return the program's names by scope: files, procedures, loops, regions and probes."""
         known: dict[str, set[str]] = {"file": set(), "procedure": set(), "loop": set(), "region": set(), "probe": set()}
         kinds = {PlaceKind.PROBE: "probe", PlaceKind.LOOP: "loop", PlaceKind.REGION: "region"}
         for place in (place for one in self.processes for place in one.places if place.kind in kinds):
@@ -62,7 +62,7 @@ class ValueTrace:
 
 
 def _read_lines(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return what a JSON file of the run has by name; {} if it is missing or damaged."""
+    """Return the object that a JSON file of the run holds; {} if the file is missing or damaged."""
     try:
         found = json.loads(read_regular(path, path.parents[1]))
     except (OSError, ValueError, RecursionError):

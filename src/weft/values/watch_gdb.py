@@ -37,7 +37,7 @@ class ReadElements:
 
 
 def number_type(kind: Any) -> tuple[str, int]:
-    """Return numpy's letter and the size of a number type. UnfitExpression for other types."""
+    """Return (numpy's letter, size in bytes) of a number type. UnfitExpression for other types."""
     plain = kind.strip_typedefs()
     if str(plain.unqualified()).startswith("std::complex<"):
         plain = plain.fields()[0].type.strip_typedefs()
@@ -75,8 +75,8 @@ _CONTAINERS = {
 
 
 def find_elements(value: Any) -> tuple[Any, int] | None:
-    """Return what to subscript, and the number of elements, of an array or a contiguous C++ container; None
-    for others.
+    """Return (value to subscript, number of elements) of an array or a contiguous C++ container; None for any other
+    value.
     """
     kind = value.type.strip_typedefs()
     if kind.code == gdb.TYPE_CODE_ARRAY:
@@ -96,7 +96,7 @@ def find_elements(value: Any) -> tuple[Any, int] | None:
 
 
 def read_member(value: Any, path: str) -> Any:
-    """Return a nested member by its dotted path."""
+    """Return the member of a value that a dotted path such as `a.b` names."""
     for name in path.split("."):
         value = value[name]
     return value
@@ -124,7 +124,7 @@ def read_number(value: Any) -> ReadElements:
 
 
 def parse_subscripts(text: str) -> tuple[str, list[str]] | None:
-    """Split `A[1:n][0]` or `a(1:n, 2)` into the array and the texts of its subscripts; None if none is a range."""
+    """Split `A[1:n][0]` or `a(1:n, 2)` into (array, texts of its subscripts); None if no subscript is a range."""
     groups: list[str] = []
     while text.endswith(("]", ")")):
         closing = text[-1]
@@ -155,7 +155,9 @@ def split_subscripts(text: str) -> list[str]:
 
 
 def count_dimensions(text: str) -> int:
-    """Return the number of dimensions of a variable, 0 if it is no array."""
+    """Return the number of dimensions of the array that an expression names; 1 for a contiguous C++ container, 0 for
+    any other value.
+    """
     value = evaluate(text)
     count, kind = 0, value.type.strip_typedefs()
     while kind.code == gdb.TYPE_CODE_ARRAY:
@@ -173,8 +175,8 @@ class ArrayRange:
             self.ranges.append(self.parse_range(one, k, len(groups)))
 
     def parse_range(self, text: str, k: int, rank: int) -> tuple[int, int | None]:
-        """Return first index and number of elements of subscript `k` of `rank`; the number is None for a
-        single index.
+        """Return (first index, number of elements) that the text of subscript `k` of `rank` means. The number is None
+        for a single index.
         """
         first, colon, last = (one.strip() for one in text.partition(":"))
         if not colon:
@@ -187,7 +189,7 @@ class ArrayRange:
         return low, end - low
 
     def declared_bounds(self, k: int, rank: int) -> tuple[int, int]:
-        """Return the declared bounds of a dimension. UnfitExpression if there are none."""
+        """Return (first, last) of the declared bounds of dimension `k` of `rank`. UnfitExpression if there are none."""
         if self.fortran:
             kind = gdb.parse_and_eval(self.base).type.strip_typedefs()
             for _ in range(rank - 1 - k):
@@ -201,7 +203,7 @@ class ArrayRange:
         return int(known[0]), int(known[1])
 
     def first_element(self, moved: int | None = None) -> Any:
-        """Return the element at the start of all ranges, or one further in dimension `moved`."""
+        """Return the element at the start of all ranges; with `moved`, the next element in this dimension."""
         indices = [low + (k == moved) for k, (low, _) in enumerate(self.ranges)]
         if self.fortran:
             return gdb.parse_and_eval(f"{self.base}({', '.join(map(str, indices))})")
@@ -211,14 +213,16 @@ class ArrayRange:
         return value
 
     def element_address(self, moved: int | None = None) -> int:
-        """Return the address of that element. UnfitExpression if it is not in memory."""
+        """Return the address of the element at the start of all ranges; with `moved`, of the next element in this
+        dimension. UnfitExpression if it is not in memory.
+        """
         value = self.first_element(moved)
         if value.address is None:
             raise UnfitExpression("its elements do not lie in memory")
         return int(value.address)
 
     def read_elements(self) -> ReadElements:
-        """Read all elements."""
+        """Read the elements of all ranges from the program's memory."""
         kind, size = number_type(self.first_element().type)
         begin = self.element_address()
         shape = [n for _, n in self.ranges if n is not None]
@@ -255,7 +259,9 @@ class Library:
         return int(self.entry.weft_values_place(1, texts[0], texts[1], line, texts[2]))
 
     def keep(self, place: int, kept: ReadElements, of: str, lower: Sequence[int], *, fortran: bool) -> None:
-        """Pass elements to the library."""
+        """Pass elements to the library that records values, as a value of a place. `of`, `lower`: the global array that
+        they are a part of, and their index in it.
+        """
         data = ctypes.create_string_buffer(kept.data, len(kept.data))
         name = ctypes.create_string_buffer(of.encode()) if of else None
         array = ctypes.create_string_buffer(self.layout["size"])
@@ -282,7 +288,9 @@ class WatchedLine(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         self.line = at[0] if at is not None else 0
 
     def stop(self) -> bool:
-        """Keep the values, and let the program go on."""
+        """Record the watched values when the program reaches the line. Returns False, so that gdb lets the program go
+        on.
+        """
         try:
             self.keep()
         except Exception as error:  # the program goes on, whatever is wrong here
@@ -290,7 +298,7 @@ class WatchedLine(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         return False
 
     def keep(self) -> None:
-        """Keep the values of the expression in the newest frame."""
+        """Record the value of the watched expression in the newest frame."""
         frame = gdb.newest_frame()
         frame.select()
         sal = frame.find_sal()
@@ -321,14 +329,14 @@ class _State:
 
 
 def begin() -> None:
-    """Set breakpoints at the watched lines."""
+    """Set a breakpoint at each watched line of a file that is not Python, and note the lines that gdb does not know."""
     native = [one for one in _State.watches if not one["file"].endswith((".py", ".pyw", ".ipynb"))]
     _State.points = [WatchedLine(one, _State.library) for one in native if _State.library.good]
     _State.unknown = [point for point in _State.points if not has_exact_line(point)]
 
 
 def has_exact_line(point: WatchedLine) -> bool:
-    """Tell whether gdb knows the very line of a breakpoint."""
+    """Return whether gdb sets a breakpoint at its very line, and not at a later one."""
     try:
         _, found = gdb.decode_line(f"{point.one['file']}:{point.one['line']}")
     except gdb.error:
@@ -337,7 +345,9 @@ def has_exact_line(point: WatchedLine) -> bool:
 
 
 def find_addresses(_: object = None) -> None:
-    """Set breakpoints by address at lines that gdb does not know, once the program or a library is loaded."""
+    """At lines that gdb does not know, set breakpoints by address instead; called once the program or a library is
+    loaded.
+    """
     for point in list(_State.unknown):
         places = line_addresses(point.one["file"], point.one["line"])
         if places:
@@ -348,7 +358,8 @@ def find_addresses(_: object = None) -> None:
 
 
 def line_addresses(file: str, line: int) -> list[tuple[int, int]]:
-    """Return (line, address) of the starts of a line, by function; or of the next line in functions around it.
+    """Return (line, address) of the start of a line in each function that has code of it. If no function has, the next
+    line with code is taken, in functions that begin before the line.
 
     Optimising compilers mark few instructions as beginnings of statements (gcc with -Og none of many lines), and gdb
     accepts no others: it goes on to the next line, which may be in another function. All are in the line tables, which
@@ -363,7 +374,7 @@ def line_addresses(file: str, line: int) -> list[tuple[int, int]]:
 
 
 def line_table_entries(file: str) -> list[tuple[int, int]]:
-    """Return all lines of a file with their addresses."""
+    """Return (line, address) for all entries of a source file in gdb's line tables."""
     name = re.escape(Path(file).name)
     ending = "/" + "/".join(part for part in Path(file).parts if part not in ("..", "/"))
     if re.search(r"[\x00-\x1f\x7f]", name):  # gdb takes each line of a text for a command, and has `shell`
@@ -379,7 +390,7 @@ def line_table_entries(file: str) -> list[tuple[int, int]]:
 
 
 def function_range_at(address: int) -> Any:
-    """Return start and end of the function, or of the inlined function, at an address."""
+    """Return (start, end) of the function, or of the inlined function, at an address; None if there is none."""
     block = gdb.block_for_pc(address)
     while block is not None and block.function is None:
         block = block.superblock
@@ -394,7 +405,7 @@ def silence_gdb(_: object) -> None:
 
 
 def exit_like_program(code: int | None) -> None:
-    """Exit with the program's status or signal."""
+    """End gdb with the program's exit status, or by the signal that ended the program (`code` None)."""
     if code is None:
         number_ = gdb.parse_and_eval("$_exitsignal")
         if number_.type.code != gdb.TYPE_CODE_VOID:

@@ -52,7 +52,9 @@ class LineWatch:
 
 
 def parse_watch(text: str) -> LineWatch:
-    """Parse FILE:LINE:EXPR, or FILE:LINE:EXPR as NAME[LOWER, ...]. UsageError if it is invalid."""
+    """Return the watch that a text FILE:LINE:EXPR, or FILE:LINE:EXPR as NAME[LOWER, ...], describes. UsageError if it
+    is invalid.
+    """
     found = _SPEC.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"--watch {text!r} is not FILE:LINE:EXPR, such as 'jacobi.c:42:A[1:n][0]'")
@@ -77,7 +79,7 @@ def parse_watch(text: str) -> LineWatch:
 
 
 def is_python(program: Sequence[str]) -> bool:
-    """Tell whether a Python interpreter runs a program."""
+    """Return whether the command of a program starts a Python interpreter."""
     path = shutil.which(program[0]) or program[0]
     if _PYTHON.fullmatch(Path(path).name):
         return True
@@ -125,7 +127,9 @@ def write_watches(run: Path, watches: Sequence[LineWatch]) -> dict[str, str]:
 
 
 def wrap_with_gdb(program: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs a native program with its lines watched; Python programs unchanged."""
+    """Return the command that runs a native program in gdb, which watches its lines. The command of a Python program is
+    returned unchanged.
+    """
     if is_python(program):
         return tuple(program)
     # Runs without --watch do not wait for it.
@@ -136,7 +140,7 @@ def wrap_with_gdb(program: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_unreached_watches(watches: Sequence[LineWatch], places: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences on watches whose line was never reached; `places` are names and files of all probes."""
+    """Return a sentence for each watch whose line was never reached. `places`: (name, file) of all the probes."""
     reached = {(name, Path(file).name) for name, file in places}
     return [
         f"--watch {one.file}:{one.line}:{one.text} kept nothing: no rank came to that line, or the program was "

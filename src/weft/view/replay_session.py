@@ -66,7 +66,11 @@ class ReplaySession:
             }  # fmt: skip
 
     def _thread_position(self, scale: Scale, row: Body) -> Body:
-        """Return where a thread is, as a call and a side of it on the axis; the call is None if the thread has none."""
+        """Return where the view draws a thread, with its state and source line.
+
+        `event` is the thread's call, and `side` says whether the thread is `in` it, at its `start` or at its `end`. A
+        thread without a call is drawn at the end of the rank's last call; `event` is None if the rank has no calls.
+        """
         rank = int(row["rank"])
         call = row.get("call") or row.get("next") or row.get("last")
         event: Id | None = None if call is None else (int(call["event"][0]), int(call["event"][1]))

@@ -14,7 +14,7 @@ from weft.errors import UsageError
 
 @cache
 def load_front_ends() -> Mapping[str, FrontEnd]:
-    """Return name of the module -> front end, for all front ends."""
+    """Return all front ends by the name of their module. A front end knows how programs of one language are checked."""
     found: dict[str, FrontEnd] = {}
     for module in pkgutil.iter_modules(__path__):
         found[module.name] = importlib.import_module(f"{__name__}.{module.name}").FRONT_END

@@ -19,7 +19,7 @@ class NumbaPrange(FrontEnd):
     script = True
 
     def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
-        """Run the program in a process of its own, with its Numba functions checked."""
+        """Run the program in a process of its own, with its Numba functions checked, and return the outcome."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft import numba
 

@@ -35,7 +35,7 @@ class OpenMP(FrontEnd):
         return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _read_with_includes(sources, set()))
 
     def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
-        """Compile the program with hooks and run it once."""
+        """Compile the program with calls before its accesses to memory (hooks), run it once, and return the outcome."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.openmp import checking
 

@@ -53,8 +53,8 @@ def _find_uncovered_boxes(box: Box, covering_boxes: Sequence[Box]) -> Iterator[B
 
 
 def sum_hashes(value: KeptValue) -> int | None:
-    """Return the sum of the hashes of all elements with their indices; None if a run kept neither hashes nor
-    elements.
+    """Return the sum of the hashes of all elements, in which each element is hashed with its indices. Return None if
+    the run kept neither hashes nor elements.
     """
     if value.hashes is not None:
         return value.sum

@@ -68,8 +68,8 @@ class _MomentJudge:
         """Bytes of the files since their pages were given back."""
 
     def judge_moment(self, aligned: Moments, moment_key: int) -> list[ValueDifference]:
-        """Return the differences between the values that both runs have at one moment of the program's structure, by
-        rank.
+        """Return the differences between the values that both runs have at one moment, a place in the program's
+        structure that is given by its key.
         """
         before, after = (list(aligned.values_at(side, moment_key)) for side in (0, 1))
         self._read += sum(one.count * one.dtype.itemsize for one in (*before, *after))
@@ -91,8 +91,8 @@ class _MomentJudge:
         return self.own.get(kept.place.name, self.everywhere)
 
     def _compare_own_values(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield the differences of values that are no part of a global array: each rank's with its own, or with those
-        of all ranks if the runs have other numbers of ranks.
+        """Yield the differences of values that are not part of a global array. A rank's value is compared with that of
+        the same rank; if the runs have different numbers of ranks, with the values of all ranks.
         """
         by_rank = {one.process.rank: one for one in before}
         bound = min(_compute_sum_error_bound(before), _compute_sum_error_bound(after)) or 0.0
@@ -162,7 +162,9 @@ class _MomentJudge:
         return ValueDifference("value", reference_value, run_value, shared_box, judged) if judged.differing else None
 
     def _find_array_magnitude(self, array_name: str) -> float:
-        """Return the largest magnitude of an array of the reference after a loop, or in its first accesses."""
+        """Return the largest magnitude that an array has in the reference, after a loop if values were kept there, else
+        in its first accesses.
+        """
         if array_name not in self.scales:
             kept = [
                 one.value_at(row) for one in self.made.before.processes for row in _find_array_rows(one, array_name)
@@ -216,7 +218,9 @@ class _MomentJudge:
 
 
 def _find_array_rows(process: ProcessValues, array_name: str) -> list[int]:
-    """Return rows of a process's values of an array, those after a loop first; LOOKED at most."""
+    """Return the rows of a process's values of an array, LOOKED at most: those kept after a loop if there are some,
+    else its others.
+    """
     whole = [p for p in process.places if p.name == f"{array_name} behind the loop" and p.kind == PlaceKind.PROBE]
     some = whole or [p for p in process.places if p.name == array_name and p.kind == PlaceKind.PROBE]
     return [int(row) for place in some for row in process.rows_of_place(place.number)][:LOOKED]
@@ -227,7 +231,7 @@ def _epsilon(kept: KeptValue) -> float:
 
 
 def _find_distinct_values(values_by_rank: list[KeptValue]) -> list[KeptValue]:
-    """Return the values that several ranks have, each different value once."""
+    """Return the values that ranks have, each only once if several ranks have the same value."""
     found: dict[bytes, KeptValue] = {}
     for one in values_by_rank:
         values = one.values()
@@ -248,7 +252,9 @@ def _compute_sum_error_bound(values: list[KeptValue]) -> float:
 
 
 def _find_first_differing_block(reference_value: KeptValue, run_value: KeptValue) -> Box:
-    """Return the box of the first block whose hash differs, for arrays with one dimension; else the whole box."""
+    """Return the box of the first block of elements whose hash differs, for an array of one dimension. Return the whole
+    box if blocks cannot be compared.
+    """
     a, b = reference_value.hashes, run_value.hashes
     if a is None or b is None or len(a) != len(b) or len(run_value.box) != 1 or reference_value.box != run_value.box:
         return run_value.box
@@ -260,7 +266,9 @@ def _find_first_differing_block(reference_value: KeptValue, run_value: KeptValue
 
 
 def _find_gaps(before: list[KeptValue], after: list[KeptValue], *, with_surplus: bool) -> Iterator[ValueDifference]:
-    """Yield a difference for elements that only one run has. `with_surplus`: also those that only the run has."""
+    """Yield a difference for the first elements that only the reference has. `with_surplus`: if there are none, do the
+    same for elements that only the run has.
+    """
     for one in before:
         hole = find_uncovered_box(one.box, [two.box for two in after])
         if hole is not None:

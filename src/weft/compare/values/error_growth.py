@@ -16,8 +16,8 @@ JUMP: Final = 1e5
 
 
 def compute_relative_distance(difference: ValueDifference) -> float:
-    """Return the largest distance of two runs' numbers, relative to the largest number; infinite if that has no
-    meaning.
+    """Return by how much numbers of two runs differ at most, as a share of the largest number. Infinite for values that
+    are not floating-point numbers of one type.
     """
     if (
         difference.sort != "value"
@@ -40,8 +40,8 @@ def may_be_rounding(made: ValueComparison) -> bool:
 
 
 def find_jump(comparison: ValueComparison) -> tuple[ValueDifference, float] | None:
-    """Return (the difference where a probe's values first are JUMP times as far apart as the time before, the factor);
-    None if none is.
+    """Return (difference, factor) for the first time that a probe's values are more than JUMP times as far apart as
+    before; None if this never happens. The factor is that ratio.
     """
     before: dict[str, float] = {}
     for some in comparison.found:

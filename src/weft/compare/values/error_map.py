@@ -53,7 +53,9 @@ class ArrayLayer:
 
 
 def make_array_layers(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
-    """Return the arrays of a moment that can be drawn: one if ranks hold parts of it, else one for each rank."""
+    """Return the arrays of a moment that can be drawn. If the ranks hold parts of a global array, it is that one array;
+    otherwise each rank has an array of its own.
+    """
     if not before or not after:
         return []
     if after[0].array or before[0].array:
@@ -145,7 +147,7 @@ def compute_element_distances(reference: NDArray[Any], run: NDArray[Any], measur
 
 
 def _add_errors(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
-    """Raise `cells` to the largest distance that a part of the window has in each."""
+    """Raise each cell of the map to the largest distance among its elements in one part of the window."""
     through = tuple(d for d in range(distances.ndim) if d not in axes)
     distances = np.moveaxis(distances, axes, range(-len(axes), 0)).max(axis=tuple(range(len(through))), initial=NOTHING)
     places = []

@@ -17,7 +17,9 @@ class ProbeVisit:
 
 
 def find_first_visit(made: ValueComparison) -> ProbeVisit | None:
-    """Return the visit of its probe at which the first difference was kept; None if the run has none."""
+    """Return the visit of a probe (rank, line, earlier visits) at which the first difference was kept; None if no
+    difference has a source line.
+    """
     for one in made.found[0] if made.found else []:
         place = one.after.place
         if place.file and place.line:

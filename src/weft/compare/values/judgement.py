@@ -108,8 +108,8 @@ def _judge_part(reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance
 
 
 def _compute_rounding_bound(numbers: NDArray[Any]) -> float:
-    """Return the largest error that is taken for rounding, relative to the largest number: many ulps of a result that
-    cancels.
+    """Return the largest difference that is taken for rounding: a fixed number of ulps of the largest of some numbers,
+    as sums of them may cancel. It is 0 for integers.
     """
     if numbers.dtype.kind not in "fc":
         return 0.0
@@ -150,8 +150,8 @@ def _widen(numbers: NDArray[Any]) -> NDArray[Any]:
 def _classify_unequal(
     reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-    """Return for unequal numbers (mask of those that differ, mask of those that only rounding separates, distances in
-    ulps).
+    """Return three arrays for unequal numbers: a mask of those that differ, a mask of those that only rounding
+    separates, and their distances in ulps. Accepted numbers are in neither mask.
     """
     if reference.dtype.kind == "c" or run.dtype.kind == "c":
         reference, run = (side.astype(np.result_type(reference, run)) for side in (reference, run))

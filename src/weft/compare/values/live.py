@@ -31,8 +31,8 @@ class LiveComparison:
         self._next = time.monotonic() + PAUSE
 
     def has_difference(self) -> bool:
-        """Return whether a value differs for certain; values are compared anew only if the last comparison was long
-        enough ago.
+        """Compare the values kept so far, and return whether some differ for certain. Return False without a comparison
+        if the last one was not long enough ago.
         """
         begun = time.monotonic()
         if begun < self._next or not (self._run / FOLDER).is_dir():

@@ -72,8 +72,8 @@ class Moments:
             yield rows.value_at(at)
 
     def find_value_positions(self, run_side: int) -> tuple[Ints, Ints]:
-        """Return two columns for all values of a run (0: the reference, 1: the run): the position of their moment in
-        `order`, ascending, and their process.
+        """Return two columns for all values of a run (0: the reference, 1: the run): the position in `order` of each
+        value's moment, ascending, and the value's process.
         """
         place = np.empty(len(self.keys), np.int64)
         place[self.order] = np.arange(len(self.order))

@@ -76,8 +76,8 @@ def _is_complete(trace: ValueTrace) -> bool:
 
 
 def _find_differing_loop(moments: Moments, run_side: int, value: KeptValue) -> tuple[str, int, int] | None:
-    """Return (place, iterations in the reference, in the run) of the outermost loop around a value that ran differently
-    often; None if there is none.
+    """Return (place, iterations in the reference, iterations in the run) of the outermost loop around a value that had
+    different numbers of iterations. Return None if there is no such loop.
     """
     sides: list[RunValues] = [moments.before, moments.after]
     for row in _find_surrounding_iterations(value.process, int(value.process.rows["parent"][value.row])):

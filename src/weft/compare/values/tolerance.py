@@ -54,7 +54,9 @@ _INTEGERS: Final = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def compute_ulp_distances(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how many steps of their type two numbers are apart (neighbours: 1); infinite if one is NaN or infinite."""
+    """Return how many steps of their type two numbers are apart: 0 for equal ones, 1 for neighbours. Infinite if they
+    differ and one is NaN or infinite.
+    """
     size = first.dtype.itemsize
     if size not in _INTEGERS:
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -22,10 +22,11 @@ INTENTS: Final = get_args(syntax.Intent)
 
 
 def read_c_directive(pieces: Iterable[tuple[Position, str]], old: bool = False) -> Directive:
-    """Read one directive: what stands behind `#pragma dvm`, as texts with the places where they begin.
+    """Return the directive in the text after `#pragma dvm`, which comes in pieces: (position of the first character,
+    text).
 
-    `old`: groups (of shadow edges, reductions, remote accesses) and tasks are known, too; only the old form of C-DVM
-    has them. Raises DirectiveError for a directive that the language does not know or that is malformed.
+    `old`: also accept groups (of shadow edges, reductions, remote accesses) and tasks, which only the old form of C-DVM
+    has. Raises DirectiveError for a directive that is unknown or malformed.
     """
     return CDirectiveReader(TokenCursor(tokenize(pieces, C_WORDS), folded=False)).read_directive(old)
 
@@ -130,7 +131,7 @@ class CDirectiveReader(CClauseReader):
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
     def read_target(self) -> str:
-        """Read HOST or CUDA."""
+        """Read a target of a region, HOST or CUDA, and return it in lower case."""
         word = self.cursor.take_name("HOST or CUDA")
         if word.text not in ("HOST", "CUDA"):
             self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)

@@ -53,9 +53,10 @@ NOTES: Final = (
 
 
 def read_fortran_directive(pieces: Iterable[tuple[Position, str]]) -> Directive:
-    """Read one directive: what stands behind its sentinel and those of its continuation lines, each with its place.
+    """Return the directive in the text after a sentinel such as `!dvm$`. The text comes in pieces, one for each line of
+    the directive: (position of the first character, text).
 
-    Raises DirectiveError for one that the language does not know or that is malformed.
+    Raises DirectiveError for a directive that is unknown or malformed.
     """
     return FortranDirectiveReader(TokenCursor(tokenize(pieces, FORTRAN_WORDS), folded=True)).read_directive()
 
@@ -64,8 +65,8 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
     """Reads one directive from a cursor."""
 
     def read_directive(self) -> Directive:
-        """Return the directive that the cursor's tokens make. Raises DirectiveError for an unknown word or one too
-        many.
+        """Return the directive that the cursor's tokens form. Raises DirectiveError if its first word is unknown, or if
+        tokens are left after its end.
         """
         cursor = self.cursor
         word = cursor.word
@@ -85,7 +86,7 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
         return found
 
     def read_end(self) -> Directive:
-        """Read `end region`, `endregion` and the like; the number of an `end debug` is passed over."""
+        """Read the end of a construct, such as `end region` or `endregion`; the number after `end debug` is ignored."""
         cursor = self.cursor
         word = cursor.take()
         keyword = cursor.fold(word)
@@ -97,7 +98,7 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
         return syntax.End(self.place, self.last_line, kind)
 
     def read_note(self) -> Directive:
-        """Read a directive without a meaning for the data; all that follows its keyword is its arguments."""
+        """Read a directive that does not matter for the data, and return its keyword and its arguments."""
         cursor = self.cursor
         keyword = cursor.take_name_text()
         arguments: list[Expression] = []

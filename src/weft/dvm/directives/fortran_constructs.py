@@ -20,7 +20,7 @@ class FortranConstructReader(FortranClauseReader):
     """Reads one directive behind its keyword."""
 
     def read_arrays(self) -> tuple[Reference, ...]:
-        """Read the names behind `::`, such as `a, b(1)`."""
+        """Read a list of names with or without subscripts, such as the `a, b(1)` after `::`."""
         found = [self.read_reference()]
         while self.cursor.accept(","):
             found.append(self.read_reference())
@@ -100,7 +100,7 @@ class FortranConstructReader(FortranClauseReader):
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
     def read_target(self) -> str:
-        """Read HOST or CUDA."""
+        """Read a target of a region, HOST or CUDA, and return it."""
         word = self.cursor.take_name("HOST or CUDA")
         if self.cursor.fold(word) not in ("host", "cuda"):
             self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)
@@ -197,7 +197,9 @@ class FortranConstructReader(FortranClauseReader):
         return syntax.Localize(self.place, self.last_line, array, target, axis)
 
     def read_localized_mark(self) -> bool:
-        """Read `:` (True: indices of this dimension are localized) or `*` (False)."""
+        """Read the mark of one dimension in `localize`, and return whether indices of this dimension are localized:
+        True for `:`, False for `*`.
+        """
         if self.cursor.accept(":"):
             return True
         self.cursor.expect("*")
@@ -210,8 +212,8 @@ class FortranConstructReader(FortranClauseReader):
         return syntax.ArrayCopy(self.place, self.last_line, to, self.read_copied_array())
 
     def read_copied_array(self) -> Reference:
-        """Read an array of a copy; its subscripts are passed over, as the statement after the directive
-        repeats them.
+        """Read an array of a copy and return it without subscripts, which are ignored: the statement after the
+        directive repeats them.
         """
         found = self.read_bare()
         if self.cursor.accept("("):

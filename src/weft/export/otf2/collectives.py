@@ -64,7 +64,7 @@ class CollectiveCalls:
         self._done = sort_by_event(of.completion[rows[later]], rows[later])
 
     def block_records(self, block: Block) -> list[Records]:
-        """Return OTF2's records for the collective calls in a block: their begin and end."""
+        """Return OTF2's records for the begin and the end of the collective calls in a block."""
         place, row = self._blocking.in_block(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
@@ -124,7 +124,9 @@ class CollectiveCalls:
         return np.array([len(members) for members in known], np.int64)[codes], np.array(ranks, np.int64)[codes]
 
     def _find_root_members(self, block: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
-        """Return the roots of some calls in a block as members of their communicators."""
+        """Return the root of each of some calls in a block, as its member number in the communicator; NOTHING if
+        unknown.
+        """
         found = np.full(len(rows), NOTHING, np.int64)
         peer = block.peer_rank[rows]
         for comm in sorted_distinct(comms[comms >= 0]).tolist():
@@ -152,7 +154,9 @@ class _FunctionVolumes:
         self.recv_unit = self._compute_receive_unit(call)
 
     def _compute_receive_unit(self, block: Block) -> Ints:
-        """Return for each call the size in bytes of an element of its receive datatype."""
+        """Return for each call the size in bytes of an element that it receives. It is the size of the call's only
+        datatype if the call has no receive datatype of its own.
+        """
         ids = self.counts.get("recvtype")
         if ids is None:
             return self.unit

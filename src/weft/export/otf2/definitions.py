@@ -72,7 +72,7 @@ class Definitions:
         return self._regions.setdefault(function, len(self._regions))
 
     def site_number(self, rank: Rank, site: int) -> int:
-        """Return the number of a call site; NOTHING if its line is unknown."""
+        """Return the archive's number of a source line from which calls are made; NOTHING if the line is unknown."""
         found = rank.site(site) if site else None
         if found is None or found.file is None:
             return NOTHING
@@ -172,7 +172,7 @@ class Definitions:
 
 
 def find_comm_members(comm: Communicator) -> tuple[int, ...]:
-    """Return the members of a communicator for OTF2; of an intercommunicator both groups.
+    """Return the members of a communicator for OTF2; for an intercommunicator, the members of both groups.
 
     OTF2 has a definition for intercommunicators, but the package otf2 cannot open an archive with one, nor could any
     reader before OTF2 3.
@@ -181,7 +181,9 @@ def find_comm_members(comm: Communicator) -> tuple[int, ...]:
 
 
 def make_member_table(trace: Run, comm: int) -> NDArray[np.uint32]:
-    """Return rank of the run -> its member number in a communicator, as an array; NOTHING if it is no member."""
+    """Return an array that has, at the index of a rank of the run, the rank's member number in a communicator; NOTHING
+    if the rank is no member.
+    """
     group = np.array(find_comm_members(trace.communicators[comm]), np.int64)
     table = np.full(len(trace.ranks), NOTHING, np.uint32)
     known = group >= 0

@@ -26,13 +26,15 @@ class EventRows(NamedTuple):
     row: Ints
 
     def in_block(self, block: Block) -> tuple[Ints, Ints]:
-        """Return (place in the block, row) of the rows whose call is in a block without gaps."""
+        """Return (places in the block, rows) of the rows whose call is in a block. The block has no gaps between its
+        calls.
+        """
         part = slice(*np.searchsorted(self.event, (int(block.index[0]), int(block.index[-1]) + 1)).tolist())
         return self.event[part] - int(block.index[0]), self.row[part]
 
 
 def sort_by_event(event: NDArray[np.uint32], row: Ints) -> EventRows:
-    """Return rows in the order of their events, without those that have none."""
+    """Return rows of operations with their events, sorted by event. Rows without an event are left out."""
     known = np.flatnonzero(event != NONE)
     order = known[np.argsort(event[known], kind="stable")]
     return EventRows(event[order].astype(np.int64), row[order])
@@ -108,7 +110,7 @@ class RankTraffic:
         return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
     def _make_receive_records(self, block: Block) -> Records:
-        """Return the records of completed receives, with partner and bytes."""
+        """Return the records of the receives that calls in a block complete, with partner and bytes."""
         place, row = self._recv_done.in_block(block)
         later = (self.recvs.flags[row] & _LATER) != 0
         partner = self.recvs.partner[row]

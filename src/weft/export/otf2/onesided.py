@@ -54,7 +54,9 @@ def _find_atomic_type(function: Function) -> int:
 
 @cache
 def _transfer_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return by function id the kind of record for a transfer, and the type of an atomic operation."""
+    """Return two arrays over function ids: the kind of OTF2's record for a transfer, and the type of an atomic
+    operation.
+    """
     return make_function_table(functions, _find_transfer_kind, np.uint8), make_function_table(
         functions, _find_atomic_type, np.uint8
     )
@@ -89,13 +91,15 @@ class OneSidedCalls:
         return np.array([self._definitions.window_number(self._rank, i) for i in ids], np.int64)[codes]
 
     def _find_calls_with_window(self, block: Block, function_names: frozenset[str]) -> tuple[Ints, Ints]:
-        """Return (places in the block of calls of some functions that have a window, the numbers of the windows)."""
+        """Return (places in the block, numbers of the windows) for the calls of some functions, if their window is
+        known.
+        """
         place = np.flatnonzero(self._masks.table(function_names)[block.function])
         window = self._window_numbers(self._find_window_ids(block, place))
         return place[window != NOTHING], window[window != NOTHING]
 
     def _match_completions(self) -> EventRows:
-        """Return each one-sided transfer with the later call at which it is complete at its target."""
+        """Return for each one-sided transfer the later call at which the transfer is complete at its target."""
         table = self._masks.table
         every = np.concatenate([catalogue_of(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
         every.sort()
@@ -157,7 +161,7 @@ class OneSidedCalls:
         )  # fmt: skip
 
     def _completion_records(self, block: Block) -> Iterator[Records]:
-        """Yield the records of transfers that are complete at their targets."""
+        """Yield the records of transfers that become complete at their targets by a call in the block."""
         place, transfer = self._done.in_block(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)

@@ -41,8 +41,8 @@ class Records:
 
 
 def sort_records(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
-    """Return (all records of a block in the order of their calls and of the phases of a call, the place in the block of
-    each record's call).
+    """Return (all records of a block, the place in the block of each record's call). The records are in the order of
+    their calls, and those of a call in the order of its phases.
     """
     place = np.concatenate([part.place for part in parts])
     phase = np.concatenate([np.full(len(part.place), part.phase) for part in parts])

@@ -30,7 +30,7 @@ SCHEMA: Final = pa.schema(
 
 
 def read_call_columns(trace: Trace, run: Extent) -> Iterator[dict[str, Any]]:
-    """Yield the columns of the table block by block, rank by rank."""
+    """Yield the columns of the table of calls, for one block of calls after the other, rank by rank."""
     for rank in trace.ranks:
         for block in read_blocks(rank, run):
             yield call_columns(block)
@@ -70,8 +70,8 @@ def _comm_column(block: Block) -> pa.DictionaryArray:
 
 
 def _argument_columns(block: Block) -> dict[str, Any]:
-    """Return the columns of arguments of the calls in a block; what a status says (source, tag) replaces the
-    argument.
+    """Return the columns with the arguments of the calls in a block. Where a call returned a status, its source and tag
+    replace the arguments.
     """
     events, function, rank, has = block.events, block.function, block.rank, slot_tables(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
@@ -109,7 +109,9 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
 
 
 def _find_received_bytes(block: Block) -> pa.Array:
-    """Return for each call in a block the bytes that it received by its status; empty if there is none."""
+    """Return for each call in a block the bytes that it received according to its status; empty for a call without a
+    status.
+    """
     events, has = block.events, slot_tables(block.rank.trace.functions)
     told = has.status[block.function] & ~block.open
     told &= ~has.flag[block.function] | ((events["flags"] & Flag.TRUE) != 0)

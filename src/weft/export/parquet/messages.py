@@ -65,7 +65,7 @@ class _MessageEnds(NamedTuple):
     flags: NDArray[np.uint16]
 
     def blocks_by_rank(self, events: Ints) -> Iterator[tuple[Block, Ints]]:
-        """Yield (block, rows) for each rank: the given calls as a block, and the rows of their messages."""
+        """Yield (calls of a rank as a block, rows of their messages) for each rank that made some of the calls."""
         wanted = np.flatnonzero(self.there & (events != NONE))
         order = wanted[np.argsort(self.rank[wanted], kind="stable")]
         ranks, starts = np.unique(self.rank[order], return_index=True)
@@ -76,15 +76,17 @@ class _MessageEnds(NamedTuple):
         return Block(rank, events, self.run)
 
     def enter_times(self, events: Ints) -> pa.Array:
-        """Return a column with the times at which some calls began; empty where the message has no such end."""
+        """Return a column with the time at which each of some calls began. It is empty for a message that does not have
+        this end.
+        """
         ns = np.zeros(len(events), np.int64)
         for block, rows in self.blocks_by_rank(events):
             ns[rows] = block.enter
         return masked_column(ns, self.there & (events != NONE))
 
     def return_times(self, events: Ints) -> pa.Array:
-        """Return a column with the times at which some calls returned; empty where they did not, or there is no such
-        end.
+        """Return a column with the time at which each of some calls returned. It is empty for a call that did not
+        return, and for a message that does not have this end.
         """
         ns, known = np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
         for block, rows in self.blocks_by_rank(events):
@@ -92,7 +94,7 @@ class _MessageEnds(NamedTuple):
         return masked_column(ns, known)
 
     def message_bytes(self) -> pa.Array:
-        """Return the bytes of the messages."""
+        """Return a column with the size in bytes of each message; empty where it is unknown."""
         found = np.full(len(self.event), -1, np.int64)
         for block, rows in self.blocks_by_rank(self.args):
             found[rows] = block.bytes
@@ -109,7 +111,9 @@ class _MessageEnds(NamedTuple):
 
 
 def _make_ends(trace: Trace, posts: Posts, rows: Ints, is_known: Mask, run: Extent) -> _MessageEnds:
-    """Return one end (send or receive) of the messages in some rows; `is_known`: a mask of those that have it."""
+    """Return one end of the messages in some rows: their sends or their receives (`posts`). `is_known`: a mask of the
+    messages that have this end.
+    """
 
     def of(column: NDArray[Any]) -> NDArray[Any]:
         return column[rows] if len(posts) else np.zeros(len(rows), column.dtype)

@@ -21,7 +21,7 @@ class FlowEnds(NamedTuple):
     ids: Ids
 
     def ends_in_block(self, index: Ints) -> tuple[NDArray[np.int64], Ints]:
-        """Return for consecutive events the number of ends of each, and the place of its first."""
+        """Return two columns for some events: how many ends of flows each has, and the index of its first end."""
         first = np.searchsorted(self.event, index, side="left")
         return np.searchsorted(self.event, index, side="right") - first, first
 

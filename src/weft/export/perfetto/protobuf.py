@@ -77,7 +77,7 @@ def fixed64_column(field: int, values: NDArray[np.uint64]) -> Pieces:
 
 
 def message_column(field: int, parts: Iterable[Pieces]) -> Pieces:
-    """Return a field with a message in every row."""
+    """Return the pieces of a protobuf field that has a message in each row."""
     body = [piece for part in parts for piece in part]
     return [encode_varint(field << 3 | _BYTES) + encode_varint(row_length(body)), *body]
 

@@ -173,7 +173,7 @@ class PacketSequence:
         )  # fmt: skip
 
     def _source_numbers(self, block: Block, call_places: Ints) -> Ints:
-        """Return the numbers of the source lines of some calls."""
+        """Return for each of some calls the number by which packets name its source line."""
         ids, codes = encode_ids(block.events["site"][call_places])
         sites = [self._rank.site(i) for i in ids]
         numbers = [self._interned.get_source_number(s.file or s.module or "?", s.line, s.function or "") for s in sites]
@@ -182,8 +182,8 @@ class PacketSequence:
     # Arguments, by their names in the standard
 
     def _argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:
-        """Yield the encoded arguments of calls of one function that are in the fixed part of an event, by their MPI
-        names.
+        """Yield the encoded arguments that are in the fixed part of a call's record, under their MPI names. All calls
+        are of the same function.
         """
         events = block.events
         failed = function.is_poll and bool(block.failed_polls[call_places].any())
@@ -211,8 +211,8 @@ class PacketSequence:
         yield from self._extra_argument_fields(block, call_places, function)
 
     def _extra_argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:
-        """Yield the encoded numbers and handles that calls of one function have after the fixed part of an event (the
-        tail).
+        """Yield the encoded numbers and handles that a call's record has after its fixed part (in its tail). All calls
+        are of the same function.
         """
         wanted = {p.name: p for p in function.tail_in if not p.array and (p.type == "int" or p.handle)}
         if not wanted or not (block.events["flags"][call_places] & Flag.HAS_TAIL).all():
@@ -246,13 +246,14 @@ class PacketSequence:
         return self._annotation_field(name, [number_field(_BOOL, 1)])
 
     def _annotation_field(self, name: str, value: Pieces) -> Pieces:
+        """Return the encoded field of a call's argument: its name, and the field `value`."""
         return message_column(
             _ANNOTATION, [[number_field(1, self._interned.get_text_number(_ANNOTATION_NAMES, name))], value]
         )
 
 
 def _compute_group_keys(block: Block, call_places: Ints, begun_flow_counts: Ints, ended_flow_counts: Ints) -> Ints:
-    """Return numbers that are equal for calls whose packets have the same fields."""
+    """Return a number for each call in a block; calls whose packets have the same fields have equal numbers."""
     flows = encode_ids(begun_flow_counts * (int(ended_flow_counts.max()) + 1) + ended_flow_counts)[1]
     key = block.function[call_places].astype(np.int64) << 8 | (block.events["flags"][call_places] & _KEPT)
     keys: Ints = (key << 8 | block.events["error"][call_places]) << 24 | flows
@@ -260,12 +261,16 @@ def _compute_group_keys(block: Block, call_places: Ints, begun_flow_counts: Ints
 
 
 def _flow_fields(field: int, ends: FlowEnds, first: Ints, count: int) -> list[Pieces]:
-    """Return `count` flows for every row, those of a row from `first` on."""
+    """Return the encoded ids of `count` flows (arrows of messages) for every call; those of a call begin at the index
+    `first` in `ends`.
+    """
     return [fixed64_column(field, ends.ids[first + k]) for k in range(count)]
 
 
 def _join_in_order(packets_by_group: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
-    """Return packets of several lengths as bytes, in the order of their calls."""
+    """Return the packets of several groups as bytes, in the order of their calls. The packets of different groups
+    differ in length.
+    """
     lengths = np.zeros(count, np.int64)
     for places, part in packets_by_group:
         lengths[places] = part.shape[1]

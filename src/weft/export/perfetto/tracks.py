@@ -50,7 +50,7 @@ def thread_uuid(thread: Thread) -> int:
 
 
 def make_process_packet(rank: Rank) -> bytes:
-    """Return the packet that describes a rank's track."""
+    """Return the packet that describes a rank's track (its line in the picture), with host and process id."""
     header = rank.header
     where = f" ({header.host}, pid {header.pid})" if header else " (left no record)"
     body = number_field(1, _pid(rank)) + text_field(6, f"rank {rank.index}{where}")

@@ -40,9 +40,10 @@ class ShortenedCode:
 def shorten_code(
     paths: StraightCode, proven_comparisons: Mapping[int, object], addresses: Mapping[int, tuple[str, Form]]
 ) -> ShortenedCode:
-    """Return straight code whose addresses use free registers as bases, and the instructions that are then unneeded.
+    """Return straight code in which free registers are the bases of addresses, and the instructions that are then
+    unneeded.
 
-    `addresses`: for each node (instruction) its operand in memory and the linear form of that address.
+    `addresses`: node (index of an instruction) -> its operand in memory and the linear form of that operand's address.
     """
     codes = {n: paths.codes[n] for n in paths.order}
     made = ShortenedCode(codes, find_unneeded(paths, proven_comparisons, codes), {})
@@ -71,7 +72,9 @@ def shorten_code(
 
 
 def is_usable_base(form: Form) -> bool:
-    """Return whether a free register may hold a linear form without its constant."""
+    """Return whether a free register can be the base for an address: it would have the address's linear form without
+    its constant.
+    """
     base = _without_number(form)
     if not base or not -(1 << 31) <= to_signed(form.get(ONE, 0)) < 1 << 31:
         return False
@@ -109,7 +112,9 @@ def render_base_setup(bases_by_register: Mapping[str, Base], label_prefix: str) 
 
 
 def _load_atom(atom: Atom) -> Iterator[str]:
-    """Yield instructions that load an atom's value (a register's, slot's or half's) into the spare register."""
+    """Yield instructions that load the value of an atom (a register, a stack slot, or an extended 32-bit half) into the
+    spare register.
+    """
     if atom.kind == "register":
         yield f"\tmovq\t%{atom.name}, %{_SPARE}\n"
     elif atom.kind == "slot":
@@ -130,7 +135,9 @@ def _without_number(form: Form) -> Form:
 def _find_free_registers(
     paths: StraightCode, proven_comparisons: Mapping[int, object], codes: Mapping[int, Instruction], unneeded: set[int]
 ) -> list[str]:
-    """Return the registers that straight code does not use."""
+    """Return the caller-saved registers that straight code does not use, apart from instructions that are left out of
+    its copy.
+    """
     used = {_SPARE}
     for n in paths.order[:-1]:
         if (
@@ -146,7 +153,9 @@ def _find_free_registers(
 def _address_through_bases(
     paths: StraightCode, addresses: Mapping[int, tuple[str, Form]], register_names: Mapping[Base, str]
 ) -> dict[int, Instruction]:
-    """Return node -> instruction of straight code, with addresses relative to base registers where one fits."""
+    """Return node -> instruction for straight code. Where a base register fits an address, the address is written
+    relative to that register.
+    """
     codes = {n: paths.codes[n] for n in paths.order}
     for n, (operand, form) in addresses.items():
         if name := register_names.get(freeze_form(_without_number(form))):

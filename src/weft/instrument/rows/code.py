@@ -89,7 +89,9 @@ def parse_instructions(lines: list[str], first_line: int, end_line: int) -> list
 
 
 def _link_successors(instructions: list[Instruction]) -> None:
-    """Set for each instruction the nodes (indices of instructions) that control can reach right after it."""
+    """Set the successors of each instruction: the nodes (indices of instructions) that control can reach directly after
+    it.
+    """
     at = {label: n for n, one in enumerate(instructions) for label in one.labels}
     everywhere = sorted(at.values())
     for n, one in enumerate(instructions):
@@ -118,7 +120,9 @@ def find_functions(lines: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _find_lowest_address_taken(instructions: list[Instruction]) -> int:
-    """Return the lowest frame offset whose address a function takes; below it are only the compiler's own slots."""
+    """Return the lowest frame offset whose address a function takes. The slots below that offset belong to the compiler
+    and no pointer leads to them.
+    """
     lowest = 1 << 40
     for one in instructions:
         if not any("%rbp" in operand or "%ebp" in operand for operand in one.operands):
@@ -152,7 +156,7 @@ class ControlFlowGraph:
                 self.before.setdefault(there, []).append(n)
 
     def is_hook(self, node: int) -> bool:
-        """Return whether a node (index of an instruction) is a call of a hook with a site number of its own."""
+        """Return whether a node (index of an instruction) calls a hook that has a site number."""
         return (
             node < self.end
             and self.is_call(node)
@@ -165,8 +169,8 @@ class ControlFlowGraph:
         return self.codes[n].word in ("call", "callq")
 
     def find_loop_marks(self) -> Iterator[tuple[int, int]]:
-        """Yield (node, rank) for each place where an iteration begins: calls for parallel loops of 1 to 3 dimensions,
-        and heads of other loops (rank 0).
+        """Yield (node, rank) for each place where an iteration of a loop begins. For a parallel loop, this is a call of
+        the runtime, and the rank is its number of dimensions (1 to 3); for another loop, it is the head, with rank 0.
         """
         for n, one in enumerate(self.codes):
             mark = MARK.match(one.target) if self.is_call(n) else None
@@ -176,7 +180,9 @@ class ControlFlowGraph:
                 yield n, 0
 
     def find_latches(self, loop_head: int) -> list[int]:
-        """Return the nodes that jump back to the head of a loop and that only the head leads to."""
+        """Return the nodes from which control goes back to the head of a loop. Nodes that can be reached without
+        passing the head are left out.
+        """
         spans = self._dominator_spans
         if loop_head not in spans:
             return []
@@ -185,7 +191,9 @@ class ControlFlowGraph:
 
     @cached_property
     def _dominator_spans(self) -> dict[int, tuple[int, int]]:
-        """Return node -> (its number, the last number below it) in a walk through the tree of dominators."""
+        """Return node -> (its number, the last number below it), numbered in a walk through the dominator tree. A node
+        dominates those whose numbers are in its range.
+        """
         below: dict[int, list[int]] = {}
         for n, above in self._find_dominators().items():
             if n != above:

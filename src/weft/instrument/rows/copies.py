@@ -175,8 +175,8 @@ class _Forms:
         return self.known[key]
 
     def _render_shift(self, form: Form, is_low_half: bool) -> str:
-        """Return a form's data as another form plus a constant, so that elements of one array share it; "" if it has
-        none.
+        """Return the data that describe a linear form as another form plus a constant, so that elements of one array
+        share the other form; "" if the form has no constant part to split off.
         """
         fixed = {atom: times for atom, times in form.items() if atom is ONE or atom.kind == "address"}
         names = [atom.name for atom in fixed if atom is not ONE]
@@ -188,7 +188,7 @@ class _Forms:
         return f"\t.quad\t{factor}, 0\n\t.long\t{SHIFTED}, {other}\n"
 
     def _render_term(self, atom: Atom, factor: int, is_low_half: bool) -> str:
-        """Return the data of one term of a form: its factor, and what the runtime multiplies by it."""
+        """Return the data of one term of a linear form: the factor, and the atom that the runtime multiplies by it."""
         if atom is ONE:
             return f"\t.quad\t{factor}, 0\n\t.long\t{NUMBER}, 0\n"
         if atom.kind == "address":
@@ -221,7 +221,7 @@ def render_memory_address(memory: Atom) -> str:
 
 
 def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
-    """Yield the memory atoms within a form, those of its halves included."""
+    """Yield the atoms of a linear form that are values in memory, also those within its extended 32-bit halves."""
     for atom, _ in form:
         if atom.kind == "memory":
             yield atom
@@ -230,8 +230,8 @@ def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
 
 
 def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
-    """Return the parts of a loop's second copy: text to insert before and after lines (by line index), its code, and
-    its data.
+    """Return four parts of a loop's second copy: text to insert before lines and after lines (both by line index), the
+    copy's code, and its data.
     """
     codes, n, ways = loop.codes, loop.number, loop.ways
     marked = ways.rank > 0
@@ -300,7 +300,7 @@ def _has_no_vectors_before_hook(ways: LoopPaths | StraightCode) -> bool:
 
 
 def _render_exits(loop: CopiedLoop, forms: _Forms, block_numbers: dict[int, int]) -> Iterator[str]:
-    """Yield the data of the branches that leave the copy (`struct row_end`)."""
+    """Yield, for each branch that leaves the copy, the data by which the runtime decides it (`struct row_end` in C)."""
     turn = {node: k for k, node in enumerate(loop.ways.order)}
     for node, one in loop.ends.items():
         left, right = (forms.find_or_add_form(form, one.size == 4) for form in (one.left, one.right))
@@ -313,7 +313,9 @@ def _render_exits(loop: CopiedLoop, forms: _Forms, block_numbers: dict[int, int]
 
 
 def _render_data(loop: CopiedLoop, hook_nodes: list[int]) -> str:
-    """Return the data of a copy that the runtime reads (`struct row`): hooks, forms, limits, blocks, guards."""
+    """Return the data of a copy that the runtime reads (`struct row` in C): its hooks, linear forms, limits, blocks and
+    guards.
+    """
     n, forms, blocks = loop.number, _Forms(loop), loop.ways.blocks
     within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
     held = []

@@ -38,8 +38,8 @@ class Guard:
 def find_block_guard(
     paths: LoopPaths, effects: InstructionEffects, block: LoopBlock, states: dict[int, MachineState]
 ) -> Guard | None:
-    """Return the comparison that decides the branch at the end of a block; None if there is no branch, or it is
-    unknown.
+    """Return the comparison that decides the branch at the end of a block. Return None if the block ends without a
+    branch, or if the comparison is unknown.
     """
     return find_branch_guard(paths, effects, block.nodes[-1], states) if len(block.next) == 2 else None
 

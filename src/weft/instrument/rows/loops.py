@@ -64,8 +64,8 @@ class CopiedLoop:
 
 
 def find_copied_loops(assembly_lines: list[str], site_numbers: Mapping[int, int]) -> Iterator[CopiedLoop]:
-    """Yield the loops of an assembly text that get a second copy without hooks. `site_numbers`: line index of a hook ->
-    its number.
+    """Yield the loops, and the long pieces of code without loops, that get a second copy without hooks. `site_numbers`:
+    line index of a hook -> its site number.
     """
     count = 0
     for first, last in find_functions(assembly_lines):
@@ -104,8 +104,8 @@ class _Still(dict[Atom, Form]):
 
 
 def copy_straight_code(paths: StraightCode, copy_number: int) -> CopiedLoop:
-    """Return the second copy of code without a loop: its hooks with their addresses, and what it does not need. Raises
-    NoCopyError.
+    """Return the second copy of code without a loop: its hooks with their addresses, and the instructions that the copy
+    can leave out. Raises NoCopyError if the code cannot be copied.
     """
     effects, state = InstructionEffects(paths.graph), MachineState()
     places, compared, addresses = {}, {}, {}
@@ -145,8 +145,8 @@ class _Loop:
         self.written: set[tuple[int, int]] = set()
 
     def make_copied_loop(self, copy_number: int) -> CopiedLoop:
-        """Return the loop's second copy: its hooks, and the branches that the runtime can decide before it runs a row
-        of iterations. Raises NoCopyError if an address does not rise evenly.
+        """Return the loop's second copy: its hooks, and the branches that the runtime can decide before the copy runs a
+        row of iterations. Raises NoCopyError if an address does not rise by the same amount in each iteration.
         """
         states = self._compute_states()
         places = self._find_hook_sites(states)
@@ -199,7 +199,9 @@ class _Loop:
         )
 
     def _find_leaving_branches(self, proven_comparisons: Mapping[int, object]) -> Iterator[int]:
-        """Yield the branches with one way within the copy and one out of it, except checks of bounds."""
+        """Yield the nodes of the branches that either stay in the copy or leave it. Checks of bounds that are proven
+        before are left out.
+        """
         for n in self.ways.order[:-1]:
             one, onward = self.codes[n], self.ways.find_next(n)
             if (
@@ -227,14 +229,16 @@ class _Loop:
         return states
 
     def _compute_entry_state(self) -> MachineState:
-        """Return what registers and slots hold where an iteration begins, as far as the instructions before it tell."""
+        """Return the values that registers and slots have where an iteration begins, as far as the instructions before
+        that place show them.
+        """
         state = MachineState()
         for n in self.ways.prefix:
             self.effects.apply_instruction(self.codes[n], n, state)
 
         def left_alone(form: Form) -> bool:
-            """Return whether a form's registers and slots still have the values that they had at the loop's
-            beginning.
+            """Return whether the registers and slots of a linear form have the same values here as at the beginning of
+            the loop.
             """
             for atom in form:
                 if atom.kind in ("one", "address"):
@@ -267,8 +271,8 @@ class _Loop:
     def _note_rise(
         atom: Atom, value_after: Form | None, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]
     ) -> None:
-        """Note how much an atom (register or slot) rises in each iteration: as a whole, or in its low 32 bits; None if
-        not evenly.
+        """Note by how much an atom (register or slot) rises in each iteration, as a whole and in its low 32 bits. The
+        whole rise is None if it is unknown; the low half is then noted only if its rise is known.
         """
         rises[atom] = None
         if value_after is None:
@@ -291,8 +295,8 @@ class _Loop:
         *,
         allows_memory: bool = False,
     ) -> bool:
-        """Return whether a form rises by the same amount in each iteration. `allows_memory`: also if memory at fixed
-        addresses stays unchanged.
+        """Return whether the value of a linear form rises by the same amount in each iteration. `allows_memory`: accept
+        values in memory at fixed addresses, which must then not change.
         """
         for atom, times in form.items():
             if atom is ONE:
@@ -316,7 +320,9 @@ class _Loop:
         return True
 
     def _is_constant(self, form: Form, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]) -> bool:
-        """Return whether a form of registers and slots has the same value in each iteration."""
+        """Return whether a linear form has the same value in each iteration; False for forms of anything but registers
+        and slots.
+        """
         for atom in form:
             if atom is ONE:
                 continue
@@ -330,8 +336,8 @@ class _Loop:
     def _note_unwritten_slot(
         self, atom: Atom, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]
     ) -> None:
-        """Note that a slot does not rise, if nothing in the loop writes it; a slot written as a part of another rises
-        unevenly.
+        """Note that a slot rises by 0 if nothing in the loop writes to it. If a write overlaps the slot, its rise is
+        noted as unknown.
         """
         if atom.kind != "slot" or atom in rises:
             return
@@ -359,8 +365,8 @@ class _Loop:
 def _find_bounds_checks(
     paths: LoopPaths | StraightCode, states: Mapping[int, MachineState], is_usable: Callable[[Form], bool]
 ) -> dict[int, tuple[Form, int]]:
-    """Return node of comparison -> (compared form, limit) for checks of bounds: those before a jump out of the copy if
-    unsigned above.
+    """Return node -> (compared form, limit) for the comparisons that check bounds. Each precedes a jump that leaves the
+    copy if the value is above the limit, as an unsigned number.
     """
     effects, nodes, made = InstructionEffects(paths.graph), paths.nodes, {}
     for n in paths.order[:-1]:

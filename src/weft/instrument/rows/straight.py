@@ -59,7 +59,9 @@ def find_straight_code(graph: ControlFlowGraph, excluded: set[int]) -> Iterator[
 
 
 def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) -> bool:
-    """Return whether a jump in a range of nodes leads to another node of the range: past a part of it, or back."""
+    """Return whether a jump within a range of nodes leads to another place in the range, forwards past a part of it or
+    backwards.
+    """
     return any(
         first_node <= there <= last_node
         for n in range(first_node, last_node)
@@ -69,8 +71,10 @@ def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) ->
 
 
 def _follow_straight_code(graph: ControlFlowGraph, first_node: int, excluded: set[int]) -> tuple[int, int, int]:
-    """Return (node after the last hook, number of hooks, node at which straight code from `first_node` cannot
-    continue).
+    """Follow the code without branches from `first_node`, and count the hooks in it. Hooks are the calls that `weft cc`
+    inserts before accesses to memory.
+
+    Returns (node after the last hook, number of hooks, node at which the code without branches ends).
     """
     effects, state = InstructionEffects(graph), MachineState()
     behind, hooks, n = first_node, 0, first_node
@@ -94,7 +98,9 @@ def _follow_straight_code(graph: ControlFlowGraph, first_node: int, excluded: se
 
 
 def is_known_at_start(form: Form, is_low_half: bool = False) -> bool:
-    """Return whether a form has only values of registers and slots that are known where the code begins."""
+    """Return whether a linear form uses only values of registers and slots, so that it can be computed where the code
+    begins.
+    """
     for atom, times in form.items():
         if atom is ONE or atom.kind == "register":
             continue

@@ -33,7 +33,9 @@ class _Needed:
 def find_unneeded(
     paths: LoopPaths | StraightCode, proven_comparisons: Mapping[int, object], instructions: Mapping[int, Instruction]
 ) -> set[int]:
-    """Return the nodes whose results nothing needs once hooks and proven comparisons are left out."""
+    """Return the nodes that a copy can leave out, because nothing uses their results after hooks and proven comparisons
+    are removed.
+    """
     everything = _Needed({*KEPT, *LOST, FLAGS})
     needed: dict[int, _Needed] = {
         paths.last: _Needed({*KEPT, *_needed_registers(paths.rank)}, _find_unread_slot_bytes(paths))
@@ -55,7 +57,9 @@ def find_unneeded(
 
 
 def _find_unread_slot_bytes(paths: LoopPaths | StraightCode) -> set[int]:
-    """Return the frame offsets of the compiler's slots that the copy writes and nothing reads afterwards."""
+    """Return the frame offsets of those bytes of the compiler's slots that the copy writes and no
+    code after it reads.
+    """
     graph = paths.graph
     if paths.last == graph.end or graph.elsewhere:  # a loop comes around
         return set()
@@ -68,8 +72,8 @@ def _find_unread_slot_bytes(paths: LoopPaths | StraightCode) -> set[int]:
 
 
 def _needed_registers(rank: int) -> tuple[str, ...]:
-    """Return the caller-saved registers that are needed where the copy ends: for a parallel loop, its next iteration
-    call's arguments.
+    """Return the caller-saved registers whose values are needed where the copy ends. For a parallel loop, they are the
+    arguments of the call that begins the next iteration.
     """
     if rank == 0:
         return LOST
@@ -87,7 +91,9 @@ def _implicit_registers(one: Instruction) -> set[str]:
 
 
 def _step_backwards(instruction: Instruction, needed: _Needed, lowest_taken_offset: int) -> bool:
-    """Change `needed` from after an instruction to before it; return False if the instruction itself is not needed."""
+    """Change `needed` from the state after an instruction to the state before it, and return True. Return False,
+    without a change, if nothing needs the instruction's result.
+    """
     stored = _slot_bytes_written(instruction, lowest_taken_offset)
     if stored and stored <= needed.overwritten:
         return False
@@ -108,7 +114,9 @@ def _step_backwards(instruction: Instruction, needed: _Needed, lowest_taken_offs
 
 
 def _target_register(instruction: Instruction) -> str:
-    """Return the only register that an instruction changes, beside flags; "" if there is none or more."""
+    """Return the only register that an instruction changes, flags not counted; "" if it changes none, several or
+    unknown ones.
+    """
     if instruction.word == "cltq" and not instruction.operands:
         return "rax"
     known = _MOVES.match(instruction.word) or (
@@ -119,7 +127,7 @@ def _target_register(instruction: Instruction) -> str:
 
 
 def _registers_read(instruction: Instruction) -> set[str]:
-    """Return the registers that an instruction with a target reads."""
+    """Return the registers that an instruction reads; the instruction must be of a kind that changes one register."""
     if instruction.word == "cltq":
         return {"rax"}
     if instruction.word.startswith("xor") and instruction.operands[0] == instruction.operands[1]:
@@ -134,8 +142,8 @@ def _registers_read(instruction: Instruction) -> set[str]:
 
 
 def _slot_bytes_written(instruction: Instruction, lowest_taken_offset: int) -> set[int]:
-    """Return the frame offsets of the slot bytes that an instruction writes; empty if it does anything else, or it is
-    no slot of the compiler's.
+    """Return the frame offsets of the bytes that an instruction writes to a slot of the compiler; empty if it writes
+    anything else, or nothing.
     """
     size, place = (
         _STORED.get(instruction.word, 0),
@@ -148,7 +156,7 @@ def _slot_bytes_written(instruction: Instruction, lowest_taken_offset: int) -> s
 
 
 def _slot_bytes_named(operand: str, slot_bytes: set[int]) -> set[int]:
-    """Return those of some slot bytes (frame offsets) that an operand may stand for."""
+    """Return which of some bytes of the frame (`slot_bytes`, by offset) an operand may refer to."""
     place = MEMORY.match(operand)
     if not place or "%rbp" not in (place["base"], place["index"]):
         return set()

@@ -59,7 +59,9 @@ class MachineState:
         self.slots = {key: one if (one := self.get_slot(key)) == other.get_slot(key) else None for key in keys}
 
     def get_slot(self, slot: tuple[int, int]) -> Form | None:
-        """Return the form of a slot (offset, size); None if bytes of it were written as a part of another slot."""
+        """Return the linear form of the value in a slot (offset, size); None if other writes
+        overlap a part of the slot.
+        """
         if slot in self.slots:
             return self.slots[slot]
         offset, size = slot
@@ -75,8 +77,8 @@ class InstructionEffects:
         self.graph = graph
 
     def _parse_frame_operand(self, operand: str) -> tuple[int, bool] | None:
-        """Return (frame offset, whether it is a slot of the compiler's) of an operand; None if it is not in the frame.
-        Raises NoCopyError if it is unclear.
+        """Return (frame offset, whether a slot of the compiler is there) for an operand in the frame; None for another
+        operand. Raises NoCopyError if the offset is unclear.
         """
         found = MEMORY.match(operand)
         if not found or "%rbp" not in (found["base"], found["index"]):

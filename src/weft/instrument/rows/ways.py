@@ -47,8 +47,8 @@ class LoopPaths:
         return [there for there in self.find_next(node) if there in self.nodes]
 
     def _find_body(self) -> set[int]:
-        """Return the nodes of the natural loop around the mark. Raises NoCopyError if there is none that can
-        be copied.
+        """Return the nodes of the natural loop to which the iteration's beginning belongs. Raises NoCopyError if no
+        loop is there, or if the loop cannot be copied.
         """
         graph, head = self.graph, self.mark
         if not self.rank and are_flags_read(graph, head):
@@ -66,8 +66,8 @@ class LoopPaths:
         return body
 
     def _choose_nodes(self, body: set[int]) -> set[int]:
-        """Return the nodes of the body on paths around the loop that call nothing but hooks. Raises NoCopyError without
-        a hook, or for too many.
+        """Return those nodes of the loop's body that are on paths around the loop without calls except hooks. Raises
+        NoCopyError if these paths have no hook or too many nodes.
         """
         codes, graph = self.codes, self.graph
         fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
@@ -109,7 +109,9 @@ class LoopPaths:
         return order
 
     def _split_into_blocks(self) -> list[LoopBlock]:
-        """Return the nodes as blocks, which begin where paths part or meet; a block's successors come after it."""
+        """Return the nodes as blocks in order, so that a block's successors come after it. A block begins where paths
+        part or meet. Raises NoCopyError for too many blocks.
+        """
         met = dict.fromkeys(self.order, 0)
         for n in self.order:
             onward = self.inside(n)

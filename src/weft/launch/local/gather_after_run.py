@@ -138,8 +138,9 @@ def gather_copies(path: Path, sources: Sequence[Path]) -> GatherResult:
 
 
 def find_run_folders(source: Path, facts: dict[str, Any]) -> list[Path]:
-    """Return the run's folder in a copied folder, in a list: the copy itself, or the folder in it if all of --local
-    was copied."""
+    """Return a list with the run's folder in a copied folder. If all of --local was copied, that is the folder in the
+    copy that has the name from `facts`; else it is the copy itself.
+    """
     own = source / Path(str(facts.get("local") or ".")).name
     with suppress(OSError):  # a name that no folder can have
         return [own if source.is_dir() and own.is_dir() else source]
@@ -194,7 +195,9 @@ def gather_sources(path: Path, sources: Sequence[Path]) -> GatherResult:
 
 
 def receive_source(source: Path, folder: Path) -> pack.PackReceiver:
-    """Take in a folder or a pack of a host. Raises WeftError if it is neither, or damaged."""
+    """Unpack or copy the records of a host into `folder`, and return their receiver. WeftError if `source` is neither a
+    pack nor a host's folder, or is damaged.
+    """
     if source.is_file():
         return pack.unpack_file(source, folder)
     if not pack.list_pack_files(source):

@@ -65,8 +65,9 @@ class GuestTask(SharedRun):
         return False
 
     def must_stay(self, process: JobProcess) -> bool:
-        """Return whether this task must not end yet: it is the last one here, and Slurm kills the rest of a step; or
-        its failure is not yet reported."""
+        """Return whether this task must not end yet. It must stay if it is the last one on this host, as Slurm kills
+        the rest of a step, or if its failure is not reported yet. False if this host has no watcher.
+        """
         if not (self.own / "ranks").exists() or not is_locked(self.own / "watcher"):
             return False
         if process.status and not self._ended:
@@ -76,7 +77,9 @@ class GuestTask(SharedRun):
         return not has_living_ranks(self.own)
 
     def announce_end(self, process: JobProcess, ended: str | None) -> bool:
-        """Say where the records are if the other host did not take them. Returns False: another host's task reports."""
+        """Tell the user where the records are if the run's host did not take them, and return False. A task of another
+        host reports the run.
+        """
         if not has_living_ranks(self.own):
             if process.signals and self._were_records_just_taken():
                 shutil.rmtree(self.own, ignore_errors=True)

@@ -172,7 +172,8 @@ class Hosts:
             self._flush(host)
 
     def _make_room(self) -> None:
-        """Close the oldest unproven connection of the network with most of them if there are too many.
+        """If there are too many connections that have not shown the secret, close the oldest one from the network that
+        has most of them.
 
         A host of the run shows the secret at once; an attacker with many open connections keeps out nobody but himself.
         """

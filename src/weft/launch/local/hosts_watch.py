@@ -45,8 +45,8 @@ class HostsWatch(RankWatch):
 
     @property
     def is_standing_still(self) -> bool:
-        """Return whether the job has stood still long enough to look for a deadlock; each host sees its own disk
-        without delay.
+        """Return whether the job has not moved for QUIET seconds, which is long enough to look for a deadlock. No time
+        is added for a slow network disk, as each host reads its own disk.
         """
         return self.still_for >= QUIET
 
@@ -70,7 +70,9 @@ class HostsDeadlockCheck:
         self._again = 0
 
     def poll_deadlocks(self) -> list[str] | None:
-        """Return the messages of the certain deadlocks, an empty list for no proof, None while the check runs."""
+        """Return the messages of the certain deadlocks. None while the check runs; an empty list if no deadlock is
+        proven.
+        """
         if self._question is None:
             if self._hosts.has_been_done(self._copies):
                 self._merge_snapshots()

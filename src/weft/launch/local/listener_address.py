@@ -84,7 +84,7 @@ _KINDS: Final = {"name": str, "addresses": list, "port": int, "secret": str, "gu
 
 
 def remove_guest_run(path: Path) -> None:
-    """Remove the folder by which the tasks of a host that does not see the run found each other."""
+    """Remove the folder by which the tasks of a host found each other, if this host does not see the run."""
     with suppress(WeftError):
         if ListenerAddress.read_from(path / "step", path).guest:
             shutil.rmtree(path / "step", ignore_errors=True)

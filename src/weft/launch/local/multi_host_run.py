@@ -73,8 +73,8 @@ class MultiHostRun(SharedRun):
     # While it runs
 
     def must_report_early(self, process: JobProcess) -> bool:
-        """Return whether another task's rank has failed while this task's rank runs: its launcher may end all tasks
-        soon.
+        """Return whether this task must report although its own rank still runs. That is so if the rank of another task
+        has failed, as the launcher may end all tasks soon.
         """
         if self.hosts is None or self.reported:
             return False
@@ -129,8 +129,9 @@ class MultiHostRun(SharedRun):
         return time.monotonic() - self._failed
 
     def _may_stop_waiting(self, process: JobProcess) -> bool:
-        """Return whether this task need not wait any more for other tasks and hosts: all have ended, or it waited long
-        enough."""
+        """Return whether this task need not wait any more for other tasks and hosts. That is so if all have ended, or
+        if this task has waited long enough.
+        """
         left = bool(self._running_tasks()) or any(host.lost is None and not host.idle for host in self._guest_hosts())
         few = not left and len(self.read_tasks()) + self._count_guest_ranks() < self.step.size
         if self._apart_since is None or not (few and self.find_absent_ranks()):
@@ -231,9 +232,10 @@ class MultiHostRun(SharedRun):
         self.hosts.put_into_run()
 
     def _wait_for_records(self, hosts: Hosts, host_names: set[str], *, kill: bool) -> dict[str, str]:
-        """Wait for hosts that connect only now, and for packs that hosts without a connection put into the run.
+        """Wait for hosts that connect only now, and for packs that hosts without a connection put into the run; return
+        the damaged packs as host -> problem.
 
-        `host_names`: the hosts that lack. Returns a problem by host for damaged packs.
+        `host_names`: the hosts whose records are missing.
         """
         problems: dict[str, str] = {}
         seen, since = -1, time.monotonic()

@@ -131,7 +131,8 @@ def open_port(port: int) -> socket.socket | None:
 
 
 def find_listener(step: JobStep, folder: Path) -> ListenerAddress | None:
-    """Return the address at which the step's hosts connect; None if it is in this host's own run, or nobody answers.
+    """Return the address at which the first host of the step accepts the others. None if that host sees the same folder
+    as this one, or if nobody answers.
 
     `folder`: the step's folder in this host's run.
     """

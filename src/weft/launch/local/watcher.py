@@ -66,7 +66,9 @@ class HostWatch(RankWatch):
     moves = 0
 
     def _is_silent(self) -> bool:
-        """Return whether the ranks of this host made no call since the last look; counts the other looks."""
+        """Return whether the ranks of this host have made no call since the last look. The looks after which the ranks
+        had made calls are counted in `moves`.
+        """
         self._update_files()  # who is here has to be known at once: a host may be lost while a rank moves on and on
         silent = super()._is_silent()
         self.moves += not silent

@@ -199,7 +199,9 @@ class VirtualMachine:
         return self._shown > before
 
     def _label_line(self, line: bytes) -> bytes | None:
-        """Put the name of its task before a line of the daemon's log; None for what the daemon says about itself."""
+        """Return a line of the daemon's log with the name of its task before it; None for a line about the daemon
+        itself.
+        """
         found = _PRINTED.match(line)
         if found is None:
             return None

@@ -32,7 +32,9 @@ def record_path(run: Path, rank: int) -> Path:
 
 
 def close_server_records(run: Path) -> None:
-    """Complete the records of all group servers of a run."""
+    """Mark the record of each PVM group server of a run as ended, since the server is killed together with its virtual
+    machine.
+    """
     for task in read_tasks(run):
         if task.is_group_server:
             try:

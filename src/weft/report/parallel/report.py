@@ -108,7 +108,9 @@ def _analyse_own_ranks(ground: AnalysisContext, analysis: Analysis) -> list[Grou
 
 
 def _join_findings(parts: Sequence[AnalysisSection], told: Sequence[list[Groups] | Failure]) -> list[Finding] | Failure:
-    """Return the findings of all workers in the order of one process, or how the first failing one of them failed."""
+    """Return the findings of all workers, in the order in which a single process would report them. If a worker failed,
+    return its Failure instead.
+    """
     found: list[Finding] = []
     for nth, part in enumerate(parts):
         groups: list[Iterable[list[Finding]]] = []

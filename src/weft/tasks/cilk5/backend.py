@@ -223,6 +223,9 @@ class Cilk5Backend(NativeBackend):
         self._gdb.write(int(record["address"]) + layout.TRACED, flags, 4)
 
     def _set_spawn_watch(self, on: bool) -> None:
+        """Set whether Weft's part in the program reports new tasks when they run (`on`). Reports that were requested
+        for single tasks are switched off.
+        """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
         for row in self._rows():
@@ -283,8 +286,8 @@ class Cilk5Backend(NativeBackend):
         return super()._continue_task(movement, record_address)
 
     def _wait_for_task_above(self, movement: Movement, record: Any, thread: int | None) -> Stop:
-        """Run until a task can go on that is on the heap, or beneath a task that has to end first; return the next
-        stop.
+        """Let the program run until the followed task can go on, and return the next stop. The task is on the heap
+        (`thread` is None), or waits on a worker's stack for the task above it to end.
         """
         address, self._apart = int(record["address"]), True
         if thread is not None:
@@ -353,8 +356,8 @@ class Cilk5Backend(NativeBackend):
         return 0 if thread and self._cilk.is_procedure_head(self._gdb.stack(thread)[0]) else thread
 
     def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return what a stop means for the followed task. Lines of a clone that has lost its task to another worker
-        mean nothing.
+        """Return what a stop means for the followed task. After a step of a thread that no longer runs the task, let
+        the program run on, and return the next stop.
         """
         stepped = stop.get("reason") in ("end-stepping-range", "function-finished")
         if stepped and record_address is not None and self._gdb.exited is None:
@@ -421,8 +424,8 @@ class Cilk5Backend(NativeBackend):
         *,
         expected_address: int = 0,
     ) -> Stop | None:
-        """Run to a line of the program outside the heads of procedures and the lines in `skipped`; return None there,
-        or a stop that came first.
+        """Run a thread to a line of the program that is neither in the head of a procedure nor in `skipped`. Return
+        None there, or a stop that came first.
 
         `expected_address`: the record of the task that the thread should run; 0 for any.
         """
@@ -486,8 +489,8 @@ class Cilk5Backend(NativeBackend):
     def _evaluate_translated(
         self, task: int | None, expression: str, level: int, evaluator: Callable[[str, int, int], str]
     ) -> str:
-        """Translate an expression to the names of variables in C in a task's frame, and return what `evaluator` makes
-        of it.
+        """Return what `evaluator` returns for an expression, after translating the names of variables to those in C in
+        a task's frame.
 
         `evaluator`: is called with the expression, and gdb's numbers of the thread and frame.
         """

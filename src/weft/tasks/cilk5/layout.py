@@ -75,8 +75,8 @@ class Cilk5Table:
         return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
 
     def _read_record(self, address: int) -> tuple[Cilk5Row, int, int] | None:
-        """Return the task whose record is at an address, the address of the record below it, and the thread that ran it
-        last; None if no task lives there.
+        """Return the task whose record is at an address, the address of the record below it, and the thread that ran
+        the task last. None for address 0, or if no task has its record there.
         """
         if not address:
             return None

@@ -66,7 +66,10 @@ def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Proced
     gone: list[str] = []
 
     def name_in_c(found: re.Match[str]) -> str:
-        """Return where C has a variable of the source: by its own name, or in the frame on the heap."""
+        """Return the C expression for a variable of the source, whose name `found` has. That is the name itself, or a
+        member of the inlet's arguments or of the procedure's frame on the heap. DebuggerError if the variable has no
+        value any more.
+        """
         name = found[0]
         places = [scope for scope, variable in procedures.scopes[owner] if variable == name]
         if inlet is not None and name not in here and "_cilk_inletargs" in here:

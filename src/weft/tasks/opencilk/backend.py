@@ -95,8 +95,8 @@ class OpenCilkBackend(NativeBackend):
         return table
 
     def _find_workers(self) -> dict[int, int]:
-        """Return the address of each worker's record by gdb's thread number. A thread without a worker of its own sees
-        the main thread's, and is left out.
+        """Return the address of each worker's record by gdb's thread number. A thread that is no worker sees the record
+        of the main thread, and is left out.
         """
         main = self._gdb.threads.get(self._gdb.pid, 0)
         for thread in sorted(self._gdb.threads.values(), key=lambda thread: thread != main):

@@ -176,7 +176,9 @@ class Unwinder:
 
 
 def merge_inlined_frames(frames: list[Frame]) -> list[Frame]:
-    """Return one frame for each call that the machine made: of the frames inlined into it, the program's innermost."""
+    """Return one frame for each call that the machine made. Of the frames that were inlined into a call, the program's
+    innermost one is returned.
+    """
     found: list[list[Frame]] = []
     for frame in frames:
         inner = found[-1][-1] if found else None

@@ -99,8 +99,10 @@ class ProgramCode:
         return Resumption(own, any(line.function.startswith(SYNC) for line in chain))
 
     def line_of_resumption(self, pc: int, function: str) -> SourceLine | None:
-        """Return the line of a frame that is just being resumed, to which the compiler gives a line of the runtime;
-        None if unknown. `function`: its name.
+        """Return the program's line at which a frame that is just being resumed goes on; None if unknown.
+
+        The compiler's debug information names a line of the runtime there. `pc`: the frame's address; `function`: the
+        name of its function.
         """
         found = self.function_at(pc)
         if found is None or found.name != function:

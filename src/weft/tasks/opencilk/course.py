@@ -140,8 +140,9 @@ class TaskMovement:
                 return told
 
     def _run_to_stop(self, command: str, return_to: tuple[int, Activation] | None = None) -> dict[str, Any]:
-        """Let the program run by a command of gdb, and return its next stop. `return_to`: also stop where a thread,
-        given by gdb's number, returns to an activation.
+        """Let the program run by a command of gdb, and return its next stop.
+
+        `return_to`: (gdb's number of a thread, activation): also stop where this thread returns to the activation.
         """
         gdb, number = self._backend.gdb, ""
         if return_to is not None:
@@ -172,8 +173,8 @@ class TaskMovement:
         return self._backend.make_user_stop(stop)
 
     def _skip_resumed_line(self, key: Key) -> None:
-        """Count the line at which the followed activation is just being resumed after a spawn among those already
-        seen.
+        """Add the line at which the followed activation is resumed after a spawn to the lines at which a step does not
+        stop.
         """
         found = self._find_task_and_activation(key)
         resumed = self._backend.code.resumption_at(found[1].pc) if found is not None else None
@@ -207,7 +208,9 @@ class TaskMovement:
         return Stop("done", self._task)
 
     def _make_step_stop(self, thread: int) -> Stop | None:
-        """Return the stop after gdb has stepped a thread; None if the line is none to show to the user."""
+        """Return the stop to report after gdb has stepped a thread; None if the thread is at no line at which the step
+        ends.
+        """
         if not is_program_frame(self._backend.gdb.stack(thread)[0]):
             return None
         top = self._backend.task_on_thread(thread)

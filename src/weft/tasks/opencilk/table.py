@@ -103,8 +103,8 @@ class OpenCilkTable:
         self._set_wait_status(closures)
 
     def _count_own_parts(self, parts: list[list[Activation]], worker: OpenCilkWorker) -> int:
-        """Return how many parts of a worker's stack, from the top, are tasks on that worker: those up to the first
-        whose parent was stolen.
+        """Return how many parts of a worker's stack, counted from the top, are tasks on that worker. They end before
+        the first part whose parent was stolen or is not in the worker's deque.
         """
         gone = [
             closure.spawn_parent for closure in self._memory.closure_ancestors(worker.bottom) if closure.spawn_parent
@@ -145,7 +145,9 @@ class OpenCilkTable:
             self.places[place.id] = place
 
     def _add_heap_tasks(self, stack: CactusStack, parts: list[list[Activation]]) -> None:
-        """Add the parts of a stack that are not on another worker as tasks on the heap."""
+        """Add the parts of a stack as tasks on the heap, except tasks that the table has on a worker. A task that the
+        table has on the heap is replaced if this stack has more activations of it.
+        """
         for at, part in enumerate(parts):
             held = self.places.get(self._id(part)) if part else None
             if part and (held is None or (held.state == "heap" and len(held.activations) < len(part))):
@@ -174,8 +176,8 @@ class OpenCilkTable:
 
 
 def contains_descriptor(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
-    """Return whether the frame of an activation contains one of the descriptors (addresses), and no other frame of its
-    stack does.
+    """Return whether one of the descriptors (addresses) is in the stack frame of an activation. The frame reaches from
+    the next lower frame of `activations`, but at most 1 MiB down, up to its own canonical frame address.
     """
     ends = [other.cfa for other in activations if other.cfa < activation.cfa]
     start = max((activation.cfa - (1 << 20), *ends))

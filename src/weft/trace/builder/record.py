@@ -316,7 +316,9 @@ class RankRecord:
         self._write_tasks()
 
     def _patch_header(self, path: Path, magic: bytes, slot: int) -> None:
-        """Give the header of a file the synthetic run's clock, host and job, and its OUTCOMES streams their nibbles."""
+        """Write the synthetic run's clock, times, host and job into the header of a file. The chunks of OUTCOMES
+        streams get their lengths in nibbles (half bytes).
+        """
         with path.open("r+b") as file:
             header = np.frombuffer(file.read(layout.PAGE), layout.HEADER, count=1).copy()
             header["magic"], header["slot_size"] = magic, slot

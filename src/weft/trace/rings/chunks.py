@@ -98,9 +98,10 @@ def encode_dropped(dropped: DroppedCalls) -> bytes:
 
 
 def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
-    """Put the chunks of a ring in order, from the number `first_number` on, and say what is wrong with them.
+    """Return the chunks of a ring in order, from the number `first_number` on, and in words what is wrong with them
+    (empty for nothing).
 
-    Chunks before that one were dropped, and what they hold may already be something else.
+    Chunks before that number were dropped, and their bytes may already belong to something else.
     """
     distances = sorted(((number - first_number) % layout.NUMBERS, chunk) for number, chunk in chunks if chunk[2])
     extents: list[Extent] = []

@@ -116,14 +116,18 @@ class Suffix:
         return events
 
     def dropped_sorts(self, rank: SuffixRank) -> tuple[NDArray[Any], int]:
-        """Return the calls of a rank before the suffix by their sorts (dtype DROPPED), and how many have no sort."""
+        """Return how many calls of each sort a rank made before the suffix (dtype DROPPED), and the number of calls
+        without a sort. A sort is function, error, communicator, peer, tag and flags.
+        """
         parts = [self._dropped(thread).sorts for thread in rank.threads]
         parts += [count_sorts(self._read_ring(thread)[0][: self._first_call(thread)]) for thread in rank.threads]
         parts += [_sum_equal_sorts(self._received_before(thread)) for thread in rank.threads]
         return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._dropped(t).uncounted for t in rank.threads)
 
     def _received_before(self, thread: SuffixThread) -> NDArray[Any]:
-        """Return the messages that a thread received for calls before the suffix, as sorts of such calls."""
+        """Return a row (dtype DROPPED) with communicator, peer and tag for each message that a thread received for a
+        call before the suffix.
+        """
         file = thread.rank.file
         data = file.stream(StreamKind.RECEIVED, thread.slot) if file else np.empty(0, np.uint8)
         rows = data[: len(data) // RECEIVED.itemsize * RECEIVED.itemsize].view(RECEIVED)
@@ -169,7 +173,9 @@ class Suffix:
         return ticks, ns
 
     def _first_call(self, thread: SuffixThread) -> int:
-        """Return the first call of a ring that is in the suffix: it returned at its begin or later, or never."""
+        """Return the index of the first call of a thread's ring that is in the suffix. This call returned at the begin
+        of the suffix or later, or never.
+        """
         ring, whole = self._read_ring(thread)
         begin = self._begin[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin[1])
         returned = ring["enter"] + decode_durations(ring["duration"])

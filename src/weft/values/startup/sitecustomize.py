@@ -19,7 +19,7 @@ _MONITORING: Any = getattr(sys, "monitoring", None)
 
 
 def _watches_by_line(watches: list[dict[str, Any]]) -> dict[str, dict[int, list[dict[str, Any]]]]:
-    """Return the watches by file name and line."""
+    """Return the watches at lines of Python files, by file name and line."""
     found: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for one in watches:
         if one["file"].endswith((".py", ".pyw", ".ipynb")):
@@ -36,13 +36,15 @@ class _Watcher:
         self.busy = threading.local()
 
     def watches_of(self, code: CodeType) -> Any:
-        """Return the watches of a code object by line; None if it has none."""
+        """Return the compiled watches of a code object by line; None if it has none. They are compiled at the first
+        call.
+        """
         if code not in self.known:
             self.known[code] = self._compile_watches(code)
         return self.known[code]
 
     def _compile_watches(self, code: CodeType) -> Any:
-        """Find and compile the watches of a new code object."""
+        """Compile the watches at the lines of a code object, and return them by line; None if there are none."""
         wanted = self.lines.get(Path(code.co_filename).name)
         if not wanted:
             return None
@@ -56,7 +58,7 @@ class _Watcher:
         return made or None
 
     def keep_line(self, frame: FrameType, line: int) -> None:
-        """Keep the values that are watched at a line."""
+        """Record the values of the expressions that are watched at a line."""
         if getattr(self.busy, "now", False):
             return
         self.busy.now = True
@@ -69,7 +71,9 @@ class _Watcher:
             self.busy.now = False
 
     def keep_expression(self, frame: FrameType, one: dict[str, Any], texts: list[CodeType]) -> None:
-        """Keep the value of one expression."""
+        """Record the value of one watched expression in a frame. `texts`: the code of the expression, and then of its
+        index in the global array, compiled.
+        """
         # Not at the start of each Python: it needs numpy.
         from weft.values.array_part import ArrayPart
         from weft.values.probes import _find_capture
@@ -87,7 +91,7 @@ class _Watcher:
         )
 
     def report_error(self, error: Exception) -> None:
-        """Report once why no values are kept, and stop watching."""
+        """Report on standard error why no values are recorded, once, and stop watching."""
         if self.lines:
             sys.stderr.write(f"weft: --watch keeps nothing here: {type(error).__name__}: {error}\n")
         self.lines, self.known = {}, dict.fromkeys(self.known)
@@ -95,7 +99,7 @@ class _Watcher:
     # Python 3.12 and later: only lines of code that is watched cost anything.
 
     def use_monitoring(self) -> None:
-        """Ask the interpreter (Python 3.12 and later) for the events of lines."""
+        """Register for the interpreter's events of function starts and lines (Python 3.12 and later)."""
         events, tool = _MONITORING.events, _MONITORING.DEBUGGER_ID
         _MONITORING.use_tool_id(tool, "weft --watch")
         _MONITORING.register_callback(tool, events.PY_START, self.on_function_start)
@@ -103,13 +107,15 @@ class _Watcher:
         _MONITORING.set_events(tool, events.PY_START)
 
     def on_function_start(self, code: CodeType, _: int) -> object:
-        """Ask for the lines of a function that has watches."""
+        """Ask the interpreter for the line events of a function if it has watches. Returns DISABLE, since a function is
+        looked at only once.
+        """
         if self.watches_of(code):
             _MONITORING.set_local_events(_MONITORING.DEBUGGER_ID, code, _MONITORING.events.LINE)
         return _MONITORING.DISABLE
 
     def on_line(self, code: CodeType, line: int) -> object:
-        """Keep the values of a line before it runs."""
+        """Record the watched values of a line before it runs. Returns DISABLE for a line without watches."""
         if line not in (self.watches_of(code) or ()):
             return _MONITORING.DISABLE
         self.keep_line(sys._getframe(1), line)
@@ -118,19 +124,19 @@ class _Watcher:
     # Before: each call of a function is looked at.
 
     def trace_call(self, frame: FrameType, event: str, _: object) -> Any:
-        """Trace the lines of a function that has watches (before Python 3.12)."""
+        """Return the trace function for the lines of a function that has watches, else None (before Python 3.12)."""
         if event == "call" and self.watches_of(frame.f_code):
             return self.trace_line
         return None
 
     def trace_line(self, frame: FrameType, event: str, _: object) -> Any:
-        """Keep the values of a line before it runs (before Python 3.12)."""
+        """Record the watched values of a line before it runs (before Python 3.12)."""
         if event == "line" and frame.f_lineno in (self.watches_of(frame.f_code) or ()):
             self.keep_line(frame, frame.f_lineno)
         return self.trace_line
 
     def begin(self) -> None:
-        """Start to watch."""
+        """Start to watch lines: by the interpreter's monitoring, or before Python 3.12 by trace functions."""
         if _MONITORING is not None:
             self.use_monitoring()
         else:
@@ -139,7 +145,9 @@ class _Watcher:
 
 
 def _start_watching() -> None:
-    """Read the watches of the run, restore the environment, and start to watch."""
+    """Start to watch the lines that the run's file of watches names, if there is one. Before, restore PYTHONPATH and
+    sys.path, by which Weft had this module imported.
+    """
     path = os.environ.pop("WEFT_INTERNAL_WATCHES", None)
     before = os.environ.pop("WEFT_INTERNAL_PYTHONPATH", "")
     if path is None:
