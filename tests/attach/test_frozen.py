@@ -36,9 +36,9 @@ class Counted(Dump):
 
     how: ClassVar[list[tuple[str, ...]]] = []
 
-    def _begin(self, *how: str) -> None:
-        self.how.append(how)
-        super()._begin(*how)
+    def _start(self, *options: str) -> None:
+        self.how.append(options)
+        super()._start(*options)
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def test_no_code_of_the_program_runs_for_a_value(
                 native.hold(held.release)
                 [thread] = native.stacks()[process.pid].items()
                 level = next(k for k, frame in enumerate(thread[1]) if frame.site.function == "main")
-                assert native.values([((process.pid, thread[0], level), [text, "number"])]) == [[number, "7"]]
+                assert native.evaluate_numbers([((process.pid, thread[0], level), [text, "number"])]) == [[number, "7"]]
         finally:
             process.kill()
             assert process.communicate()[0] == b""
