@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import ROOT, Installed, execute
-from weft.mpi import shim
+from weft.mpi.prebuilt import BuiltRecorder
 
 PROGRAMS = ROOT / "benchmarks" / "programs"
 
@@ -33,7 +33,7 @@ def sent(mpich: Installed, program: list[str], variables: dict[str, str], folder
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("program", [["stencil", "32", "40"], ["sort", "500", "10"]])
 def test_recording_adds_no_byte_to_any_message(
-    mpich: Installed, recorder: shim.BuiltRecorder, compiled: Path, tmp_path: Path, program: list[str]
+    mpich: Installed, recorder: BuiltRecorder, compiled: Path, tmp_path: Path, program: list[str]
 ) -> None:
     command = [str(compiled / program[0]), *program[1:]]
     spy = str(compiled / "spy")

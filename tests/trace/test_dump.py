@@ -125,10 +125,10 @@ def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture
     main(["dump", run, "--last", "2"])
     assert [row.split()[-8:] for row in lines(capsys)[1:]] == [row.split()[-8:] for row in whole[-2:]]
     main(["dump", run, "--last", "2", "--format", "json"])
-    assert [json.loads(row)["index"] for row in lines(capsys)] == [2, 3]
+    assert [json.loads(row)["index"] for row in lines(capsys)] == [3, 3]
     main(["dump", run, "--count"])
     main(["dump", run, "--count", "--rank", "0"])
-    assert lines(capsys) == ["7", "3"]
+    assert lines(capsys) == ["8", "4"]
     main(["dump", run, "--count", "--definitions"])
     main(["dump", run, "--definitions", "--format", "json"])
     count, *rows = lines(capsys)

@@ -99,7 +99,7 @@ C_PUBLIC = [
   MPI_Barrier(comm); /* BUG */"""),
     ("deadlock", "wrong_parameters_at_the_root", 3, """
   double cutoff = <<-1||1>>;
-  if (me != 0 || cutoff > 0)
+  if (!(me == 0 && cutoff <= 0))
     MPI_Bcast(&cutoff, 1, MPI_DOUBLE, 0, comm); /* BUG */
   MPI_Barrier(comm); /* BUG */"""),
     ("deadlock", "finalizes_and_exits", 2, """

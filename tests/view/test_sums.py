@@ -157,7 +157,7 @@ class TestMessage:
         index = b.ranks[1].recv(ANY, got=0, tag=3, count=8, received=20, site=("/x/step.c", 8, "swap"))
         made = picture(b.write())
         assert made.tooltip_facts(1, index) | {"text": ""} == {
-            "text": "", "peer": "from any, got 0", "tag": 3, "bytes": 20, "site": "step.c:8 swap",
+            "text": "", "peer": "from any, got 0", "tag": 3, "bytes": 20, "site": "step.c:8 swap", "method": None,
         }  # fmt: skip
         assert made.message_with_arrow("time", "send", 0)["bytes"] == 20
 

@@ -20,7 +20,7 @@ from weft.safety.folders import cache_folder, is_safely_cached
 
 _SHARED: Final = ("process.c", "peek.c", "sites.c", "python.c", "endings.c", "crash.c", "leaving.c", "cores.c")
 """What the recorder of MPI is made of, too."""
-_HEADERS: Final = ("calls.h", "nibbles.h", "process.h", "endings.h", "peek.h", "plan.h")
+_HEADERS: Final = ("calls.h", "nibbles.h", "process.h", "endings.h", "own_memory.h", "peek.h", "plan.h")
 _OWN: Final = ("birth.c", "calls.c", "outcomes.c", "tasks.c", "follow.c")
 _OWN_HEADERS: Final = ("pvm.h", "tasks.h")
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
