@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 import sys
 from collections import Counter
@@ -85,11 +84,8 @@ def in_segments(trace: Trace, least: int = 8) -> tuple[AnalysisContext, dict[str
 
 
 def as_told(findings: Iterable[Finding]) -> Counter[str]:
-    """All that findings say. How many messages of a channel came is counted where the run is analysed as a whole."""
-    counted = re.compile(r"sent [\d,]+ of the [\d,]+ messages with tag (\d+)(, at [^\s:;]+:\d+)?")
     return Counter(
-        repr((f.kind, f.severity, f.certainty, counted.sub(r"never sends tag \1", f.message), f.ranks,
-              f.sites, f.events, sorted(
+        repr((f.kind, f.severity, f.certainty, f.message, f.ranks, f.sites, f.events, sorted(
             (key, value) for key, value in f.facts().items() if key != "more_at_this_line"
         ))) for f in findings
     )  # fmt: skip

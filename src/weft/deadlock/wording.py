@@ -14,13 +14,13 @@ from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
 from weft.deadlock.collective_calls import Absence
 from weft.deadlock.message_balance import make_ledgers
 from weft.deadlock.partitions import describe_partitions
+from weft.deadlock.rounds import RoundCounts
 from weft.deadlock.wait_for_graph import find_cores
 from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
 from weft.findings import Finding
 from weft.mpi.meaning import base_name
 from weft.terms import calls, describe
 from weft.terms.calls import masks_of
-from weft.terms.rounds import describe_missing_messages, describe_missing_rounds
 from weft.trace import Communicator, Event, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
@@ -63,6 +63,7 @@ class _FindingMaker:
 
     def __init__(self, standstill: Standstill, part: frozenset[int]) -> None:
         self.standstill = standstill
+        self.counts = RoundCounts(standstill.trace)
         self.part = part
         self.blocked = {index: _main_thread(standstill.blocked[index]) for index in part}
         self.cores = find_cores(part, standstill.needs)
@@ -242,25 +243,17 @@ class _FindingMaker:
         ):
             return ""
         events = [self.blocked[i].reasons[0].event for i in group.ranks[:MAX_SITES]]
-        return describe_missing_rounds(events, others) or self._describe_fewer_messages(group, others)
+        return self.counts.describe_missing_rounds(events, others) or self._describe_fewer_messages(group, others)
 
     def _describe_fewer_messages(self, group: Group, others: Sequence[int]) -> str:
         """Return how many messages one rank sent to the only rank of a group, if it is fewer than that wanted."""
-        trace, reason = self.standstill.trace, group.blocked.reasons[0]
-        if len(group.ranks) + len(others) != 2 or trace is not trace.origin or self.standstill.dropped is not None:
+        reason = group.blocked.reasons[0]
+        if len(group.ranks) + len(others) != 2 or reason.comm is None or reason.tag == ANY_TAG:
             return ""
-        comm, tag = reason.comm, reason.tag
-        if comm is None or tag == ANY_TAG:
-            return ""
-        me, [other] = group.ranks[0], others
-        posts, sends = self.standstill.traffic[me].receives, self.standstill.traffic[other].sends
-        if ((posts.comm == comm.index) & ((posts.peer < 0) | (posts.tag < 0))).any():
-            return ""  # what a wildcard will take is not known
-        wanted = (posts.comm == comm.index) & (posts.peer == other) & (posts.tag == tag)
-        came = sends.event[(sends.comm == comm.index) & (sends.peer == me) & (sends.tag == tag)]
-        last = trace.ranks[other].event(int(came[-1])) if len(came) else None
-        probed = base_name(reason.event.function.name) in calls.PROBES  # for a message that is not wanted yet
-        return describe_missing_messages("sent", len(came), int(wanted.sum()) + probed, tag, last)
+        is_probed = base_name(reason.event.function.name) in calls.PROBES  # for a message that is not wanted yet
+        return self.counts.describe_missing_sends(
+            others[0], group.ranks[0], reason.comm.index, reason.tag, is_probed=is_probed
+        )
 
     def _describe_absent_members(self, group: Group, reason: Reason) -> str:
         """Return which members of a collective did not come, or made another call."""
@@ -277,7 +270,7 @@ class _FindingMaker:
                 OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower())
             )
             self.told.update(same)
-            rounds = describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], same)
+            rounds = self.counts.describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], same)
             text = f"{rank_words(same)}{rounds and f' {rounds} and'} called {describe.call_words(event)}"
             text += f"{describe.at_place(event)} in its place"
             still = event.open
@@ -290,7 +283,7 @@ class _FindingMaker:
 
     def _describe_absence(self, group: Group, absent: list[int], absence: Absence) -> str:
         """Return that some ranks never enter a call, or how many rounds of its line they made."""
-        rounds = describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], absent)
+        rounds = self.counts.describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], absent)
         return rounds or f"never {_enters(absent, absence)} it"
 
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:

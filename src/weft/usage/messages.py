@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import sources
+from weft.deadlock.rounds import RoundCounts
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
@@ -32,7 +33,6 @@ from weft.terms.event_findings import (
     make_left_out_note,
 )
 from weft.terms.rank_progress import has_ended, has_reached_finalize
-from weft.terms.rounds import describe_missing_messages, describe_missing_rounds
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
@@ -173,13 +173,17 @@ def _find_unmatchable_rows(trace: Trace, posts: Posts, done: _EndedPartners) -> 
 
 def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> Iterator[Finding]:
     """Yield a finding for each unmatched send, with the receive that nearly fits if there is one."""
+    counts = RoundCounts(trace)
     for event, row in _limit_per_call_site(trace, match.sends, _find_unmatchable_rows(trace, match.sends, done)):
         receiver = int(match.sends.peer[row])
         if _was_fitting_receive_cancelled(trace, match, row):
             continue
         near, other = _find_near_miss(trace, match.recvs, receiver, match.sends, row)
-        fewer = "" if near else _describe_fewer(match.sends, match.recvs, row, "received", event)
-        told = near or f"rank {receiver} {fewer or 'never receives it'}"
+        told = near or f"rank {receiver} " + (
+            counts.describe_missing_rounds([event], [receiver])
+            or counts.describe_missing_receives(event.rank.index, receiver, *_channel(match.sends, row))
+            or "never receives it"
+        )
         yield make_finding(
             "unmatched-send",
             f"the message of rank {event.rank.index} to rank {receiver} in {call_at(event)} is never received: {told}",
@@ -248,7 +252,7 @@ def _was_fitting_receive_cancelled(trace: Trace, match: Match, row: int) -> bool
 
 def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -> Iterator[Finding]:
     """Yield a finding for each unmatched receive, with the send that nearly fits if there is one."""
-    rows = _find_unmatchable_rows(trace, match.recvs, done)
+    rows, counts = _find_unmatchable_rows(trace, match.recvs, done), RoundCounts(trace)
     for event, row in _limit_per_call_site(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
         if event.open:
@@ -259,8 +263,14 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
             continue  # its request leaks, which is a finding
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _find_near_miss(trace, match.sends, source, match.recvs, row)
-        fewer = "" if near or source < 0 else _describe_fewer(match.recvs, match.sends, row, "sent", event)
-        told = near or (f"rank {source} {fewer or 'never sends it'}" if source >= 0 else "nobody sends it")
+        told = near or (
+            "nobody sends it" if source < 0
+            else f"rank {source} " + (
+                counts.describe_missing_rounds([event], [source])
+                or counts.describe_missing_sends(source, event.rank.index, *_channel(match.recvs, row))
+                or "never sends it"
+            )
+        )  # fmt: skip
         yield make_finding(
             "unmatched-receive",
             f"rank {event.rank.index} waits in {call_at(event)} for a message of {who}: {told}",
@@ -270,21 +280,9 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
         )
 
 
-def _describe_fewer(mine: Posts, others: Posts, row: int, verb: str, event: Event) -> str:
-    """Return in words how much the partner of an unmatched call did: rounds of the call's line, or messages of the
-    call's channel. Empty if that explains nothing.
-    """
-    partner, comm, tag, trace = int(mine.peer[row]), mine.comm[row], mine.tag[row], event.rank.trace
-    if rounds := describe_missing_rounds([event], [partner]):
-        return rounds
-    if trace is not trace.origin or trace.may_lack_its_beginning:
-        return ""
-    own, theirs = mine.of_rank(event.rank.index), others.of_rank(partner)
-    given = (mine.peer[own] == partner) & (mine.comm[own] == comm) & (mine.tag[own] == tag)
-    taken = (others.peer[theirs] == event.rank.index) & (others.comm[theirs] == comm) & (others.tag[theirs] == tag)
-    rows = np.flatnonzero(taken) + theirs.start
-    last = trace.ranks[partner].event(int(others.event[rows[-1]])) if len(rows) else None
-    return describe_missing_messages(verb, len(rows), int(np.count_nonzero(given)), int(tag), last)
+def _channel(posts: Posts, row: int) -> tuple[int, int]:
+    """Return the communicator's index and the tag of a row."""
+    return int(posts.comm[row]), int(posts.tag[row])
 
 
 def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
