@@ -37,6 +37,17 @@ def record_program(
             raise
     made = find_newest_run() if any(BASE.glob("*")) else None
     facts = read_facts(made) if made is not None else {}
-    if made is None or facts.get("command") != list(command) or str(facts.get("started")) < begun:
+    is_typed_here = (facts.get("command"), facts.get("cwd")) == (list(command), str(Path.cwd()))
+    if made is None or not is_typed_here or str(facts.get("started")) < begun:
         raise WeftError(f"there is no record of `{' '.join(command)}`")
     return made
+
+
+def hash_recorded_execution(path: Path) -> str:
+    """Return the hash of what replays of a run execute that was recorded just now: its program was typed here, and
+    needs no question.
+    """
+    from weft.launch.rundir import read_facts
+    from weft.safety.runs import hash_execution
+
+    return hash_execution(read_facts(path))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
-from weft.cli._recorded import record_program
+from weft.cli._recorded import hash_recorded_execution, record_program
 from weft.cli._said import find_and_report_failures
 from weft.errors import UsageError
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     as_json = args.format == "json"
     if args.run is None and args.rest:
         path = record_first(args, as_json=as_json)
-        replay = [*replay_options(None, args.stdin), "--agreed", hash_execution_of(path)]
+        replay = [*replay_options(None, args.stdin), "--agreed", hash_recorded_execution(path)]
         return run_debugger(path, replay, [], lines, as_json=as_json, limit=args.timeout, at_findings=True)
     path, replay = require_consent(args)
     return run_debugger(path, replay, args.rest, lines, as_json=as_json, limit=args.timeout)
@@ -79,14 +79,6 @@ def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
     stdout = sys.stderr.fileno() if as_json else None
     with stdin:
         return record_program(args.rest, args.n, stdin=stdin, stdout=stdout, keep_interrupted=True)
-
-
-def hash_execution_of(path: Path) -> str:
-    """Return the hash of what replays of a run execute: the program typed here, recorded just now."""
-    from weft.launch.rundir import read_facts
-    from weft.safety.runs import hash_execution
-
-    return hash_execution(read_facts(path))
 
 
 def debug_replay(args: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
-from weft.cli._recorded import record_program
+from weft.cli._recorded import hash_recorded_execution, record_program
 from weft.cli._said import find_and_report_failures, say, shown_path
 from weft.errors import UsageError, WeftError
 
@@ -81,7 +81,10 @@ def run(args: argparse.Namespace) -> int:
                          "and explore the replay")  # fmt: skip
     jobs = args.jobs or max(1, len(os.sched_getaffinity(0)) // len(trace.ranks))
     program = args.rest if args.run is not None else ()
-    word = "" if program else require_consent(args, trace)
+    if made is not None:
+        word = hash_recorded_execution(made)
+    else:
+        word = "" if program else _asked.require_consent(trace.path, trace.run, trust=args.trust)
     runs = ReplayRuns(trace.path, program, args.timeout, jobs=jobs, agreed=word)
     search = Search(runs)
     search.only = line_of_finding(trace, args.finding)
@@ -107,17 +110,6 @@ def run(args: argparse.Namespace) -> int:
     if ended == "interrupted":
         return 130
     return HARM if any(row.harmful for row in explored.rows) else 0
-
-
-def require_consent(args: argparse.Namespace, trace: Trace) -> str:
-    """Return the hash of what replays execute. What was typed here and recorded just now needs no question."""
-    # Commands are read without hashlib.
-    from weft.safety.runs import hash_execution
-
-    typed = args.run is None and bool(args.rest) and trace.run.get("command") == list(args.rest)
-    if typed and trace.run.get("cwd") == str(Path.cwd()):  # also where no key can be made, in a home that is read only
-        return hash_execution(trace.run)
-    return _asked.require_consent(trace.path, trace.run, trust=args.trust)
 
 
 def line_of_finding(trace: Trace, finding: int | None) -> str | None:
