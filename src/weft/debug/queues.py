@@ -48,10 +48,8 @@ class Queues:
         concerns = chosen[source] | (known & chosen[np.where(known, sends.peer, 0)])
         sent = np.flatnonzero(_are_reached(sends.event, begun, source) & ~received & concerns)
         waiting = np.flatnonzero(posted & ~complete & chosen[taker])
-        sent_rows, posted_rows = (
-            self._first_by_channel(posts, ranks, rows)
-            for posts, ranks, rows in ((sends, source, sent), (recvs, taker, waiting))
-        )
+        sent_rows = self._first_by_channel(sends, source, sent)
+        posted_rows = self._first_by_channel(recvs, taker, waiting)
         return {
             "kind": "messages", "sent": [self._describe_message(int(row), posted) for row in sent_rows],
             "posted": [self._describe_receive(int(row), begun) for row in posted_rows],

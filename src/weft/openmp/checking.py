@@ -132,11 +132,13 @@ class CostWatch:
 
     def __init__(self, folder: Path, say: Say) -> None:
         self._folder, self._say = folder, say
+        self._read: dict[Path, int] = {}
+        """How many bytes of each process's file were read: whole lines."""
 
     def look(self) -> None:
-        """Say which construct costs, if a process has written it."""
-        for path in self._folder.glob("openmp*.jsonl"):
-            if self._say is not ignore and b'{"slow"' in path.read_bytes():
+        """Say which construct costs, if a process has written it since the last look."""
+        for path in self._folder.glob("openmp*.jsonl") if self._say is not ignore else ():
+            if b'{"slow"' in self._read_new_lines(path):
                 process = read_process_output(path)
                 slow = process.output.slow
                 if slow is not None:
@@ -144,6 +146,16 @@ class CostWatch:
                         messages.describe_cost(slow["slow"], slow["share"], process.places.get(slow["pc"], NOWHERE))
                     )
                     self._say = ignore
+                    return
+
+    def _read_new_lines(self, path: Path) -> bytes:
+        """Return the lines that a process has written since they were read last."""
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            text = file.read()
+        lines = text[: text.rfind(b"\n") + 1]
+        self._read[path] = self._read.get(path, 0) + len(lines)
+        return lines
 
 
 def collect_process_findings(process: CheckedProcess, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
@@ -433,7 +445,7 @@ def _make_uninitialised_read(
     text = get_preprocessed_line(place)
     known = [names.name_memory(raw_finding, ((place, False), (place, False)), is_fortran_place(place)).name]
     known += [name for file, name in sorted(private_variables) if re.search(rf"\b{name}\b", text)]
-    name = next((raw_finding for raw_finding in known if (place.file, raw_finding) in private_variables), "")
+    name = next((variable for variable in known if (place.file, variable) in private_variables), "")
     if not name:  # what once was private, and is another function's now
         return
     message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at))
