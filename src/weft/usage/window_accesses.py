@@ -78,9 +78,8 @@ class RmaAccesses:
     ) -> RmaAccesses:
         """Return the accesses of some of a rank's one-sided operations.
 
-        `rows`: rows of `epochs`, one for each access. `places`: for each the target
-        rank, first byte, end and shape. `time`: for each the event that completes it, and the post and the wait of its
-        target.
+        `rows`: rows of `epochs`, one for each access. `places`: for each the target rank, first byte, end and shape.
+        `time`: for each the event that completes it, and the post and the wait of its target.
         """
         target, low, high, shape = places
         event, epoch = epochs.event[rows], epochs.epoch[rows].astype(np.int64)
@@ -96,8 +95,8 @@ class RmaAccesses:
         return cls(
             np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
             windows[:, 1], target, low, high, sort.astype(np.int64), operation, element, _keeps_update_order(rank,
-            epochs, rows), epoch << 32 | epochs.phase[rows], fence, event, *time, lock, np.full(len(rows), OPERATION, np.int64),
-            shape,
+            epochs, rows), epoch << 32 | epochs.phase[rows], fence, event, *time, lock,
+            np.full(len(rows), OPERATION, np.int64), shape,
         )  # fmt: skip
 
     def pick(self, rows: Any) -> RmaAccesses:
