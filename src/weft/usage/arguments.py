@@ -448,7 +448,9 @@ class _ArgumentChecks:
         return sent is None or received is None or share_bytes(sent, received)
 
     def _check_in_place(self) -> Iterator[Finding]:
-        """Find processes that are not the root and give MPI_IN_PLACE as what they send to it (MPI-4.1, 6.5 and 6.9.1)."""
+        """Find processes that are not the root and give MPI_IN_PLACE as what they send to it (MPI-4.1, 6.5 and
+        6.9.1).
+        """
         which = self._events_calling(_TO_ROOT)
         which = which[(self.events["buffer"][which] == IN_PLACE) & (self.events["peer"][which] >= 0)]
         ids = self.events["comm"][which]

@@ -349,7 +349,9 @@ class _SharedFile:
         yield from self._make_finding("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
 
     def _is_over_before(self, rank: int, event: int, other: _FileAccess) -> bool:
-        """Return whether an event of a rank returned before the access `other` began, as messages and collectives show."""
+        """Return whether an event of a rank returned before the access `other` began, as messages and collectives
+        show.
+        """
         if event >= len(self.trace.ranks[rank]):
             return False
         return self.order.reaches(EventId(rank, event), EventId(other.rank, other.event), a_end=True, b_end=False)

@@ -28,7 +28,9 @@ _STEPS: Final = calls.FILE_BEGINS | calls.FILE_ENDS | _TOGETHER | _CLOSE
 
 
 def report_wrong_transfers(traffic: Traffic) -> Iterator[Finding]:
-    """Report split collectives whose begin and end do not fit, and files that are closed while a transfer is pending."""
+    """Report split collectives whose begin and end do not fit, and files that are closed while a transfer is
+    pending.
+    """
     some = FindingLimiter()
     found = (
         [*_check_split_collectives(traffic), *_find_closed_while_pending(traffic)]

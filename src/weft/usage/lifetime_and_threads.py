@@ -217,7 +217,9 @@ def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
 
 
 def _pair_probes_with_receives(rank: Rank) -> Iterator[_ProbeAndReceive]:
-    """Yield each probe that saw a message, together with the next receive of the same thread on the same communicator."""
+    """Yield each probe that saw a message, together with the next receive of the same thread on the same
+    communicator.
+    """
     table = masks_of(rank.trace.functions)
     rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
     looking = table.table(_LOOKS)

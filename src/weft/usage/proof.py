@@ -123,7 +123,9 @@ def _requests(event: Event) -> set[int]:
 
 
 def _are_kept_apart(one: WindowAccess, two: WindowAccess) -> bool:
-    """Return whether the accesses of two ranks are in different fence epochs, or under locks of which one is exclusive."""
+    """Return whether the accesses of two ranks are in different fence epochs, or under locks of which one is
+    exclusive.
+    """
     fences = one.fence, two.fence
     locks = {one.lock, two.lock}
     return (None not in fences and fences[0] != fences[1]) or (None not in locks and "exclusive" in locks)

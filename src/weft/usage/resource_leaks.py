@@ -194,7 +194,9 @@ def _report_unfreed_objects(rank: Rank, cleaned: frozenset[str]) -> Iterator[Fin
 
 
 def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
-    """Return two columns, sorted by call: the calls of `makers`, and the id of the object of this kind that each made."""
+    """Return two columns, sorted by call: the calls of `makers`, and the id of the object of this kind that each
+    made.
+    """
     functions = rank.events["function"][makers]
     found: list[tuple[Ints, Ints]] = []
     for id in sorted_distinct(functions.astype(np.int64)).tolist():
@@ -252,7 +254,9 @@ def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
 
 
 def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
-    """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made; the record does not tell which pieces."""
+    """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made; the record does not tell which
+    pieces.
+    """
     table = masks_of(rank.trace.functions)
     made, freed = (table.where(rank, word_set(name)) for name in ("Alloc_mem", "Free_mem"))
     made = made[rank.events["error"][made] == 0]
