@@ -18,7 +18,7 @@ void released(uintptr_t a, int order) {
     *r = (struct release){0};
     if (!releases_now(order)) return;
     *r = (struct release){a, me->plain, now.next - 1};
-    segment();
+    begin_segment();
 }
 
 void acquired(uintptr_t a, int order) {
@@ -30,7 +30,7 @@ void acquired(uintptr_t a, int order) {
         return;
     }
     strand_t from = r->node, last = r->last;
-    if (trunk(from) != trunk(me->plain)) comes_before(segment(), from, last);
+    if (trunk(from) != trunk(me->plain)) order_strand_after(begin_segment(), from, last);
 }
 
 /* Read, and written with what comes of it: a release that stood there holds on. */
@@ -42,7 +42,7 @@ static void updated(uintptr_t a, int order) {
     released(a, order);
     struct release *r = release_of(a);
     bool another = was.address == a && was.node >= now.base && trunk(was.node) != trunk(r->node);
-    if (another && order == __ATOMIC_RELAXED) r->node = history_of_two(was.node, was.last, r->node);
+    if (another && order == __ATOMIC_RELAXED) r->node = create_history_of_two(was.node, was.last, r->node);
 }
 
 static void fence(void) {
@@ -50,10 +50,10 @@ static void fence(void) {
     me->fenced = true;
     if (me->fence_from >= now.base && trunk(me->fence_from) != trunk(me->plain)) {
         strand_t from = me->fence_from;
-        comes_before(segment(), from, now.next - 1);
+        order_strand_after(begin_segment(), from, now.next - 1);
     }
     me->fence_from = 0;
-    threads_switch();
+    yield_to_other_threads();
 }
 
 #define WRITES(a, n) hook((uintptr_t)(a), n, true, ATOMIC, PLACE)

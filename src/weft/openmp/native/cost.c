@@ -69,7 +69,7 @@ static uint32_t running_construct(const struct thread *t) {
 static void take_sample(int number, siginfo_t *why, void *context) {
     (void)number, (void)why;
     uintptr_t pc = pc_in(context), at = stack_in(context);
-    const struct thread *t = owner_of_stack(at); /* not always `me`, where one thread gives way to another */
+    const struct thread *t = find_stack_owner(at); /* not always `me`, where one thread gives way to another */
     for (int i = 0; t && !is_program(pc) && i < WORDS && at >= t->stack_low && at + sizeof at <= t->stack_high; i++) {
         pc = *(const uintptr_t *)at;
         at += sizeof at;

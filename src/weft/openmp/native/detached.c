@@ -27,14 +27,14 @@ void omp_fulfill_event(uintptr_t event) {
         if (!now.on) return;
         e->by = me->plain;
         e->last = now.next - 1;
-        segment();
+        begin_segment();
         return;
     }
 }
 
 /* Others may come to fulfil it; where none can run, who waits may be the one that does, later. */
 static void give_time(const struct event *e) {
-    while (!e->fulfilled && threads_others()) threads_switch();
+    while (!e->fulfilled && is_other_thread_ready()) yield_to_other_threads();
 }
 
 void detached_awaited(strand_t task) {
@@ -44,13 +44,13 @@ void detached_awaited(strand_t task) {
 
 void detached_before(strand_t s, strand_t task) {
     for (const struct event *e = events; e; e = e->next)
-        if (e->task == task && e->fulfilled && e->by) comes_before(s, e->by, e->last);
+        if (e->task == task && e->fulfilled && e->by) order_strand_after(s, e->by, e->last);
 }
 
 void detached_joined(void) {
     for (const struct event *e = events; e; e = e->next) {
         if (e->task < now.base || !node(e->task)->joined) continue;
         give_time(e);
-        if (e->fulfilled && e->by >= now.base) comes_before(segment(), e->by, e->last);
+        if (e->fulfilled && e->by >= now.base) order_strand_after(begin_segment(), e->by, e->last);
     }
 }

@@ -80,7 +80,7 @@ static struct mapping *mapping_of(uintptr_t low, uintptr_t high) {
 }
 
 static struct mapping *mapping_new(uintptr_t low, uintptr_t high) {
-    if (!mapping_room) shadow_reserve(DEVICE_WORDS, DEVICE_SIZE);
+    if (!mapping_room) reserve_memory_at(DEVICE_WORDS, DEVICE_SIZE);
     GROW(mappings, mapping_count, mapping_room, 64);
     size_t at = first_behind(low);
     memmove(mappings + at + 1, mappings + at, (mapping_count - at) * sizeof *mappings);
@@ -215,7 +215,7 @@ void devices_forget(uintptr_t low, uintptr_t high) {
 /* From here on accesses are looked at. */
 static void devices_open(void) {
     now.devices = true;
-    current_is(now.current);
+    set_current_strand(now.current);
 }
 
 /* --- what maps say ------------------------------------------------------------------------------------------------ */
@@ -386,7 +386,7 @@ void devices_touch(const struct items *all, enum copying when) {
         bool always = kind > 16, to = kind & TO_DEVICE, from = kind & FROM_DEVICE;
         bool read = to && (when == UPDATES ? m != NULL : when == ENTERS && (!m || always));
         bool written = from && m && (when == UPDATES || (when == LEAVES && (always || m->count == 1)));
-        if (read || written) shadow_access(low, high - low, written, all->place);
+        if (read || written) check_access(low, high - low, written, all->place);
     }
 }
 
@@ -422,7 +422,7 @@ static void outside(uintptr_t a, size_t size, bool write, uint32_t place) {
     size_t block;
     int thread;
     strand_t since;
-    const struct thread *t = owner_of_stack(a);
+    const struct thread *t = find_stack_owner(a);
     if (t && t->on_device && a < t->device_frame) return;
     if (!t && block_of(a, &low, &block, &thread, &since)) {
         if (!block_of_device(a)) told_copy(&told);

@@ -129,7 +129,7 @@ INLINE enum look write_looks(const struct looks *l, const mark_t *last, const ma
 
 static __attribute__((noinline)) void first_here(mark_t *word, uint32_t place) {
     now.touched = true;
-    *word = mark_made(place);
+    *word = make_mark(place);
 }
 
 #define ON_STACK(l, a) ((a) - (l)->stack < (l)->stack_size)
@@ -158,10 +158,10 @@ static __attribute__((noinline)) void looked_at(uintptr_t a, size_t size, bool w
     if (a - me->private_low < me->private_high - me->private_low) privates_access(a, size, write, place);
     place |= flag;
     mark_t *w = plane8(a, 0);
-    if (size == 8 && a % 8 == 0 && *w < SPECIAL) judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
+    if (size == 8 && a % 8 == 0 && *w < SPECIAL) check_granule(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
     else if (size == 4 && a % 4 == 0 && *w == SPLIT && *plane4(a, 0) < SPECIAL)
-        judge(plane4(a, 0), plane4(a, 1), plane4(a, 2), a, 4, write, place);
-    else shadow_access(a, size, write, place);
+        check_granule(plane4(a, 0), plane4(a, 1), plane4(a, 2), a, 4, write, place);
+    else check_access(a, size, write, place);
 }
 
 /* Whether nothing else is to be looked at. */
@@ -313,7 +313,7 @@ INLINE void write_hook(uintptr_t a, size_t size) {
 /* A program that waits for another thread by reading must let that one run. */
 void spins(void) {
     static unsigned turns;
-    if (++turns % 64 == 0) threads_switch();
+    if (++turns % 64 == 0) yield_to_other_threads();
 }
 
 #define OTHER_HOOKS(n)                                                                                                 \
@@ -342,5 +342,5 @@ void __tsan_func_entry(void *p) { (void)p; }
 void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **a, void *b) { (void)a, (void)b; }
 void __tsan_vptr_read(void **a) { (void)a; }
-void __tsan_read_range(uintptr_t a, size_t n) { shadow_range(a, n, false, place_of(PLACE)); }
-void __tsan_write_range(uintptr_t a, size_t n) { shadow_range(a, n, true, place_of(PLACE)); }
+void __tsan_read_range(uintptr_t a, size_t n) { check_range_access(a, n, false, place_of(PLACE)); }
+void __tsan_write_range(uintptr_t a, size_t n) { check_range_access(a, n, true, place_of(PLACE)); }

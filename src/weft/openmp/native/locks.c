@@ -31,14 +31,14 @@ void locks_again(void) {
         node(again)->locks == me->held && node(again)->index == (int64_t)me->shared) {
         s = again;
     } else if (me->held) {
-        s = me->locked = strand_new(me->plain, LOCKED, me->held);
+        s = me->locked = create_strand(me->plain, LOCKED, me->held);
         struct node *n = node(s), *p = node(me->plain);
         n->loop = p->loop;
         n->index = (int64_t)me->shared;
         n->place = p->place;
     }
     me->current = s;
-    current_is(s);
+    set_current_strand(s);
 }
 
 void lock_number_take(int n) {
@@ -90,7 +90,7 @@ static void order_seen(int second, uint32_t place) {
         if (!(me->held >> first & 1) || first == second) continue;
         uint64_t others = me->held & ~((uint64_t)1 << first);
         struct taking *back = &takings[second * 64 + first], *mine = &takings[first * 64 + second];
-        if (back->place && back->strand >= now.base && !ordered_always(back->strand, me->current) &&
+        if (back->place && back->strand >= now.base && !is_ordered_without_locks(back->strand, me->current) &&
             !(back->others & others))
             told_plain("lock-order", "", place, back->place);
         *mine = (struct taking){first, second, me->current, others, place};
@@ -103,8 +103,8 @@ static void take(const void *lock, uint32_t place, bool as_reader) {
     struct held *h = &locks[n];
     if (n < LOCKS) order_seen(n, place);
     else told_plain("left", "locks", place, 0);
-    while (((h->by && h->by != me) || (h->readers && !as_reader)) && n < LOCKS) threads_wait(h, place);
-    if (h->by == me && n < LOCKS) threads_wait(h, place); /* it waits for itself */
+    while (((h->by && h->by != me) || (h->readers && !as_reader)) && n < LOCKS) wait_until_woken(h, place);
+    if (h->by == me && n < LOCKS) wait_until_woken(h, place); /* it waits for itself */
     if (as_reader) {
         h->readers++;
         me->shared |= (uint64_t)1 << n;
@@ -121,10 +121,10 @@ void lock_take(const void *lock, uint32_t place) { take(lock, place, false); }
  * itself. What they did comes before what it does from now on. */
 static void handed_over(struct held *h, bool wrote) {
     strand_t history = h->history;
-    if (!wrote && history >= now.base) comes_before(segment(), history, now.next - 1);
-    h->history = history_new(history, me->plain);
+    if (!wrote && history >= now.base) order_strand_after(begin_segment(), history, now.next - 1);
+    h->history = add_release_to_history(history, me->plain);
     me->released = me->plain;
-    current_is(me->current);
+    set_current_strand(me->current);
 }
 
 static void section_ends(struct held *h) {
@@ -149,8 +149,8 @@ void locks_take_over(strand_t writer) {
     if (node(me->current)->kind != LOCKED || node(writer)->kind != LOCKED) return; /* parts of larger sections */
     for (int n = 0; n <= LOCKS; n++) {
         if (!(common >> n & 1) || locks[n].lock == &atomics) continue;
-        if (!ordered(writer, me->current))
-            comes_before_by_lock(segment(), bare(writer), section_end(&locks[n], writer));
+        if (!is_ordered(writer, me->current))
+            order_strand_after_by_lock(begin_segment(), bare(writer), section_end(&locks[n], writer));
         return;
     }
 }
@@ -160,14 +160,14 @@ void locks_watch(uintptr_t a, bool write) {
     if (write) me->wrote |= me->held;
     strand_t left = me->released;
     me->released = 0;
-    current_is(me->current);
-    if (left && left == me->plain) segment();
+    set_current_strand(me->current);
+    if (left && left == me->plain) begin_segment();
 }
 
 /* Who waits for a flag by asking again and again must let others run. */
 static void take_turns(void) {
     static unsigned turns;
-    if (++turns % 16 == 0) threads_switch();
+    if (++turns % 16 == 0) yield_to_other_threads();
 }
 
 void lock_leave(const void *lock) {
@@ -182,7 +182,7 @@ void lock_leave(const void *lock) {
         handed_over(&locks[n], wrote);
         section_ends(&locks[n]);
     }
-    threads_wake(&locks[n]);
+    wake_waiting_threads(&locks[n]);
     take_turns();
 }
 
@@ -204,7 +204,7 @@ void omp_set_lock(omp_lock_t *l) { lock_take(l, place_of(PLACE)); }
 void omp_unset_lock(omp_lock_t *l) { lock_leave(l); }
 int omp_test_lock(omp_lock_t *l) {
     if (now.on && locks[number_of(l)].by) {
-        threads_switch();
+        yield_to_other_threads();
         return 0;
     }
     lock_take(l, place_of(PLACE));
@@ -230,7 +230,7 @@ void omp_unset_nest_lock(omp_lock_t *l) {
 int omp_test_nest_lock(omp_lock_t *l) {
     const struct held *h = &locks[number_of(l)];
     if (now.on && h->by && h->by != me) {
-        threads_switch();
+        yield_to_other_threads();
         return 0;
     }
     return nested(l, place_of(PLACE));
@@ -251,7 +251,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *m) {
 int __wrap_pthread_mutex_trylock(pthread_mutex_t *m) {
     int refused = __real_pthread_mutex_trylock(m);
     if (!refused) mutex_taken(m, place_of(PLACE));
-    else if (now.on) threads_switch();
+    else if (now.on) yield_to_other_threads();
     return refused;
 }
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m) {
@@ -276,7 +276,7 @@ int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l) {
 }
 static int tried(pthread_rwlock_t *l, int refused, uint32_t place, bool as_reader) {
     if (!refused) take(l, place, as_reader);
-    else if (now.on) threads_switch();
+    else if (now.on) yield_to_other_threads();
     return refused;
 }
 int __wrap_pthread_rwlock_tryrdlock(pthread_rwlock_t *l) {
@@ -306,7 +306,8 @@ extern void __real___cxa_guard_release(uint8_t *) __attribute__((weak)),
     __real___cxa_guard_abort(uint8_t *) __attribute__((weak));
 static unsigned statics_begun;
 int __wrap___cxa_guard_acquire(uint8_t *guard) {
-    while (now.on && statics_begun && guard[1] && threads_others()) threads_switch(); /* another one makes it */
+    while (now.on && statics_begun && guard[1] && is_other_thread_ready())
+        yield_to_other_threads(); /* another one makes it */
     int is_first = __real___cxa_guard_acquire(guard);
     if (is_first) statics_begun++;
     else acquired((uintptr_t)guard, __ATOMIC_ACQUIRE);

@@ -148,13 +148,13 @@ static bool goes_on(const struct work *w) {
     const struct node *n = node(me->plain);
     if ((n->kind != ITERATION && n->kind != LANE) || n->loop != w->loop) return false;
     if (!now.touched && me->plain == now.next - 1) return true;
-    if (!strands_crowd() || me->next_row % SHARED == 0) return false;
+    if (!has_too_many_strands() || me->next_row % SHARED == 0) return false;
     told_plain("left", "crowd", w->place, 0);
     return true;
 }
 
 static void iterate(struct work *w, int64_t k, bool again) {
-    if (alone() && !w->lanes) return;
+    if (is_team_of_one() && !w->lanes) return;
     if (again) {
         if (!now.touched) node(me->plain)->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);
         return;
@@ -162,7 +162,7 @@ static void iterate(struct work *w, int64_t k, bool again) {
     now.touched = false;
     strand_t parent = sharing();
     bool row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == w->loop;
-    strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
+    strand_t s = create_strand(parent, w->lanes ? LANE : ITERATION, 0);
     if (!row) {
         now.row = s;
         now.row_mark = now.mark;
@@ -291,7 +291,7 @@ static void begin_combined(void *data) {
 static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, struct said said,
                      uintptr_t frame) {
     struct combined c = {fn, data, s, e, i, said, 0};
-    region(begin_combined, &c, n, said.place, frame, false);
+    run_parallel_region(begin_combined, &c, n, said.place, frame, false);
 }
 
 #define COMBINED(name, is_static)                                                                                      \
@@ -307,12 +307,12 @@ COMBINED(nonmonotonic_guided, true)
 
 void GOMP_loop_end(void) {
     leave();
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
 }
 void GOMP_loop_end_nowait(void) { leave(); }
 bool GOMP_loop_end_cancel(void) {
     leave();
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
     return me->team && me->team->cancelled;
 }
 
@@ -320,7 +320,7 @@ bool GOMP_loop_end_cancel(void) {
 
 static unsigned section(void) {
     struct work *w = me->work;
-    threads_switch();
+    yield_to_other_threads();
     me->work = w;
     if (w->taken >= w->count || w->cancelled) {
         leave();
@@ -329,7 +329,7 @@ static unsigned section(void) {
     int64_t k = (int64_t)w->taken++;
     me->iteration = k;
     iterate(w, k, false);
-    if (!alone()) {
+    if (!is_team_of_one()) {
         node(trunk(me->plain))->kind = SECTION;
         node(trunk(me->plain))->index = k;
     }
@@ -354,16 +354,16 @@ void GOMP_parallel_sections(void (*fn)(void *), void *d, unsigned n, unsigned co
     (void)f;
     struct combined c = {.function = fn, .data = d, .sections = count, .said.place = BEGINNING(fn)};
     told_construct(place_of(BEGINNING(fn)), "loop", count);
-    region(begin_combined, &c, n, BEGINNING(fn), FRAME, false);
+    run_parallel_region(begin_combined, &c, n, BEGINNING(fn), FRAME, false);
 }
 void GOMP_sections_end(void) {
     leave();
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
 }
 void GOMP_sections_end_nowait(void) { leave(); }
 bool GOMP_sections_end_cancel(void) {
     leave();
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
     return me->team && me->team->cancelled;
 }
 
@@ -374,8 +374,8 @@ static bool single(uint32_t place) {
     if (!first) return false;
     w->place = place;
     told_construct(place, "single", 1);
-    if (alone()) return true;
-    strand_t s = strand_new(sharing(), SINGLE, 0);
+    if (is_team_of_one()) return true;
+    strand_t s = create_strand(sharing(), SINGLE, 0);
     node(s)->index = me->number;
     node(s)->place = place;
     me->plain = s;
@@ -387,22 +387,22 @@ bool GOMP_single_start(void) { return single(place_of(PLACE)); }
 
 void *GOMP_single_copy_start(void) {
     if (single(place_of(PLACE))) return NULL;
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
     return me->team->copied;
 }
 void GOMP_single_copy_end(void *data) {
     me->team->copied = data;
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
 }
 
 /* --- ordered and doacross ---------------------------------------------------------------------------------------- */
 
 void GOMP_ordered_start(void) {
     struct work *w = me->work;
-    if (!w || alone()) return;
+    if (!w || is_team_of_one()) return;
     while (w->turn < me->iteration) {
         /* Iterations that have no ordered block pass their turn when their thread goes on. */
-        threads_switch();
+        yield_to_other_threads();
         int64_t least = w->count ? (int64_t)w->count : 0;
         for (int i = 0; i < me->team->size; i++) {
             struct thread *t = me->team->threads[i];
@@ -417,20 +417,20 @@ void GOMP_ordered_start(void) {
         if (!others) w->turn = me->iteration;
     }
     strand_t from = w->last_ordered;
-    segment();
-    if (from >= now.base) comes_before(me->plain, from, w->last_node);
+    begin_segment();
+    if (from >= now.base) order_strand_after(me->plain, from, w->last_node);
     lock_number_take(ORDERED_LOCK);
 }
 
 void GOMP_ordered_end(void) {
     struct work *w = me->work;
-    if (!w || alone()) return;
+    if (!w || is_team_of_one()) return;
     lock_number_leave(ORDERED_LOCK);
     w->last_ordered = me->plain;
     w->last_node = now.next - 1;
-    segment();
+    begin_segment();
     w->turn = me->iteration + 1;
-    threads_switch();
+    yield_to_other_threads();
 }
 
 static bool doacross_begin(unsigned n, const long *counts, struct said said, long *a, long *b) {
@@ -466,26 +466,26 @@ static int64_t at(const struct work *w, const long *index) {
 static void posted(struct work *w, int64_t k) {
     w->posted[k] = 1;
     w->post[k] = (struct node_range){me->plain, now.next - 1};
-    segment();
-    threads_wake(&w->posted[k]);
+    begin_segment();
+    wake_waiting_threads(&w->posted[k]);
 }
 
 void GOMP_doacross_post(long *index) {
-    if (me->work && me->work->posted && !alone()) posted(me->work, at(me->work, index));
+    if (me->work && me->work->posted && !is_team_of_one()) posted(me->work, at(me->work, index));
 }
 
 static void doacross_wait(struct work *w, const long *index, uint32_t place) {
     int64_t k = at(w, index);
     for (unsigned i = 0; i < w->dimensions; i++)
         if (index[i] < 0 || (uint64_t)index[i] >= w->counts[i]) return;
-    while (!w->posted[k]) threads_wait(&w->posted[k], place);
-    segment();
-    comes_before(me->plain, w->post[k].node, w->post[k].last);
+    while (!w->posted[k]) wait_until_woken(&w->posted[k], place);
+    begin_segment();
+    order_strand_after(me->plain, w->post[k].node, w->post[k].last);
 }
 
 void GOMP_doacross_wait(long first, ...) {
     struct work *w = me->work;
-    if (!w || !w->posted || alone()) return;
+    if (!w || !w->posted || is_team_of_one()) return;
     long index[16] = {first};
     __builtin_va_list more;
     __builtin_va_start(more, first);
@@ -501,7 +501,7 @@ static void with_memory(struct work *w, uintptr_t *reductions, void **memory) {
         size_t size = (size_t)(uintptr_t)*memory;
         if (!w->memory && size) {
             w->memory = calloc(1, size);
-            shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
+            ignore_memory((uintptr_t)w->memory, (uintptr_t)w->memory + size);
         }
         *memory = w->memory;
     }

@@ -61,7 +61,7 @@ static bool has_room(struct list *l) {
 static void block_made(void *p, size_t size) {
     if (!p) return;
     uintptr_t low = (uintptr_t)p;
-    if (now.next > 2) shadow_clear(low, low + malloc_usable_size(p));
+    if (now.next > 2) clear_shadow(low, low + malloc_usable_size(p));
     if (now.devices) devices_forget(low, low + malloc_usable_size(p));
     if (size < LEAST && !now.on && !(me && me->on_device)) return;
     if (!has_parts()) return;

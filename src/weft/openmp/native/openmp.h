@@ -223,18 +223,19 @@ static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address -
 extern struct node *weft_nodes; /* from `weft_first` on */
 extern strand_t weft_first;
 static inline struct node *node(strand_t s) { return &weft_nodes[s - weft_first]; }
-void current_is(strand_t s); /* which strand accesses memory */
-void checks(bool on);
-strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
-bool ordered(strand_t earlier, strand_t later);
-bool ordered_nearby(strand_t earlier, strand_t later, bool otherwise); /* otherwise: where it is not soon known */
-bool ordered_always(strand_t earlier, strand_t later); /* whoever has a lock first */
-bool same_thread(strand_t earlier, strand_t later);
-void comes_before(strand_t s, strand_t node, strand_t last);
-void comes_before_by_lock(strand_t s, strand_t node, strand_t last);
-bool strands_crowd(void); /* so many that iterations must share them */
-strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
-strand_t history_of_two(strand_t one, strand_t last, strand_t two);
+void set_current_strand(strand_t strand); /* which strand accesses memory */
+void set_checking(bool is_on);
+strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks);
+bool is_ordered(strand_t earlier, strand_t later);
+bool is_ordered_nearby(strand_t earlier, strand_t later,
+                       bool answer_if_unknown); /* otherwise: where it is not soon known */
+bool is_ordered_without_locks(strand_t earlier, strand_t later); /* whoever has a lock first */
+bool are_of_same_thread(strand_t earlier, strand_t later);
+void order_strand_after(strand_t strand, strand_t node, strand_t last);
+void order_strand_after_by_lock(strand_t strand, strand_t node, strand_t last);
+bool has_too_many_strands(void); /* so many that iterations must share them */
+strand_t add_release_to_history(strand_t history, strand_t released); /* what was done under a lock, up to now */
+strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second);
 /* Without locks. */
 static inline strand_t bare(strand_t s) {
     while (s >= weft_first && node(s)->kind == LOCKED) s = node(s)->parent;
@@ -245,10 +246,10 @@ static inline strand_t trunk(strand_t s) {
     while (s >= weft_first && (node(s)->kind == LOCKED || node(s)->kind == SEGMENT)) s = node(s)->parent;
     return s;
 }
-void strands_forget(void); /* everything that ran comes before what follows */
-void strands_past(strand_t base);
-void run_as(strand_t s);
-strand_t segment(void); /* what follows of the current strand apart from what was */
+void retire_all_strands(void); /* everything that ran comes before what follows */
+void retire_strands_before(strand_t base);
+void run_as_strand(strand_t strand);
+strand_t begin_segment(void); /* what follows of the current strand apart from what was */
 
 /* A question of the library's without arguments, in C and in Fortran. */
 #define NUMBER(name, value)                                                                                            \
@@ -262,17 +263,17 @@ strand_t segment(void); /* what follows of the current strand apart from what wa
 int omp_get_team_num(void); /* the program's own, too: 0 outside of a league */
 
 /* --- shadow.c */
-void shadow_open(void);
-void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
-void shadow_range(uintptr_t a, size_t size, bool write, uint32_t place); /* of a function that copies */
-void shadow_clear(uintptr_t low, uintptr_t high);
-void shadow_ignore(uintptr_t low, uintptr_t high);
-void shadow_restart(void);
-bool shadow_full(void); /* marks are to begin anew */
-void shadow_turn(void); /* another strand runs, or the same one again */
-void shadow_forget(void); /* all marks are over */
-uint32_t shadow_caller(uint32_t place); /* of a place in the language's library, when it last made a mark; 0: none */
-size_t shadow_places(void); /* at how many an access was looked at */
+void open_shadow(void);
+void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place);
+void check_range_access(uintptr_t address, size_t size, bool is_write, uint32_t place); /* of a function that copies */
+void clear_shadow(uintptr_t low, uintptr_t high);
+void ignore_memory(uintptr_t low, uintptr_t high);
+void empty_shadow(void);
+bool are_marks_nearly_used_up(void); /* marks are to begin anew */
+void begin_turn_of_marks(void); /* another strand runs, or the same one again */
+void retire_all_marks(void); /* all marks are over */
+uint32_t get_noted_caller(uint32_t place); /* of a place in the language's library, when it last made a mark; 0: none */
+size_t count_accessing_places(void); /* at how many an access was looked at */
 
 /* --- hooks.c */
 void hooks_again(void); /* what accesses are compared with has changed */
@@ -283,7 +284,7 @@ void lines_forget(void); /* words of the shadow have changed otherwise than by t
 #define SHADOW_SIZE (33 * TERA + ((uintptr_t)1 << 30)) /* the planes, and what lies between them */
 #define DEVICE_WORDS (SHADOW + SHADOW_SIZE)
 #define DEVICE_SIZE (13 * TERA)
-void shadow_reserve(uintptr_t at, size_t size);
+void reserve_memory_at(uintptr_t address, size_t size);
 
 /* --- devices.c: which side's copy of what is mapped is old */
 struct items { /* of a construct, as the compiler gives them */
@@ -309,14 +310,15 @@ void targets_done(void); /* all target constructs are waited for */
 bool targets_pend(uintptr_t a); /* whether one that is not may still write there */
 
 /* --- threads.c */
-bool threads_others(void); /* whether another thread is ready */
-void threads_switch(void); /* let another thread run, if one is ready */
-void threads_wait(const void *what, uint32_t place); /* until threads_wake(what) */
-void threads_wake(const void *what);
-void barrier(uintptr_t place);
-void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league);
-bool alone(void); /* in a team of one */
-struct thread *owner_of_stack(uintptr_t a);
+bool is_other_thread_ready(void); /* whether another thread is ready */
+void yield_to_other_threads(void); /* let another thread run, if one is ready */
+void wait_until_woken(const void *awaited, uint32_t place); /* until threads_wake(awaited) */
+void wake_waiting_threads(const void *awaited);
+void wait_at_barrier(uintptr_t place);
+void run_parallel_region(void (*function)(void *), void *data, unsigned requested_size, uintptr_t place,
+                         uintptr_t frame, bool is_league);
+bool is_team_of_one(void); /* in a team of one */
+struct thread *find_stack_owner(uintptr_t address);
 extern int weft_omp_default;
 extern uintptr_t *weft_omp_region_reductions;
 
@@ -348,16 +350,16 @@ void locks_take_over(strand_t writer);
 void locks_again(void); /* the current strand is the plain one, with the locks that are held */
 
 /* --- tasks.c */
-void tasks_joined(strand_t **list, size_t *count);
+void join_tasks(strand_t **list, size_t *count);
 void GOMP_taskwait_depend(void **depend);
-void task_begin(struct task *t, struct taskgroup *group);
-void task_end(struct task *t);
-bool task_says(bool is_explicit); /* what the running task is from here on; what it was */
+void begin_task(struct task *task, struct taskgroup *group);
+void free_task_lists(struct task *task);
+bool set_task_explicit(bool is_explicit); /* what the running task is from here on; what it was */
 /* A construct of the device that is a task: what it does is done at once, as a strand of its own. */
-void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool nowait, void **depend);
-bool tasks_beside(void); /* whether such a task, made where nothing else is checked, was not waited for yet */
-void tasks_beside_end(void);
-void tasks_waited(void); /* at a barrier of a single thread: for all that it made */
+void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool is_nowait, void **depend);
+bool is_device_task_pending(void); /* whether such a task, made where nothing else is checked, was not waited for yet */
+void forget_device_tasks(void);
+void join_tasks_of_single_thread(void); /* at a barrier of a single thread: for all that it made */
 
 /* --- detached.c */
 uintptr_t event_new(void);

@@ -25,8 +25,9 @@ INLINE mark_t *plane1(uintptr_t a, int p) {
 
 extern mark_t *last_marks HERE; /* by place: the last one that was made there */
 
-mark_t mark_made(uint32_t place);
-void judge(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, size_t size, bool write, uint32_t place);
+mark_t make_mark(uint32_t place);
+void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
+                   bool is_write, uint32_t place);
 
 /* Whether the running strand made it since it runs, by an access that is not atomic. */
 INLINE bool mine(mark_t m) { return m - now.mine < now.room; }

@@ -102,7 +102,7 @@ struct target {
 static void run_target(void *data) {
     const struct target *t = data;
     uintptr_t was_frame = me->target_frame;
-    bool was_explicit = task_says(false);
+    bool was_explicit = set_task_explicit(false);
     me->target_frame = t->frame;
     if (t->on_host) {
         t->fn(t->given);
@@ -113,7 +113,7 @@ static void run_target(void *data) {
         ends_now_or_later(t->all, t->flags, leaves_region);
     }
     me->target_frame = was_frame;
-    task_says(was_explicit);
+    set_task_explicit(was_explicit);
 }
 
 void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_t *sizes, unsigned short *kinds,
@@ -132,7 +132,7 @@ void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_
     }
     told_construct(all.place, "region", 0);
     struct target t = {fn, given, &all, flags, FRAME, is_host(d)};
-    if (flags & NOWAIT || depend) task_of_target(run_target, &t, all.place, BY_TARGET, flags & NOWAIT, depend);
+    if (flags & NOWAIT || depend) run_target_task(run_target, &t, all.place, BY_TARGET, flags & NOWAIT, depend);
     else run_target(&t);
     while (copied) free(copies[--copied]);
 }
@@ -166,7 +166,7 @@ static void copies(void *data) {
 static void copy_now_or_beside(struct data_copy *c, void **depend) {
     targets_done();
     told_construct(c->all->place, "region", 0);
-    if (c->flags & NOWAIT || depend) task_of_target(copies, c, c->all->place, BY_COPY, c->flags & NOWAIT, depend);
+    if (c->flags & NOWAIT || depend) run_target_task(copies, c, c->all->place, BY_COPY, c->flags & NOWAIT, depend);
     else copies(c);
 }
 
@@ -257,7 +257,7 @@ struct transfer {
 
 static void used(const struct transfer *t, const void *p, size_t n, bool write) {
     touched(p, n, write, write ? t->to_device : t->from_device, t->place);
-    if (t->beside && n) shadow_range((uintptr_t)p, n, write, t->place);
+    if (t->beside && n) check_range_access((uintptr_t)p, n, write, t->place);
 }
 
 static void copied(const struct transfer *t, void *to, const void *from, size_t n) {
@@ -302,7 +302,7 @@ static void transfer_beside(struct transfer *t, int count, void *objects) {
     bool any = count > 0 && objects;
     if (any) memcpy(depend, (void *[]){NULL, (void *)(intptr_t)count, NULL, NULL, NULL}, 5 * sizeof *depend);
     for (int i = 0; any && i < count; i++) depend[5 + i] = (char *)objects + (size_t)i * 2 * sizeof(void *);
-    task_of_target(transfer, t, t->place, BY_COPY, true, any ? depend : NULL);
+    run_target_task(transfer, t, t->place, BY_COPY, true, any ? depend : NULL);
 }
 
 static struct transfer whole(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,

@@ -15,19 +15,19 @@ struct league {
 static struct league *leagues; /* one within another */
 
 static void team_begins(struct league *l, int number) {
-    strand_t s = strand_new(l->team.region, IMPLICIT, 0);
+    strand_t s = create_strand(l->team.region, IMPLICIT, 0);
     node(s)->index = number;
     node(s)->place = l->team.place;
     me->number = number;
     me->lowest = UINTPTR_MAX;
-    checks(true);
-    run_as(s);
+    set_checking(true);
+    run_as_strand(s);
 }
 
 /* The next team uses the same part of the stack. */
 static void team_ends(const struct league *l) {
     uintptr_t low = me->lowest < FRAME ? me->lowest : FRAME, high = l->before.target_frame;
-    if (low < high && high <= me->stack_high) shadow_clear(low, high);
+    if (low < high && high <= me->stack_high) clear_shadow(low, high);
 }
 
 static void league_begins(int size, uintptr_t place) {
@@ -44,8 +44,8 @@ static void league_begins(int size, uintptr_t place) {
                             .on_device = me->on_device,
                             .target = me->target};
     leagues = l;
-    if (l->first) strands_forget();
-    l->team.region = strand_new(me->current, REGION, 0);
+    if (l->first) retire_all_strands();
+    l->team.region = create_strand(me->current, REGION, 0);
     node(l->team.region)->place = l->team.place;
     told_construct(l->team.place, "teams", 0);
     me->team = &l->team;
@@ -62,16 +62,16 @@ static void league_ends(void) {
     me->frame = l->before.frame;
     me->plain = l->before.plain;
     me->current = l->before.current;
-    checks(!l->first);
-    if (l->first) strands_forget();
-    else current_is(me->current);
+    set_checking(!l->first);
+    if (l->first) retire_all_strands();
+    else set_current_strand(me->current);
     leagues = l->outer;
     free(l);
 }
 
 void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned teams, unsigned limit, unsigned flags) {
     (void)limit, (void)flags;
-    region(fn, data, teams ? teams : TEAMS, BEGINNING(fn), FRAME, true);
+    run_parallel_region(fn, data, teams ? teams : TEAMS, BEGINNING(fn), FRAME, true);
 }
 
 /* Before each team's turn: whether there is one more. */

@@ -78,7 +78,7 @@ static uintptr_t called_from(uintptr_t pc, uint32_t place) {
 
 /* The function whose frame holds an address of a stack: its return address and canonical frame address. */
 static void put_frame(struct line *l, uintptr_t a, uint32_t place) {
-    const struct thread *t = owner_of_stack(a);
+    const struct thread *t = find_stack_owner(a);
     if (!t) return;
     uintptr_t frame = t == me ? FRAME : t->parked_frame;
     if (!frame) return;
@@ -133,7 +133,7 @@ void told_race(const struct access *a) {
     const struct pair *p = first_of(a->chunk ? RACE_IN_CHUNK : RACE, place, other, how);
     if (!p) return;
     struct line l = begin(p, "");
-    uint32_t caller = is_library_place(place) ? caller_of(place) : 0, other_caller = shadow_caller(other);
+    uint32_t caller = is_library_place(place) ? caller_of(place) : 0, other_caller = get_noted_caller(other);
     put_number(&l, "caller_pc", caller ? pc_of(caller) : 0);
     put_number(&l, "other_caller_pc", other_caller ? pc_of(other_caller) : 0);
     put_truth(&l, "write", a->write);
@@ -221,7 +221,7 @@ void told_construct(uint32_t place, const char *kind, uint64_t iterations) {
 void told_end(void) {
     if (!lines_ours()) return;
     struct line l = new_line();
-    put_number(&l, "places", (int64_t)shadow_places());
+    put_number(&l, "places", (int64_t)count_accessing_places());
     send_line(&l);
     for (int i = 0; i < 4096; i++) {
         struct pair *p = &pairs[i];
