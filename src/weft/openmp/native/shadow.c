@@ -11,7 +11,7 @@ static void *reserve_memory(void *address, size_t size) {
     void *memory = mmap(address, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (address ? MAP_FIXED_NOREPLACE : 0), -1, 0);
     if (memory == MAP_FAILED || (address && memory != address)) {
-        told_no_memory();
+        report_no_memory();
         _exit(2);
     }
     madvise(memory, size, MADV_DONTFORK);
@@ -48,8 +48,8 @@ static void restart_marks(void) {
     now.old = now.mark = now.row_mark = FIRST_PLAIN;
     now.old_atomic = now.atomic = FIRST_ATOMIC;
     begin_turn_of_marks();
-    hooks_again();
-    lines_forget();
+    refresh_hooks();
+    forget_all_notes();
 }
 
 /* Reserve the shadow and the tables of marks, at the program's start. */
@@ -75,7 +75,7 @@ void retire_all_marks(void) {
     now.old = now.row_mark = now.mark;
     now.old_atomic = now.atomic;
     begin_turn_of_marks();
-    hooks_again();
+    refresh_hooks();
 }
 
 bool are_marks_nearly_used_up(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
@@ -102,26 +102,27 @@ static inline strand_t get_mark_strand(mark_t number) { return get_mark(number)-
  * strand's, or a new one; 0 where numbers are used up. A place in C++'s library notes its caller. */
 mark_t make_mark(uint32_t place) {
     mark_t *last_mark = &last_marks[place & ~ATOMIC], number = *last_mark;
-    bool is_older_than_strand = now.first_turn && !(number & ATOMIC) && !mine(number); /* than the strand */
+    bool is_older_than_strand =
+        now.first_turn && !(number & ATOMIC) && !is_mark_of_this_turn(number); /* than the strand */
     if (!is_older_than_strand && !is_mark_over(number) && !((number ^ place) & ATOMIC) &&
         get_mark_strand(number) == now.current)
         return number;
     mark_t *next_number = place & ATOMIC ? &now.atomic : &now.mark;
     if (*next_number >= (place & ATOMIC ? SPECIAL : PLAIN_END)) { /* what is not marked is as if it were over */
-        told_plain("left", "crowd", place & ~ATOMIC, 0);
+        report_plain_finding("left", "crowd", place & ~ATOMIC, 0);
         return 0;
     }
     number = *next_number;
     *next_number += 2;
     *get_mark(number) = (struct mark){now.current, place};
-    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = caller_of(place & ~ATOMIC);
+    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = find_library_caller(place & ~ATOMIC);
     return *last_mark = number | (now.in_row && !(number & ATOMIC));
 }
 
 /* Return the running strand's mark at a place; the common case needs no call. */
 INLINE mark_t find_or_make_mark(uint32_t place) {
     mark_t number = last_marks[place & ~ATOMIC];
-    return mine(number) && !(place & ATOMIC) ? number : make_mark(place);
+    return is_mark_of_this_turn(number) && !(place & ATOMIC) ? number : make_mark(place);
 }
 
 /* --- what is a conflict ------------------------------------------------------------------------------------------ */
@@ -137,14 +138,14 @@ static bool is_own_memory(uintptr_t address, strand_t other_strand) {
     uint32_t since;
     if (!are_of_same_thread(other_strand, now.current)) return false;
     if (me->team && me->team->number_asked) return true;
-    return block_of(address, &low, &size, &thread, &since) && thread == me->slot && me->team &&
+    return find_heap_block(address, &low, &size, &thread, &since) && thread == me->slot && me->team &&
            since >= me->team->region;
 }
 
 /* Return whether two lanes of one simd loop cannot race: the earlier one only read, or is at least `safelen` iterations
  * away. */
 static bool are_lanes_safe(strand_t earlier, strand_t later, bool is_read_first) {
-    const struct node *earlier_node = node(trunk(earlier)), *later_node = node(trunk(later));
+    const struct node *earlier_node = node(find_whole_strand(earlier)), *later_node = node(find_whole_strand(later));
     if (earlier_node->kind != LANE || later_node->kind != LANE || earlier_node->loop != later_node->loop) return false;
     int64_t safelen = (int64_t)later_node->locks;
     return is_read_first || (safelen && later_node->index - earlier_node->index >= safelen);
@@ -190,12 +191,12 @@ static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum p
         return false;
     strand_t strand = get_mark_strand(number);
     if (address >= me->stack_low && address < me->frame && are_of_same_thread(strand, now.current)) return false;
-    if (locks_keep_apart(strand, now.current)) {
-        if (pair == READ_OF_WRITE) locks_take_over(strand);
+    if (have_common_lock(strand, now.current)) {
+        if (pair == READ_OF_WRITE) order_after_locked_write(strand);
         return false;
     }
     /* What was found already is only counted. */
-    bool is_reported = told_before(place, get_mark(number)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
+    bool is_reported = is_race_reported(place, get_mark(number)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
     return !came_before(number, is_reported ? BRIEF_OR_TRUE : THOROUGH) &&
            !are_lanes_safe(strand, now.current, pair == WRITE_OF_READ) && !is_own_memory(address, strand) &&
            !are_on_different_sides(strand);
@@ -203,28 +204,29 @@ static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum p
 
 /* Return the size of the chunk that holds the iterations of both strands; 0 where there is none. */
 static int64_t find_common_chunk(strand_t one, strand_t other) {
-    const struct node *node_one = node(trunk(one)), *node_other = node(trunk(other));
+    const struct node *node_one = node(find_whole_strand(one)), *node_other = node(find_whole_strand(other));
     if (node_one->kind != ITERATION || node_other->kind != ITERATION || node_one->loop != node_other->loop) return 0;
-    return loops_chunk_of_both(node_one->loop, node_one->index, node_other->index);
+    return find_shared_chunk_size(node_one->loop, node_one->index, node_other->index);
 }
 
 /* Report a race between the access of a mark and the current one. */
 static void report_conflict(mark_t number, uintptr_t address, size_t size, bool is_write, bool is_other_write,
                             uint32_t place) {
-    told_race(&(struct access){.address = address,
-                               .size = size,
-                               .write = is_write,
-                               .other_write = is_other_write,
-                               .place = place,
-                               .other_place = get_mark(number)->place,
-                               .strand = now.current,
-                               .other = get_mark_strand(number),
-                               .chunk = find_common_chunk(get_mark_strand(number), now.current)});
+    report_race(&(struct access){.address = address,
+                                 .size = size,
+                                 .write = is_write,
+                                 .other_write = is_other_write,
+                                 .place = place,
+                                 .other_place = get_mark(number)->place,
+                                 .strand = now.current,
+                                 .other = get_mark_strand(number),
+                                 .chunk = find_common_chunk(get_mark_strand(number), now.current)});
 }
 
 /* Return whether a mark says more than the current access would: it is the same strand's, with fewer locks. */
 static bool is_mark_more_general(mark_t number, uint32_t place) {
-    if (is_mark_over(number) || trunk(get_mark_strand(number)) != trunk(now.current)) return false;
+    if (is_mark_over(number) || find_whole_strand(get_mark_strand(number)) != find_whole_strand(now.current))
+        return false;
     const struct node *mark_node = node(get_mark_strand(number)), *current = node(now.current);
     uint64_t mark_locks = mark_node->kind == LOCKED ? mark_node->locks : 0,
              own_locks = current->kind == LOCKED ? current->locks : 0;
@@ -248,13 +250,14 @@ static bool is_same_read(mark_t number, uint32_t place) {
  * put the access into them. */
 void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
                    bool is_write, uint32_t place) {
-    line_changes(address);
-    if (!mine(*last_write) && is_conflict(*last_write, address, place, is_write ? WRITE_OF_WRITE : READ_OF_WRITE))
+    forget_fresh_notes(address);
+    if (!is_mark_of_this_turn(*last_write) &&
+        is_conflict(*last_write, address, place, is_write ? WRITE_OF_WRITE : READ_OF_WRITE))
         report_conflict(*last_write, address, size, is_write, true, place);
     if (is_write) {
-        if (!mine(*first_read) && is_conflict(*first_read, address, place, WRITE_OF_READ))
+        if (!is_mark_of_this_turn(*first_read) && is_conflict(*first_read, address, place, WRITE_OF_READ))
             report_conflict(*first_read, address, size, true, false, place);
-        else if (!mine(*second_read) && is_conflict(*second_read, address, place, WRITE_OF_READ))
+        else if (!is_mark_of_this_turn(*second_read) && is_conflict(*second_read, address, place, WRITE_OF_READ))
             report_conflict(*second_read, address, size, true, false, place);
         if (!is_mark_more_general(*last_write, place)) *last_write = find_or_make_mark(place);
     } else if (!is_same_read(*first_read, place) && !is_same_read(*second_read, place) &&
@@ -266,43 +269,43 @@ void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, 
 /* Copy the words of 8 bytes to those of its two parts of 4 bytes, which count from here on. */
 static void split_granule8(uintptr_t address) {
     for (int plane = 0; plane < 3; plane++) {
-        mark_t number = *plane8(address, plane), *finer = plane4(address & ~(uintptr_t)7, plane);
+        mark_t number = *find_word8(address, plane), *finer = find_word4(address & ~(uintptr_t)7, plane);
         if (number || finer[0] || finer[1]) finer[0] = finer[1] = number;
     }
-    *plane8(address, 0) = SPLIT;
-    lines_forget();
+    *find_word8(address, 0) = SPLIT;
+    forget_all_notes();
 }
 
 /* Copy the words of 4 bytes to those of its single bytes, which count from here on. */
 static void split_granule4(uintptr_t address) {
     for (int plane = 0; plane < 3; plane++) {
-        mark_t number = *plane4(address, plane), *finer = plane1(address & ~(uintptr_t)3, plane);
+        mark_t number = *find_word4(address, plane), *finer = find_word1(address & ~(uintptr_t)3, plane);
         if (number || finer[0] || finer[1] || finer[2] || finer[3]) finer[0] = finer[1] = finer[2] = finer[3] = number;
     }
-    *plane4(address, 0) = SPLIT;
-    lines_forget();
+    *find_word4(address, 0) = SPLIT;
+    forget_all_notes();
 }
 
 /* Check an access of at most 4 bytes, within one granule of 4. */
 static void check_access_within4(uintptr_t address, size_t size, bool is_write, uint32_t place) {
-    mark_t *word = plane4(address, 0);
+    mark_t *word = find_word4(address, 0);
     if (*word != SPLIT && size < 4) split_granule4(address);
     if (*word != SPLIT) {
-        check_granule(word, plane4(address, 1), plane4(address, 2), address, 4, is_write, place);
+        check_granule(word, find_word4(address, 1), find_word4(address, 2), address, 4, is_write, place);
         return;
     }
     for (size_t i = 0; i < size; i++)
-        check_granule(plane1(address + i, 0), plane1(address + i, 1), plane1(address + i, 2), address + i, 1, is_write,
-                      place);
+        check_granule(find_word1(address + i, 0), find_word1(address + i, 1), find_word1(address + i, 2), address + i,
+                      1, is_write, place);
 }
 
 /* Check an access of at most 8 bytes, within one granule of 8. */
 static void check_access_within8(uintptr_t address, size_t size, bool is_write, uint32_t place) {
-    mark_t *word = plane8(address, 0);
+    mark_t *word = find_word8(address, 0);
     if (*word == IGNORED) return;
     if (*word != SPLIT && size < 8) split_granule8(address);
     if (*word != SPLIT) {
-        check_granule(word, plane8(address, 1), plane8(address, 2), address, 8, is_write, place);
+        check_granule(word, find_word8(address, 1), find_word8(address, 2), address, 8, is_write, place);
         return;
     }
     while (size) {
@@ -317,7 +320,7 @@ static void check_access_within8(uintptr_t address, size_t size, bool is_write, 
  * one. */
 void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     now.touched = true;
-    comes_down_to(address);
+    note_lowest_stack_address(address);
     while (size) {
         size_t part = 8 - address % 8 < size ? 8 - address % 8 : size;
         check_access_within8(address, part, is_write, place);
@@ -328,7 +331,7 @@ void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place)
 
 /* Check an access of many bytes by a function that copies or fills, against the device's copies and for races. */
 void check_range_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
-    if (now.devices && size) devices_access(address, size, is_write, place);
+    if (now.devices && size) check_mapped_access(address, size, is_write, place);
     if (now.on) check_access(address, size, is_write, place);
 }
 
@@ -342,25 +345,25 @@ static void zero_words(mark_t *words, size_t byte_count) {
 
 /* Forget all accesses of the memory from `low` up to `high`, which is about to be used for something else. */
 void clear_shadow(uintptr_t low, uintptr_t high) {
-    lines_forget();
+    forget_all_notes();
     low &= ~(uintptr_t)7;
     high = (high + 7) & ~(uintptr_t)7;
     uintptr_t inner = (low + PAGE - 1) & ~(uintptr_t)(PAGE - 1), end = high & ~(uintptr_t)(PAGE - 1);
     if (high - low < 64 * PAGE) {
-        for (int p = 0; p < 3; p++) zero_words(plane8(low, p), (high - low) / 2);
+        for (int p = 0; p < 3; p++) zero_words(find_word8(low, p), (high - low) / 2);
         return;
     }
     for (int p = 0; p < 3; p++) {
-        madvise(plane8(inner, p), (end - inner) / 2, MADV_DONTNEED);
-        madvise(plane4(inner, p), end - inner, MADV_DONTNEED);
-        madvise(plane1(inner, p), 4 * (end - inner), MADV_DONTNEED);
-        zero_words(plane8(low, p), (inner - low) / 2);
-        zero_words(plane8(end, p), (high - end) / 2);
+        madvise(find_word8(inner, p), (end - inner) / 2, MADV_DONTNEED);
+        madvise(find_word4(inner, p), end - inner, MADV_DONTNEED);
+        madvise(find_word1(inner, p), 4 * (end - inner), MADV_DONTNEED);
+        zero_words(find_word8(low, p), (inner - low) / 2);
+        zero_words(find_word8(end, p), (high - end) / 2);
     }
 }
 
 /* Let no access of the memory from `low` up to `high` be checked: it is the runtime's own. */
 void ignore_memory(uintptr_t low, uintptr_t high) {
-    for (uintptr_t address = low & ~(uintptr_t)7; address < high; address += 8) *plane8(address, 0) = IGNORED;
-    lines_forget();
+    for (uintptr_t address = low & ~(uintptr_t)7; address < high; address += 8) *find_word8(address, 0) = IGNORED;
+    forget_all_notes();
 }

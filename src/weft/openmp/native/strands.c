@@ -110,7 +110,7 @@ void set_current_strand(strand_t strand) {
     now.in_row = strand - now.row < now.row_end - now.row && !any_before;
     now.locks = me && (me->held || me->released);
     now.apart = !now.on || !me || now.locks || now.devices;
-    hooks_again();
+    refresh_hooks();
 }
 
 /* Switch the check of accesses on or off. */
@@ -148,7 +148,7 @@ void order_strand_after(strand_t strand, strand_t earlier, strand_t last) {
     add_order_edge(strand, earlier, last);
     any_before = true;
     now.in_row = false;
-    hooks_again();
+    refresh_hooks();
 }
 
 /* Note the same order where only this run has it, by who had a lock first. */
@@ -159,11 +159,11 @@ void order_strand_after_by_lock(strand_t strand, strand_t earlier, strand_t last
 }
 
 /* Return a history (a list of releases of a lock, each behind the earlier ones) with one more release by the strand
- * `released`. Where that strand was the last already, the history itself goes on. */
+ * `note_atomic_release`. Where that strand was the last already, the history itself goes on. */
 strand_t add_release_to_history(strand_t history, strand_t released) {
     if (history >= now.base) {
         struct before *edge = node(history)->before;
-        if (edge && trunk(edge->node) == trunk(released)) {
+        if (edge && find_whole_strand(edge->node) == find_whole_strand(released)) {
             edge->node = released;
             edge->last = now.next - 1;
             mark_as_leading_on(released);
@@ -190,7 +190,7 @@ strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t sec
 /* Begin a segment of the running strand, what it does from here on apart from what it did before, and return its
  * number. Where others must come after the first part only, or the second part after others. */
 strand_t begin_segment(void) {
-    strand_t previous = bare(me->plain), whole = trunk(previous);
+    strand_t previous = find_strand_without_locks(me->plain), whole = find_whole_strand(previous);
     strand_t created = create_strand(whole, SEGMENT, 0);
     struct node *segment_node = node(created), *whole_node = node(whole);
     segment_node->loop = whole_node->loop;
@@ -198,7 +198,7 @@ strand_t begin_segment(void) {
     segment_node->place = whole_node->place;
     if (previous != whole) order_strand_after(created, previous, previous);
     me->plain = created;
-    locks_again();
+    refresh_locked_strand();
     return created;
 }
 
@@ -236,19 +236,19 @@ static bool is_ordered_by_tree(strand_t earlier, strand_t later) {
 
 /* Return whether two are iterations of two loops with schedule(static) that deal both to the same thread. */
 static bool are_of_same_static_share(strand_t one, strand_t other) {
-    one = trunk(one);
-    other = trunk(other);
+    one = find_whole_strand(one);
+    other = find_whole_strand(other);
     if (one < weft_first || other < weft_first) return false;
     const struct node *node_one = node(one), *node_other = node(other);
     return node_one->kind == ITERATION && node_other->kind == ITERATION && node_one->index == node_other->index &&
            node_one->loop != node_other->loop && (node_one->loop & node_other->loop & 1) &&
            node_one->parent == node_other->parent &&
-           loops_deal_alike(node_one->loop, node_other->loop, node_one->index);
+           are_dealt_to_same_thread(node_one->loop, node_other->loop, node_one->index);
 }
 
 /* Return whether no path can lead out of a strand: it gave nothing to others and nobody waited for it. */
 static bool leads_nowhere(strand_t strand) {
-    strand_t whole = trunk(strand);
+    strand_t whole = find_whole_strand(strand);
     if (whole < weft_first || node(whole)->leads_on || node(whole)->kind == SINGLE) return false;
     for (; whole >= weft_first; whole = node(whole)->parent)
         if (node(whole)->joined) return false;
@@ -265,7 +265,7 @@ static int64_t steps_left = SEARCHES;
 static bool may_search_on(struct short_search *short_search) {
     if (short_search) return short_search->steps-- > 0;
     if (steps_left-- > 0) return true;
-    told_plain("left", "paths", node(trunk(now.current))->place, 0);
+    report_plain_finding("left", "paths", node(find_whole_strand(now.current))->place, 0);
     return false;
 }
 
@@ -289,8 +289,8 @@ static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_lock
             if (!may_search_on(short_search)) return !short_search || short_search->answer;
             for (const struct before *edge = visited->before; edge; edge = edge->next) {
                 if (earlier > edge->last || edge->node < weft_first || (edge->by_lock && !with_locks)) continue;
-                if (node(edge->node)->kind != HISTORY &&
-                    (trunk(edge->node) == trunk(earlier) || is_ordered_by_tree(earlier, edge->node)))
+                if (node(edge->node)->kind != HISTORY && (find_whole_strand(edge->node) == find_whole_strand(earlier) ||
+                                                          is_ordered_by_tree(earlier, edge->node)))
                     return true;
                 GROW(stack, count, room, 1024);
                 stack[count++] = edge->node;
@@ -303,9 +303,9 @@ static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_lock
 /* Return whether a strand comes before another one, by the tree or by edges, without the cache of `is_ordered_by`. */
 static bool search_order(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
     if (earlier < now.base || earlier == later) return true;
-    earlier = bare(earlier);
-    later = bare(later);
-    if (earlier == later || trunk(earlier) == trunk(later)) return true;
+    earlier = find_strand_without_locks(earlier);
+    later = find_strand_without_locks(later);
+    if (earlier == later || find_whole_strand(earlier) == find_whole_strand(later)) return true;
     if (is_ordered_by_tree(earlier, later) || are_of_same_static_share(earlier, later)) return true;
     return any_before && is_ordered_by_edges(earlier, later, with_locks, short_search);
 }

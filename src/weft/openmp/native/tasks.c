@@ -98,7 +98,7 @@ static struct depend *find_or_create_depend(struct task *task, uintptr_t address
 static void order_after_task(strand_t strand, strand_t earlier) {
     if (!earlier) return;
     order_strand_after(strand, earlier, UINT32_MAX);
-    detached_before(strand, earlier);
+    order_after_detached_task(strand, earlier);
 }
 
 /* Order a new task's strand after the earlier tasks that its clause `depend` with this address and sort names, and add
@@ -151,7 +151,7 @@ static void for_each_depend(void **clause, void (*use)(void *, uintptr_t, enum s
 static void wait_for_detached_dependence(void *context, uintptr_t address, enum sort sort) {
     (void)sort;
     const struct depend *depend = find_depend(((struct task *)context), address);
-    for (size_t i = 0; depend && i < depend->count; i++) detached_awaited(depend->ins[i]);
+    for (size_t i = 0; depend && i < depend->count; i++) wait_for_detached_task(depend->ins[i]);
 }
 
 struct making {
@@ -236,11 +236,11 @@ static void run_task(void (*fn)(void *), void *data, strand_t strand, bool is_in
     me->private_count = 0;
     me->private_low = me->private_high = 0;
     me->plain = strand;
-    locks_again();
-    for (int i = 0; making && i < making->lock_count; i++) lock_take(making->locks[i], node(strand)->place);
+    refresh_locked_strand();
+    for (int i = 0; making && i < making->lock_count; i++) take_lock(making->locks[i], node(strand)->place);
     uintptr_t frame = FRAME;
     fn(data);
-    for (int i = 0; making && i < making->lock_count; i++) lock_leave(making->locks[i]);
+    for (int i = 0; making && i < making->lock_count; i++) release_lock(making->locks[i]);
     free_task_lists(&task);
     uintptr_t lowest = me->lowest;
     if (lowest < frame) clear_shadow(lowest, frame);
@@ -262,7 +262,7 @@ static int64_t task_number;
 
 /* Return a new strand for a task of the running one. Unless it is included, it is a child that is waited for later. */
 static strand_t create_task_strand(bool is_included, uint32_t place, enum maker maker) {
-    strand_t strand = create_strand(bare(me->plain), TASK, 0);
+    strand_t strand = create_strand(find_strand_without_locks(me->plain), TASK, 0);
     node(strand)->index = ++task_number;
     node(strand)->place = place;
     node(strand)->loop = maker;
@@ -278,7 +278,7 @@ static strand_t create_task_strand(bool is_included, uint32_t place, enum maker 
 void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, bool if_clause,
                unsigned flags, void **depend, int priority, void *detach) {
     (void)priority;
-    uintptr_t event = flags & DETACH && detach ? event_new() : 0;
+    uintptr_t event = flags & DETACH && detach ? create_event() : 0;
     if (event) *(uintptr_t *)detach = event;
     if (event && data) *(uintptr_t *)data = event;
     if (me->task->group && me->task->group->cancelled) return;
@@ -287,8 +287,8 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     void *arguments_at =
         copy || !is_included || flags & DETACH ? copy_arguments(data, copy, size, align, &block) : data;
     uint32_t place = place_of(BEGINNING(fn));
-    if (flags & DEPEND && !me->on_device) targets_done();
-    told_construct(place, "task", 1);
+    if (flags & DEPEND && !me->on_device) finish_pending_targets();
+    count_construct_run(place, "task", 1);
     if (is_unchecked()) {
         run_unchecked_task(fn, arguments_at);
         free(block);
@@ -296,7 +296,7 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     }
     if (flags & DEPEND && depend) for_each_depend(depend, wait_for_detached_dependence, me->task);
     struct making making = {.task = me->task, .strand = create_task_strand(is_included, place, BY_TASK)};
-    if (event) event_of(event, making.strand);
+    if (event) set_event_task(event, making.strand);
     if (flags & DEPEND && depend) for_each_depend(depend, add_made_task_dependence, &making);
     run_task(fn, arguments_at, making.strand, is_included, me->task->final || flags & FINAL, &making);
     /* Who made a task that is run at once has waited for what that one comes after. */
@@ -324,10 +324,10 @@ void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker 
 
 /* GCC's call for `#pragma omp taskwait`: all children of the running task come before what follows. */
 void GOMP_taskwait(void) {
-    if (!me->on_device) targets_done();
+    if (!me->on_device) finish_pending_targets();
     if (is_unchecked()) return;
     join_tasks(&me->task->children, &me->task->count);
-    detached_joined();
+    join_detached_tasks();
     end_device_task_check();
 }
 
@@ -340,7 +340,7 @@ void join_tasks_of_single_thread(void) {
 
 /* GCC's call for `taskwait depend(…)`: what follows comes after the tasks that the clause names. */
 void GOMP_taskwait_depend(void **depend) {
-    if (!me->on_device) targets_done();
+    if (!me->on_device) finish_pending_targets();
     if (is_unchecked()) return;
     for_each_depend(depend, wait_for_detached_dependence, me->task);
     struct making making = {.task = me->task, .strand = begin_segment()};
@@ -372,11 +372,11 @@ void GOMP_taskgroup_start(void) {
 
 /* GCC's call for the end of a `taskgroup`: all tasks made in it come before what follows. */
 void GOMP_taskgroup_end(void) {
-    if (!me->on_device) targets_done();
+    if (!me->on_device) finish_pending_targets();
     struct taskgroup *group = me->task->group;
     if (!group) return;
     join_tasks(&group->tasks, &group->count);
-    detached_joined();
+    join_detached_tasks();
     me->task->group = group->outer;
     free(group->tasks);
     free(group);
@@ -401,7 +401,7 @@ static void run_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, vo
         GOMP_taskgroup_start();
         if (flags & REDUCTION) GOMP_taskgroup_reduction_register(((struct range *)data)->reductions);
     }
-    told_construct(place, "loop", count);
+    count_construct_run(place, "loop", count);
     for (uint64_t k = 0; k < count; k++) {
         if (me->task->group && me->task->group->cancelled) break;
         void *block;

@@ -103,8 +103,8 @@ static void end_deadlocked_program(void) {
     const struct thread *other_waiter = NULL;
     for (int i = 0; i < thread_count; i++)
         if (threads[i] != me && threads[i]->state == WAITING) other_waiter = threads[i];
-    told_plain("deadlock", "", me->wait_place, other_waiter ? other_waiter->wait_place : 0);
-    told_end();
+    report_plain_finding("deadlock", "", me->wait_place, other_waiter ? other_waiter->wait_place : 0);
+    write_counts();
     fflush(NULL);
     _exit(3);
 }
@@ -156,7 +156,7 @@ static void begin_phase(struct team *team) {
     for (int i = 0; i < team->size; i++) {
         struct thread *thread = team->threads[i];
         if (thread->task) join_tasks(&thread->task->children, &thread->task->count);
-        strand_t strand = trunk(thread->plain);
+        strand_t strand = find_whole_strand(thread->plain);
         while (node(strand)->kind != IMPLICIT && node(strand)->kind != ROOT) strand = node(strand)->parent;
         node(strand)->joined = true;
     }
@@ -165,7 +165,7 @@ static void begin_phase(struct team *team) {
         if (thread->state == OVER) continue;
         weft_me = thread;
         thread->plain = thread->current = create_implicit_strand(team, i);
-        if (thread->held) locks_again();
+        if (thread->held) refresh_locked_strand();
         if (thread->state == AT_BARRIER) thread->state = READY;
     }
     weft_me = self;
@@ -181,14 +181,14 @@ static void check_worksharing_count(const struct team *team) {
         fewest = met < fewest ? met : fewest;
         most = met > most ? met : most;
     }
-    if (fewest != most) told_plain("barrier", "work", work_place(team, fewest), team->place);
+    if (fewest != most) report_plain_finding("barrier", "work", find_construct_place(team, fewest), team->place);
 }
 
 /* Let the threads that wait at a barrier go on, once all of the team are there or have ended; report those that came
  * too few. */
 static void release_barrier(struct team *team) {
     check_worksharing_count(team);
-    if (team->over) told_plain("barrier", "left", team->barrier_place, team->place);
+    if (team->over) report_plain_finding("barrier", "left", team->barrier_place, team->place);
     team->arrived = 0;
     team->barrier_place = 0;
     begin_phase(team);
@@ -198,12 +198,12 @@ static void release_barrier(struct team *team) {
  * its tasks. */
 void wait_at_barrier(uintptr_t place) {
     struct team *team = me->team;
-    if (!me->on_device) targets_done();
+    if (!me->on_device) finish_pending_targets();
     uint32_t code_place = place_of(place);
     if ((!team || team->size < 2) && !me->on_device) join_tasks_of_single_thread();
     if (!team || team->size < 2 || team->in_turn) return;
     if (team->barrier_place && team->barrier_place != code_place)
-        told_plain("barrier", "other", code_place, team->barrier_place);
+        report_plain_finding("barrier", "other", code_place, team->barrier_place);
     team->barrier_place = code_place;
     me->wait_place = code_place;
     me->state = AT_BARRIER;
@@ -335,7 +335,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
     else clear_stack_shadow(&saved);
     team.region = create_strand(me->current, REGION, 0);
     node(team.region)->place = team.place;
-    told_construct(team.place, is_league ? "teams" : count > 1 ? "region" : "alone", 0);
+    count_construct_run(team.place, is_league ? "teams" : count > 1 ? "region" : "alone", 0);
     for (int i = count - 1; i >= 0; i--) {
         struct thread *t = members[i];
         t->team = &team;
@@ -351,9 +351,9 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
         members[i]->state = IDLE;
         members[i]->team = NULL;
     }
-    works_end(&team);
+    free_constructs(&team);
     node(team.region)->joined = true;
-    if (!me->on_device) targets_done();
+    if (!me->on_device) finish_pending_targets();
     uintptr_t lowest = me->lowest;
     sem_t go = me->go;
     uint64_t fenced = me->fenced;
@@ -391,8 +391,8 @@ __attribute__((constructor(101))) static void start_runtime(void) {
     if (requested > 1) weft_omp_default = requested;
     static struct task task;
     me->task = &task;
-    if (told_open()) cost_open();
+    if (open_findings()) start_cost_watch();
     open_shadow();
-    callers_open();
+    read_library_functions();
     retire_all_strands();
 }
