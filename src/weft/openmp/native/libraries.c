@@ -4,7 +4,7 @@
 typedef uint32_t library_place;
 #define HERE place_of(PLACE)
 #define WATCHED (now.on || now.devices)
-#define RANGE(p, n, write, place) shadow_range((uintptr_t)(p), n, write, place)
+#define RANGE(p, n, write, place) check_range_access((uintptr_t)(p), n, write, place)
 #include "fortran.h"
 #include "libc.h"
 
