@@ -19,7 +19,7 @@ from weft.dap.breakpoints import source_location
 from weft.dap.capabilities import CAPABILITIES
 from weft.dap.session import Session
 from weft.dap.wire import MAX_MESSAGE_BYTES, MAX_UNAUTHENTICATED_BYTES, Message, Wire, WireError
-from weft.debug.answers import stands
+from weft.debug.answers import describe_thread
 from weft.debug.debugger import Debugger
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
 from weft.errors import DebuggerError, UsageError, WeftError
@@ -462,5 +462,5 @@ class Adapter:
     def _list_ranks(self) -> Body:
         """Return where every rank is; also answered while ranks run, for a picture that follows them."""
         debugger = self.session.debugger
-        rows = [{**row, "words": stands(row)} for row in debugger.ranks()["ranks"]]
+        rows = [{**row, "words": describe_thread(row)} for row in debugger.ranks()["ranks"]]
         return {"ranks": rows, "focus": debugger.focus, "over": debugger.replica.over}

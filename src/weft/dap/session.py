@@ -310,7 +310,7 @@ class Session:
         if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
             self.stacks.invalidate()
             self.report_stop("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
-        return "\n".join(self.prompt.told(answer))
+        return "\n".join(self.prompt.render_answer(answer))
 
     def warn_value_changed(self) -> None:
         """Warn that a changed value may make the replay leave its record."""

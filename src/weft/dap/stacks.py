@@ -172,7 +172,7 @@ class Stacks:
 
     def _frame_from_record(self, rank: int, slot: int) -> list[tuple[FrameReference, Frame]]:
         """Return the call that a thread is at as its only frame, for threads whose frames no debugger can read."""
-        row = self.debugger.stands(rank, slot)
+        row = self.debugger.describe_thread(rank, slot)
         call = row.get("next") or row.get("call") or row.get("last")
         if call is None or row["state"] in ("ended", "unborn"):
             return []
@@ -241,7 +241,7 @@ class Stacks:
         """Return `count` children of a value from the index `start` on, in the form of the protocol."""
         value = self.lookup_value(value_number)
         if value.call:
-            return call_variables(self.debugger.stands(value.spot.rank))
+            return call_variables(self.debugger.describe_thread(value.spot.rank))
         hand, level = self._hand(value.spot)
         return [self._variable_to_json(value.spot, one) for one in hand.parts(value.expression, level, start, count)]
 
