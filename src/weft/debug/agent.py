@@ -38,7 +38,7 @@ next line of any thread, and nearly always that is the thread that made it."""
 MOST_LINES = 10_000
 """Lines of ticks that are sent when the interpreter ends, as many as a search looks at."""
 MANY = 100
-"""Parts of a value that are told at once, where nobody says how many."""
+"""The most parts of a value that are sent at once, unless the debugger asks for more."""
 ARRAYS = {("numpy", "ndarray"), ("array", "array"), ("collections", "deque")}
 PLAIN = (str, bytes, int, float, bool, type(None))
 """Keys whose `repr` means them."""
@@ -283,7 +283,7 @@ class Agent:
         return {}
 
     def do_place(self, level: int = 0, text: str = "") -> dict[str, Any]:
-        """Return the place of one of the rank's frames in a form that is the same in every replay: event of the
+        """Return the place of a frame of the rank, in a form that is the same in every replay: event of the
         interpreter, line, file, function, and depth (number of frames up to the outermost).
 
         The depth is 0 if the expression `text` uses no variable of the frame.

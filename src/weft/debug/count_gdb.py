@@ -237,8 +237,8 @@ def caller_of(frame: Any) -> Any:
 
 
 def print_place(level: int) -> None:
-    """Print the place of one of the rank's frames as JSON: address, depth, function, and the lines at which it and its
-    caller can be stopped.
+    """Print the place of a frame of the rank as JSON: address, depth, function, and the lines at which the function and
+    its caller can be stopped.
     """
     frame = frame_at(level)
     outer = caller_of(frame)

@@ -258,7 +258,7 @@ class NativeHand:
         return json.loads(said.strip().splitlines()[-1])
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of one of the rank's frames, in a form that is equal in every replay, with the lines of the
+        """Return the place of a frame of the rank, in a form that is equal in every replay, with the lines of the
         frame's function and of its caller. The depth is 0 if the expression `text` uses no variable of the frame.
         """
         with self.halted():

@@ -219,8 +219,8 @@ class Hand(Protocol):
         ...
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of one of the rank's frames, in a form that is equal in every replay. The depth in it is 0
-        if the expression `text` uses no variable of the frame.
+        """Return the place of a frame of the rank, in a form that is equal in every replay. The depth in it is 0 if the
+        expression `text` uses no variable of the frame.
         """
         ...
 
@@ -405,7 +405,9 @@ class PythonHand:
         """The agent drives MPI by itself."""
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of the rank, or of one of its frames; with depth 0 if an expression is of no frame."""
+        """Return the place of a frame of the rank. The depth in it is 0 if the expression `text` uses no variable of
+        the frame.
+        """
         return dict(self._ask("place", level=level, text=text)["place"])
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
