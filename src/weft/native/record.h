@@ -96,7 +96,7 @@ WEFT_INLINE void weft_stream_publish(struct weft_stream *stream) {
 }
 
 /* For synthetic records: appends whole bytes to the stream (kind, thread), opening it where needed. 0 or -1. */
-int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t n);
+int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t byte_count);
 
 /* For synthetic records, after weft_record_close: gives back the mappings, the file handle and the memory. The shim
  * never does: a thread may still be inside a call when the process ends. */
