@@ -65,6 +65,8 @@ void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor) 
     anchor->realtime_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
 }
 
+/* Stop recording for good and note the reason in the file; the first reason is kept. Threads may call it at the same
+ * time. */
 void weft_record_stop(struct weft_record *record, int reason) {
     if (__atomic_exchange_n(&record->stopped, true, __ATOMIC_ACQ_REL)) return;
     record->header->stop_reason = (uint32_t)reason;
@@ -303,6 +305,7 @@ static inline void count_dropped_sort(struct weft_before_of *dropped, struct wef
     }
 }
 
+/* Count a call as dropped; of its flags those that say what it did make its sort. */
 static void count_dropped_event(struct weft_before_of *dropped, const struct weft_event *event) {
     enum { KEPT = WEFT_FLAG_CLOSED | WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG | WEFT_FLAG_TRUE | WEFT_FLAG_CANCELLED };
     count_dropped_sort(dropped, (struct weft_dropped){.function = event->function,
@@ -313,6 +316,7 @@ static void count_dropped_event(struct weft_before_of *dropped, const struct wef
                                                       .tag = event->tag});
 }
 
+/* Count a row of RECEIVED as dropped. */
 static void count_dropped_receive(struct weft_before_of *dropped, const struct weft_received *received) {
     count_dropped_sort(dropped, (struct weft_dropped){.function = WEFT_DROPPED_RECEIVED,
                                                       .comm = received->comm,
@@ -461,6 +465,8 @@ full:
     return false;
 }
 
+/* Map one more chunk behind a stream, or several, until `bytes` more fit; each is as large as all before it, up to 4
+ * MiB. Return false when recording had to stop. It takes the record's lock. */
 bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     struct weft_record *record = stream->record;
     pthread_mutex_lock(&record->lock);
@@ -510,6 +516,8 @@ static uint64_t choose_reservation(int thread) {
     return size;
 }
 
+/* Give a stream its range of addresses and its first chunk; with `keep` set, streams of calls become rings. Return
+ * false when recording had to stop. */
 bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, int kind, int thread) {
     memset(stream, 0, sizeof *stream);
     stream->record = record;
@@ -529,6 +537,7 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
     return false;
 }
 
+/* Create the file of a new record and write its header, the magic last. Return NULL with errno set when that fails. */
 struct weft_record *weft_record_create(const char *path, int level, int rank, int world_size) {
     struct weft_record *record = calloc(1, sizeof *record);
     if (!record) return NULL;
@@ -583,6 +592,7 @@ static void trim_file(struct weft_record *record) {
     if (!ftruncate(record->fd, (off_t)end)) record->file_size = end;
 }
 
+/* Mark a record as ended in `state` (enum weft_state) and cut off what of its file is unused. */
 void weft_record_close(struct weft_record *record, int state) {
     pthread_mutex_lock(&record->lock);
     if (!record->stopped) {
@@ -608,6 +618,8 @@ static struct weft_stream *find_or_open_synthetic_stream(struct weft_record *rec
     return &found->stream;
 }
 
+/* Append bytes to a stream of a synthetic record (one that no recorder writes), opening it where needed. Return 0 or
+ * -1. */
 int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t byte_count) {
     if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_RECEIVED || kind == WEFT_STREAM_TABLE ||
         kind == WEFT_STREAM_BEFORE || thread < 0 || thread > 0xffff)
@@ -627,6 +639,7 @@ int weft_record_append(struct weft_record *record, int kind, int thread, const v
     return 0;
 }
 
+/* Unmap a synthetic record, close its file and free its memory. */
 void weft_record_free(struct weft_record *record) {
     while (record->synthetic) {
         struct weft_synthetic *next = record->synthetic->next;

@@ -24,6 +24,7 @@ static void handle_lost_page(int signal_number, siginfo_t *info, void *context) 
     errno = saved_errno;
 }
 
+/* Handle SIGBUS of mapped files from now on; 0, or -1 where that cannot be. */
 EXPORT int weft_survive_cuts(void) {
     struct sigaction action = {.sa_sigaction = handle_lost_page, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);

@@ -161,6 +161,7 @@ void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *late
     free(pairs);
 }
 
+/* Compute for each receive the latest point of its rank that had to be before it was decided; see decided.h. */
 void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs, const uint32_t *earlier,
                 const uint32_t *later, uint32_t *reach) {
     for (uint64_t receive = 0; receive < recvs; receive++)

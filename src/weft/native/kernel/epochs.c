@@ -89,6 +89,7 @@ static void add_unclosed_epochs(struct walk *walk, struct window *window, int32_
     else add_misuse(walk, NEVER_WAITED, window->post, -1);
 }
 
+/* Forget all epochs of a window, as one without any. */
 static void reset_window(struct window *window) {
     window->fence = window->start = window->post = window->lock_all = window->inner = -1;
     window->fence_used = false;

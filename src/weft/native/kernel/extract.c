@@ -158,6 +158,7 @@ static uint32_t read_ticket(const struct weft_extract_input *input, uint64_t eve
     return cursor.bad ? NONE : (uint32_t)ticket;
 }
 
+/* Return the status that an event holds in its slot. */
 static struct status make_slot_status(const struct weft_event *event) {
     struct status status = {
         .set = true, .cancelled = event->flags & WEFT_FLAG_CANCELLED, .source = event->peer, .tag = event->tag};
@@ -678,6 +679,7 @@ static uint64_t drop_cancelled_posts(struct weft_post *posts, uint64_t count) {
     return kept;
 }
 
+/* Count how many sends, receives, probes and collectives a rank has at most, by the functions of its events. */
 void weft_extract_most(const struct weft_extract_input *input, uint64_t most[4]) {
     uint64_t by_op[32] = {0}, started = 0;
     for (uint64_t i = 0; i < input->event_count; i++) {
@@ -738,6 +740,7 @@ struct weft_ops *weft_extract(const struct weft_extract_input *input, struct wef
     return ops;
 }
 
+/* Copy the sends (`sort` 0), receives (1) or probes (2) of a rank into columns, from row `first` on. */
 void weft_ops_posts(const struct weft_ops *ops, int sort, const struct weft_post_columns *columns, uint64_t first) {
     const struct weft_post *posts = sort == 0 ? ops->sends : sort == 1 ? ops->recvs : ops->probes;
     uint64_t count = sort == 0 ? ops->send_count : sort == 1 ? ops->recv_count : ops->probe_count;
@@ -754,6 +757,7 @@ void weft_ops_posts(const struct weft_ops *ops, int sort, const struct weft_post
     }
 }
 
+/* Copy the collectives of a rank into columns, from row `first` on. */
 void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *columns, uint64_t first) {
     for (uint64_t i = 0; i < ops->coll_count; i++) {
         const struct weft_coll *collective = &ops->colls[i];

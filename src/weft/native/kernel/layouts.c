@@ -121,6 +121,7 @@ static int does_sum_reach(const struct sums *sums, int k, int64_t low, int64_t h
     return answer;
 }
 
+/* Return whether a sum of multiples of strides lies in [low, high]; see layouts.h. */
 int weft_reaches(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,
                  uint64_t *steps) {
     struct sums sums = {.steps = steps};
@@ -140,7 +141,7 @@ static int64_t find_outer_length(const struct side *side) {
     return side->times > 1 ? side->stride * (side->times - 1) : 0;
 }
 
-/* Return whether part `part` of one side and `other_part` of the other have a byte in common; as weft_meet. */
+/* Return whether part `touch_array_part` of one side and `other_part` of the other have a byte in common; as weft_meet. */
 static int do_parts_meet(struct side side, uint64_t part, struct side other_side, uint64_t other_part, int64_t apart,
                          uint64_t *steps) {
     const struct weft_layout *layout = side.of, *other_layout = other_side.of;

@@ -22,6 +22,7 @@ struct channels {
     uint64_t size, used; /* size is a power of two */
 };
 
+/* Return a hash of a channel: communicator, source, destination, tag. */
 static uint64_t hash_channel(int32_t comm, int32_t source, int32_t dest, int32_t tag) {
     uint64_t first_half = (uint64_t)(uint32_t)comm << 32 | (uint32_t)tag,
              second_half = (uint64_t)(uint32_t)source << 32 | (uint32_t)dest;
@@ -132,6 +133,7 @@ int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_po
     return 0;
 }
 
+/* Sort rows by their key (a counting sort); see match.h. */
 void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
     memset(first, 0, (keys + 1) * sizeof *first);
     for (uint64_t row = 0; row < count; row++)

@@ -178,6 +178,7 @@ static uint32_t get_event_number(const struct weft_order *order, uint32_t proces
     return events ? events[index] : (uint32_t)index;
 }
 
+/* Put a process into the queue of those to run, unless it is there or done. */
 static void enqueue_process(struct weft_order *order, uint32_t process) {
     struct process *state = &order->procs[process];
     if (state->queued || state->done) return;
@@ -466,6 +467,7 @@ static void count_instances(struct weft_order *order) {
     }
 }
 
+/* Free what weft_order_make() returned; NULL is allowed. */
 void weft_order_free(struct weft_order *order) {
     if (!order) return;
     for (uint32_t block = 0; block * BLOCK < order->pool.count; block++) free(order->pool.blocks[block]);
@@ -628,6 +630,7 @@ static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int 
     return walk->done && walk->stack && walk->on_stack;
 }
 
+/* Free the memory of a walk. */
 static void close_walk(struct walk *walk) {
     free(walk->done);
     free(walk->stack);

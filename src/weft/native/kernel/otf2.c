@@ -57,6 +57,7 @@ static int write_row(const struct weft_otf2 *target, void *writer, const struct 
     }
 }
 
+/* Write rows as OTF2 events. Return how many were written before the library refused one. */
 uint64_t weft_otf2_write(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
                          uint64_t count) {
     for (uint64_t i = 0; i < count; i++)

@@ -371,6 +371,7 @@ static bool find_races_of_rank(struct finder *finder, uint32_t rank) {
     return is_good;
 }
 
+/* Free what weft_races_find() returned; NULL is allowed. */
 void weft_races_free(struct weft_races *races) {
     if (!races) return;
     free(races->row);

@@ -67,6 +67,7 @@ static void add_completions_of(struct weft_completions *completions, const struc
     }
 }
 
+/* Copy the completions into the caller's columns, which have room for them, and free them. */
 void weft_completions_take(struct weft_completions *completions, int64_t *request, int64_t *event) {
     for (uint64_t i = 0; i < completions->count; i++) {
         request[i] = completions->request[i];
@@ -77,6 +78,7 @@ void weft_completions_take(struct weft_completions *completions, int64_t *reques
     free(completions);
 }
 
+/* List the requests that waits and tests of a rank reported as complete; see requests.h. */
 struct weft_completions *weft_completions(const struct weft_extract_input *input, uint64_t *count) {
     struct weft_completions *completions = calloc(1, sizeof *completions);
     for (uint64_t event = 0; completions && event < input->event_count && !completions->failed; event++) {
@@ -106,6 +108,7 @@ static uint64_t find_access_end(const struct weft_buffers *buffers, const struct
     return sort & ACCESS_SHORT ? event : buffers->count;
 }
 
+/* List when each access of a buffer by MPI began and ended, and where it lies; see requests.h. */
 uint64_t weft_buffers(const struct weft_buffers *buffers, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
                       uint8_t *writes) {
     uint64_t found = 0, guessed = 0;

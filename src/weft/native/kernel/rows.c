@@ -41,6 +41,7 @@ static size_t write_digits(char *end, uint64_t value) {
     return (size_t)(end - start);
 }
 
+/* Write a number in decimal digits. */
 static void put_unsigned(struct out *out, uint64_t value) {
     char text[24];
     size_t n = write_digits(text + sizeof text, value);
@@ -52,6 +53,7 @@ static void put_signed(struct out *out, int64_t value) {
     put_unsigned(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
+/* Write a number as 0x and hexadecimal digits. */
 static void put_hex(struct out *out, uint64_t value) {
     char text[24];
     int n = snprintf(text, sizeof text, "0x%llx", (unsigned long long)value);
@@ -292,6 +294,7 @@ static void put_parameter(struct out *out, const struct weft_rows_input *input,
     }
 }
 
+/* Write all parameters of a call that are known, in the order of its function. */
 static void put_parameters(struct out *out, const struct weft_rows_input *input,
                            const struct weft_row_function *function, const struct weft_names *names,
                            const struct weft_event *event, const struct tail_view *tail) {
@@ -377,6 +380,7 @@ static int write_duration(char *text, size_t capacity, int64_t ns) {
     return snprintf(text, capacity, "%lld ns", (long long)ns);
 }
 
+/* Write what separates a result of a call from what is before it: ` -> ` for the first, `; ` for others. */
 static void put_result_separator(struct out *out, bool *is_first) {
     if (*is_first) LITERAL(out, " -> ");
     else LITERAL(out, "; ");

@@ -2,6 +2,7 @@
 #include "scan.h"
 #include "tails.h"
 
+/* Count a rank's events by function, and those that failed, are open, or whose buffer was changed. */
 void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *function, int64_t *counts,
                     struct weft_catalogue *out) {
     struct weft_catalogue found = {0};
@@ -16,6 +17,8 @@ void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *f
     *out = found;
 }
 
+/* List the rows of the wanted functions; without a branch, so that each row is written, and the next one over it if it
+ * is not wanted. */
 void weft_where(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows) {
     uint64_t found = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -71,6 +74,7 @@ static bool may_break_rules(const struct weft_rules *input, const struct weft_ev
     return rules & RULE_ALIAS && may_buffers_alias(input, event, index);
 }
 
+/* List the next events that may break a rule of their function; see scan.h. */
 uint64_t weft_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most) {
     uint64_t found = 0, index = *first;
     for (; index < input->count && found < most; index++) {
@@ -102,6 +106,7 @@ static bool may_members_differ(const struct weft_gathered *input, uint64_t insta
     return false;
 }
 
+/* List the collectives whose members may be missing or may not agree; see scan.h. */
 uint64_t weft_uneven(const struct weft_gathered *input, int64_t *found) {
     uint64_t count = 0;
     for (uint64_t instance = 0; instance < input->instances; instance++)

@@ -211,6 +211,7 @@ static bool hold_same_values(const struct weft_value_probe *probe, const struct 
            !memcmp(probe + 1, other_probe + 1, probe->head.bytes - sizeof *probe);
 }
 
+/* Compare pairs of probes by the offsets of their records; see values.h. */
 void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
                       uint64_t count, uint8_t *out) {
     for (uint64_t i = 0; i < count; i++)

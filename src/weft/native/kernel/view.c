@@ -54,6 +54,7 @@ static void mark_time(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) 
     marks[part < count ? part : count - 1] = 1;
 }
 
+/* Fill the index of a row, and mark the parts of the span in which a call begins or ends; see view.h. */
 void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
                      int64_t span) {
     int64_t spent[CLASSES] = {0}, earliest = INT64_MIN;
@@ -119,6 +120,7 @@ static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *c
     spent[class] += part;
 }
 
+/* Return a sweep over a row that stands at its first event. */
 static struct sweep begin_sweep(const struct weft_row *row) {
     struct sweep sweep = {.row = row, .blocks = (row->count + row->block - 1) / row->block};
     if (sweep.blocks) enter_block(&sweep, 0);
@@ -132,6 +134,7 @@ static uint8_t compute_shade(double share) {
     return level < 1 ? 1 : level > 255 ? 255 : (uint8_t)level;
 }
 
+/* Compute how much of each column of pixels a lane's rows spent in each class of calls; see view.h. */
 void weft_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
                        uint8_t *out) {
     for (uint64_t lane = from; lane < to; lane++) {
@@ -170,6 +173,7 @@ static uint64_t count_begun_before(const struct weft_row *row, int64_t time) {
     return sweep.i;
 }
 
+/* Find for each row the events that are under way somewhere in [begin, behind). */
 void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
                      uint64_t *end) {
     for (uint64_t row_index = 0; row_index < count; row_index++) {
@@ -182,6 +186,7 @@ void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin,
     }
 }
 
+/* Fill a box (begin, end, function, class) for each of some events of a row. */
 void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
                      struct weft_box *out) {
     int64_t earliest = INT64_MIN;
@@ -196,6 +201,7 @@ void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_
     }
 }
 
+/* Compute begin and end of some events, each named by its row and its index there. */
 void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
                      int64_t *starts, int64_t *ends) {
     for (uint64_t index = 0; index < count; index++) {

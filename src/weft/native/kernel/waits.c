@@ -333,6 +333,7 @@ static void note_collective_waits(struct weft_found *found, const struct weft_cl
     note_completion_waits(found, clocks, input, instance, last.at);
 }
 
+/* Find the calls that waited in collectives; see waits.h. */
 void weft_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
                        struct weft_found *found) {
     for (uint64_t instance = 0; instance < input->instances; instance++)
