@@ -6,9 +6,9 @@
 #include "nibbles.h"
 #include "wrap.h"
 
-static inline void put_probed_source(struct weft_thread *thread, const MPI_Status *status) {
-    put_failed_polls(thread);
-    put_outcome(thread, WEFT_LOG_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
+static inline void write_probed_source(struct weft_thread *thread, const MPI_Status *status) {
+    write_failed_polls(thread);
+    write_outcome(thread, WEFT_LOG_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
 }
 
 /* ---- wildcard receives under way, oldest first ---- */
@@ -82,9 +82,9 @@ static int wildcards_active(void) {
 
 /* Writes the source of a received message, and how many older wildcards it has overtaken. */
 static void put_source(struct weft_thread *thread, int older, const MPI_Status *status) {
-    if (UNLIKELY(older > 0)) put_outcome(thread, WEFT_LOG_LATE, (uint64_t)older);
-    if (UNLIKELY(weft_is_status_cancelled(status))) put_outcome(thread, WEFT_LOG_CANCELLED, 1);
-    else if (status->MPI_SOURCE >= 0) put_outcome(thread, WEFT_LOG_SOURCE, (uint64_t)status->MPI_SOURCE);
+    if (UNLIKELY(older > 0)) write_outcome(thread, WEFT_LOG_LATE, (uint64_t)older);
+    if (UNLIKELY(weft_is_status_cancelled(status))) write_outcome(thread, WEFT_LOG_CANCELLED, 1);
+    else if (status->MPI_SOURCE >= 0) write_outcome(thread, WEFT_LOG_SOURCE, (uint64_t)status->MPI_SOURCE);
 }
 
 /* Writes what a completed request has received, if it was a receive of any source. */
@@ -153,7 +153,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *
     if (!thread) return REAL(MPI_Probe)(source, tag, comm, status);
     STATUS;
     int result = REAL(MPI_Probe)(source, tag, comm, w_status);
-    if (result == MPI_SUCCESS) put_probed_source(thread, w_status);
+    if (result == MPI_SUCCESS) write_probed_source(thread, w_status);
     return result;
 }
 
@@ -164,7 +164,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message
     if (!thread) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     STATUS;
     int result = REAL(MPI_Mprobe)(source, tag, comm, message, w_status);
-    if (result == MPI_SUCCESS) put_probed_source(thread, w_status);
+    if (result == MPI_SUCCESS) write_probed_source(thread, w_status);
     return result;
 }
 
@@ -176,8 +176,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, 
     int result = REAL(MPI_Iprobe)(source, tag, comm, flag, w_status);
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
-    else if (source == MPI_ANY_SOURCE) put_probed_source(thread, w_status);
-    else put_done_outcome(thread);
+    else if (source == MPI_ANY_SOURCE) write_probed_source(thread, w_status);
+    else write_successful_poll(thread);
     return result;
 }
 
@@ -189,8 +189,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag,
     int result = REAL(MPI_Improbe)(source, tag, comm, flag, message, w_status);
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
-    else if (source == MPI_ANY_SOURCE) put_probed_source(thread, w_status);
-    else put_done_outcome(thread);
+    else if (source == MPI_ANY_SOURCE) write_probed_source(thread, w_status);
+    else write_successful_poll(thread);
     return result;
 }
 
@@ -304,17 +304,17 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index,
     STATUS;
     int result = REAL(MPI_Waitany)(count, requests, index, w_status);
     if (result != MPI_SUCCESS) return result;
-    put_failed_polls(thread);
-    put_outcome(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+    write_failed_polls(thread);
+    write_outcome(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
     if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     return result;
 }
 
 /* Writes which requests a call has completed, and what the receives of any source among them got. */
 static void put_some(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
-    put_failed_polls(thread);
-    put_outcome(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
-    for (int i = 0; i < count; i++) put_outcome(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
+    write_failed_polls(thread);
+    write_outcome(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
+    for (int i = 0; i < count; i++) write_outcome(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
     for (int i = 0; i < count; i++)
         if (indices[i] >= 0 && indices[i] < n) completed(thread, before[indices[i]], &statuses[i]);
 }
@@ -341,7 +341,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *stat
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
     else {
-        put_done_outcome(thread);
+        write_successful_poll(thread);
         completed(thread, before, w_status);
     }
     return result;
@@ -357,7 +357,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, 
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
     else {
-        put_done_outcome(thread);
+        write_successful_poll(thread);
         for (int i = 0; i < count; i++) completed(thread, before[i], &statuses[i]);
     }
     return result;
@@ -374,8 +374,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index,
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
     else {
-        put_failed_polls(thread);
-        put_outcome(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+        write_failed_polls(thread);
+        write_outcome(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
         if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     }
     return result;
@@ -403,7 +403,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
     int result = REAL(MPI_Request_get_status)(request, flag, status);
     if (!thread || result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
-    else put_done_outcome(thread);
+    else write_successful_poll(thread);
     return result;
 }
 
@@ -429,7 +429,7 @@ double weft_o_MPI_Wtime(void) {
     double now = REAL(MPI_Wtime)();
     if (thread) {
         double passed = now - thread->outcome_state.wtime;
-        put_outcome(thread, WEFT_LOG_TIME, thread->outcome_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
+        write_outcome(thread, WEFT_LOG_TIME, thread->outcome_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
         thread->outcome_state.wtime = now;
     }
     return now;
@@ -478,7 +478,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
 /* Ends the record, and finalizes MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Finalize)(void) {
     ENTER;
-    if (thread) put_failed_polls(thread);
+    if (thread) write_failed_polls(thread);
     int code = REAL(MPI_Finalize)();
     if (thread && code == MPI_SUCCESS) weft_end_record_at_finalize();
     return code;

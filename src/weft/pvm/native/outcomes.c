@@ -27,17 +27,17 @@ void weft_log_taken(struct weft_thread *thread, const struct asked *a, int buffe
     const bool known = a->tid != -1 && weft_pvm_rank_of(from) != WEFT_PVM_DAEMON;
     if (known && !a->polls) return;
     if (known) {
-        put_done_outcome(thread);
+        write_successful_poll(thread);
         return;
     }
     if (!a->polls) {
-        put_outcome(thread, WEFT_LOG_SOURCE, logged_source(buffer, from));
+        write_outcome(thread, WEFT_LOG_SOURCE, logged_source(buffer, from));
         return;
     }
-    put_outcome(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
+    write_outcome(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
-    put_outcome(thread, WEFT_LOG_TAKEN, logged_source(buffer, from));
+    write_outcome(thread, WEFT_LOG_TAKEN, logged_source(buffer, from));
 }
 
 /* The task leaves PVM. */
-void weft_log_over(struct weft_thread *thread) { put_failed_polls(thread); }
+void weft_log_over(struct weft_thread *thread) { write_failed_polls(thread); }
