@@ -345,7 +345,7 @@ WEFT_INLINE uint64_t weft_mix_bits(uint64_t value, int index) {
 /* ---- folds: equal calls from one place, with no other call between, are one event that counts them ---- */
 
 /* Return whether the call equals the thread's last event, so that it only adds to that one's count. `key`: hash of its
- * arguments; `most`: the largest count. Sets `at` to its call site, if that was looked up. */
+ * arguments; `most`: the largest count. Set `found_site` to its call site, if that was looked up. */
 WEFT_HOT bool weft_is_repeated_call(struct weft_thread *thread, uint16_t function, void *return_address, uint64_t key,
                                     int32_t most, uint32_t *found_site) {
     const struct weft_event *last = thread ? thread->fold : NULL;
