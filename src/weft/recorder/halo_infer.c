@@ -101,8 +101,8 @@ static void spread_widths(struct undeclared_array *from) {
 }
 
 /* Find the layers of ghosts that a received box of elements fills, by the indices of its first and its last element:
- * set `halo` to their number in one dimension and 0 in the others. Return false if it is no such box (_face in
- * weft/halo/width_inference.py is the same). */
+ * set `halo` to their number in one dimension and 0 in the others. Return false if it is no such box (as _find_side of
+ * weft/halo/width_inference.py). */
 static bool find_ghost_layers(const struct undeclared_array *array, const int64_t *first, const int64_t *last,
                               int64_t *halo) {
     int thin = 0, outer = 0, axis = -1, end = -1;
