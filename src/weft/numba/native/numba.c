@@ -137,7 +137,7 @@ static void ignore_partial_results(const Loop *loop, char **arguments, const siz
         if (one->kind != AS_REDUCTION) continue;
         weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
         for (int t = 0; t < threads; t++)
-            turns_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
+            turns_add_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
     }
 }
 
@@ -178,7 +178,7 @@ int64_t weft_numba_outside(void) {
 }
 
 /* Reads without a value until now, of every loop. */
-uint64_t weft_numba_without_value(void) { return times_found("uninitialised-read"); }
+uint64_t weft_numba_without_value(void) { return count_findings_of_kind("uninitialised-read"); }
 
 /* The loop that is running, and where its arrays lie. */
 static const Loop *current;
@@ -243,7 +243,7 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
     memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
     moved[0] = (char *)schedule;
     weft_check_iteration(rank, range->low);
-    for (int i = 0; i < loop->sites; i++) ran_place((uintptr_t)loop->site[i] << 2);
+    for (int i = 0; i < loop->sites; i++) count_place((uintptr_t)loop->site[i] << 2);
     loop->guards[MAX_ARGUMENTS] = 1;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -357,15 +357,15 @@ static inline int is_known(int32_t site) {
 
 /* Whether this iteration wrote the element before: whatever it does there now is right. Kernels ask that by themselves
  * (numba/instrument.py). */
-static inline int is_mine(uintptr_t a, size_t bytes, int32_t site) {
-    return bytes == 8 && !(a & 7) && cell8(a)->written == now.cur &&
+static inline int is_mine(uintptr_t address, size_t bytes, int32_t site) {
+    return bytes == 8 && !(address & 7) && cell8(address)->written == now.cur &&
            weft_numba_known[site & (PLACES - 1)] == weft_numba_loops_run && running;
 }
 
 void weft_numba_read(const char *address, size_t bytes, int32_t site) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_access(a, bytes, false, (uintptr_t)site << 2);
+        turns_trace_access(a, bytes, false, (uintptr_t)site << 2);
         return;
     }
     if (is_mine(a, bytes, site) || now.off) return;
@@ -385,7 +385,7 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site) {
 void weft_numba_write(const char *address, size_t bytes, int32_t site) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_access(a, bytes, true, (uintptr_t)site << 2);
+        turns_trace_access(a, bytes, true, (uintptr_t)site << 2);
         return;
     }
     if (is_mine(a, bytes, site) || now.off) return;
@@ -450,7 +450,7 @@ FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site)
     weft_numba_write(address, bytes, site);
 }
 
-int weft_numba_wide(void) { return wide(); }
+int weft_numba_wide(void) { return has_avx2(); }
 #else
 int weft_numba_wide(void) { return 0; }
 #endif

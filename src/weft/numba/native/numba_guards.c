@@ -44,7 +44,7 @@ static int has_values(const char *low, const char *high, int32_t element) {
     uintptr_t from = (uintptr_t)low & ~(uintptr_t)7, to = (uintptr_t)high;
     while (from < to) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = (from | FOLD) + 1, end = fold && fold < to ? fold : to;
-        if (!scan(&cell8(from)->written, 8, (int64_t)((end - from + 7) / 8), 1, 0, LAST_STAMP, 0))
+        if (!is_every_word_allowed(&cell8(from)->written, 8, (int64_t)((end - from + 7) / 8), 1, 0, LAST_STAMP, 0))
             return clear_poison((uintptr_t)low, to, element);
         from = end;
     }

@@ -176,7 +176,7 @@ void told_plain(const char *kind, const char *why, uint32_t place, uint32_t othe
     send_line(&l);
 }
 
-void told_no_memory(void) { tell_usage("no-memory", 0, 0); }
+void told_no_memory(void) { write_usage_error("no-memory", 0, 0); }
 
 void told_slow(uint32_t place, int times, int share) {
     struct line l = new_line();
@@ -259,8 +259,8 @@ static void died(int number, siginfo_t *why, void *context) {
 }
 
 bool told_open(void) {
-    if (!lines_open()) return false;
-    watch_ends(died, SA_RESTART);
+    if (!lines_open_file()) return false;
+    install_fatal_signal_handler(died, SA_RESTART);
     atexit(told_end);
     return true;
 }
