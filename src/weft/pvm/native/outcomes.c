@@ -9,7 +9,7 @@ struct weft_thread *weft_log_enter(void) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin()) return NULL;
     if (weft_depth | !weft_recording) return NULL;
     struct weft_thread *thread = weft_self;
-    if (UNLIKELY(!thread)) thread = weft_thread_new();
+    if (UNLIKELY(!thread)) thread = weft_make_thread();
     if (LIKELY(thread)) weft_depth = 1;
     return thread;
 }
@@ -27,17 +27,17 @@ void weft_log_taken(struct weft_thread *thread, const struct asked *a, int buffe
     const bool known = a->tid != -1 && weft_pvm_rank_of(from) != WEFT_PVM_DAEMON;
     if (known && !a->polls) return;
     if (known) {
-        put_done(thread);
+        put_done_outcome(thread);
         return;
     }
     if (!a->polls) {
-        put(thread, WEFT_LOG_SOURCE, logged_source(buffer, from));
+        put_outcome(thread, WEFT_LOG_SOURCE, logged_source(buffer, from));
         return;
     }
-    put(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
+    put_outcome(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
-    put(thread, WEFT_LOG_TAKEN, logged_source(buffer, from));
+    put_outcome(thread, WEFT_LOG_TAKEN, logged_source(buffer, from));
 }
 
 /* The task leaves PVM. */
-void weft_log_over(struct weft_thread *thread) { put_polls(thread); }
+void weft_log_over(struct weft_thread *thread) { put_failed_polls(thread); }
