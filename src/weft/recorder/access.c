@@ -112,7 +112,7 @@ static void range_shrink(uintptr_t low, uintptr_t high) {
 }
 
 /* Adds (`by` 1) or removes (-1) a range of addresses that the hooks report although no call of MPI has it. */
-void weft_access_watch(uintptr_t low, uintptr_t high, int by) {
+void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int by) {
     static int64_t watched;
     pthread_mutex_lock(&hold_lock);
     const struct hold one = {.low = low, .high = high, .reads = true};
@@ -246,7 +246,7 @@ static struct weft_touch *row_new(struct toucher *t) {
     if (t->stopped) return NULL;
     if (t->rows == MOST_ROWS || !weft_stream_fits(&t->stream, sizeof(struct weft_touch))) {
         t->stopped = true;
-        weft_access_note("of the program's accesses of memory that MPI had only the first were kept");
+        weft_record_access_note("of the program's accesses of memory that MPI had only the first were kept");
         return NULL;
     }
     struct weft_touch *row = (struct weft_touch *)t->stream.next;
@@ -381,7 +381,7 @@ static __attribute__((noinline)) void touched_now(struct toucher *t, struct line
     row->size = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
     row->count = 1;
     row->kind = (uint8_t)kind;
-    row->site = place < WEFT_SITE_PLACES ? (uint32_t)place : weft_site_at(place);
+    row->site = place < WEFT_SITE_PLACES ? (uint32_t)place : weft_find_code_site(place);
     row_publish(t);
     e->row = row;
     e->rows++;
@@ -393,7 +393,7 @@ static __attribute__((noinline)) void touched_now(struct toucher *t, struct line
 static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     if (!weft_recording || weft_depth || toucher_busy) return;
     toucher_busy = true;
-    if (UNLIKELY(weft_halo_on)) weft_halo_touched(a, n, kind, place);
+    if (UNLIKELY(weft_halo_on)) weft_record_ghost_access(a, n, kind, place);
     bool held = weft_array_held && !(kind & WEFT_HOOK_FREE);
     struct toucher *t = !held ? NULL : toucher_here ? toucher_here : toucher_new();
     if (LIKELY(t && !t->stopped)) {
@@ -423,7 +423,7 @@ __attribute__((visibility("default"))) void weft_access_join(struct weft_client 
 /* Called by a part of the program that `weft cc` built when it is loaded: its hooks are served from then on. */
 void weft_access_join(struct weft_client *client) {
     if (client->version != WEFT_CLIENT_VERSION) {
-        weft_access_stranger(client);
+        weft_note_foreign_client(client);
         return;
     }
     pthread_mutex_lock(&hold_lock);
@@ -460,7 +460,7 @@ void weft_access_leave(struct weft_client *client) {
 
 /* Begins to watch the program's accesses; `threads`: it may have several threads. */
 static void begin(bool threads) {
-    if (weft_accessing || weft_leaves_out(WEFT_ACCESSES)) return;
+    if (weft_accessing || weft_is_left_out(WEFT_ACCESSES)) return;
     weft_access_threads = threads;
     first_thread = weft_self;
     holds =
@@ -468,15 +468,15 @@ static void begin(bool threads) {
     if (holds == MAP_FAILED) return;
     hold_top = 1;
     pthread_key_create(&toucher_end, toucher_ended);
-    weft_parts_wanted();
+    weft_insert_access_hooks();
     weft_accessing = 1;
 }
 
 /* Begins to watch the program's accesses if a part of it was built by `weft cc`. */
-void weft_access_begin(bool threads) {
-    weft_access_tell_strangers();
+void weft_begin_access_watch(bool threads) {
+    weft_record_foreign_client_notes();
     if (clients && weft_the_record->keep)
-        weft_access_note("the program's own loads and stores, which a run without --keep records");
+        weft_record_access_note("the program's own loads and stores, which a run without --keep records");
     else if (clients) begin(threads);
 }
 
@@ -509,12 +509,12 @@ void weft_array_accessed(uintptr_t low, size_t bytes, int dims, const int64_t *s
     uint8_t counts = kind & WEFT_TOUCH_WRITE ? WEFT_PAGE_READS | WEFT_PAGE_WRITES : WEFT_PAGE_READS;
     uint8_t here = page_bits[(low >> WEFT_PAGE_SHIFT) % WEFT_PAGES] |
                    page_bits[((low + bytes - 1) >> WEFT_PAGE_SHIFT) % WEFT_PAGES];
-    uint32_t site = here & counts ? weft_site(weft_self, __builtin_return_address(0)) : 0;
+    uint32_t site = here & counts ? weft_find_call_site(weft_self, __builtin_return_address(0)) : 0;
     if (site && site < WEFT_SITE_PLACES) touched(low, bytes, kind, site);
 }
 
 /* Puts the access hooks beneath the wrappers of MPI's functions. */
-void weft_parts_wanted(void) {
+void weft_insert_access_hooks(void) {
     for (int k = 0; k < weft_count; k++)
         if (weft_accessed[k] && !weft_beneath[k]) {
             weft_beneath[k] = weft_under[k];
@@ -523,9 +523,9 @@ void weft_parts_wanted(void) {
 }
 
 /* Stops watching in a child of fork(), which is not the rank. */
-void weft_access_fork(void) {
+void weft_end_access_watch_in_child(void) {
     weft_accessing = 0;
-    weft_halo_fork();
+    weft_end_ghost_watch_in_child();
     for (struct weft_client *c = clients; c; c = c->next) forget(c);
 }
 
@@ -535,40 +535,41 @@ static __thread struct {
     int64_t n, space;
     struct weft_part *each, few[FEW];
     bool keep;
-    struct weft_hash sent; /* of those that the call sends; `known` only between weft_parts_begun and weft_parts_take */
+    struct weft_hash
+        sent; /* of those that the call sends; `known` only between weft_hash_sent_call_buffers and weft_take_request_buffers */
 } named;
 
 /* Begins the list of buffers that a call names. */
-void weft_parts_begin(void) {
-    if (UNLIKELY(weft_halo_open)) weft_halo_settle();
+void weft_begin_call_buffers(void) {
+    if (UNLIKELY(weft_halo_open)) weft_write_open_stores();
     named.n = 0;
     named.keep = named.sent.known = false;
 }
 
 /* Marks the bytes of the call's buffers to be stored whole in the record beside their hash. */
-void weft_parts_kept(void) { named.keep = true; }
+void weft_keep_contents_of_call(void) { named.keep = true; }
 
 /* Ends the list of the call's buffers before the call: hashes what is sent. */
-void weft_parts_begun(void) {
-    if (weft_hashing) named.sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX, named.keep);
+void weft_hash_sent_call_buffers(void) {
+    if (weft_hashing) named.sent = weft_hash_buffers(named.each, named.n, true, UINT64_MAX, named.keep);
 }
 
-void weft_part_brought(void) {
+void weft_mark_last_buffer_sent(void) {
     if (named.n) named.each[named.n - 1].brought = true;
 }
 
-int64_t weft_many(MPI_Comm comm) {
-    int n = weft_peers(comm);
+int64_t weft_count_peers_or_none(MPI_Comm comm) {
+    int n = weft_count_peers(comm);
     return n > 0 ? n : 0;
 }
 
 /* Adds a buffer to the list of the call: `count` elements of a type; `written`: MPI writes into it. */
-void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written) {
+void weft_add_call_buffer(const void *buffer, int64_t count, MPI_Datatype type, bool written) {
     WEFT_WORK(WEFT_ACCESSES);
     if (buffer == MPI_IN_PLACE || count <= 0 || type == MPI_DATATYPE_NULL) return;
     /* A type of absolute addresses has its bytes there. */
     if ((!buffer || buffer == MPI_BOTTOM) &&
-        (!weft_hashing || weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) < WEFT_ID_DYNAMIC))
+        (!weft_hashing || weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) < WEFT_ID_DYNAMIC))
         return;
     if (!named.each) {
         named.each = named.few;
@@ -585,9 +586,9 @@ void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool writte
     named.each[named.n++] = (struct weft_part){.buffer = buffer, .count = count, .type = type, .written = written};
 }
 
-void weft_part_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written) {
+void weft_add_call_buffer_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written) {
     if (!buffer || buffer == MPI_IN_PLACE || count <= 0) return;
-    weft_part((const char *)buffer + displacement, count, type, written);
+    weft_add_call_buffer((const char *)buffer + displacement, count, type, written);
 }
 
 /* Sets the addresses between which the bytes of a part lie; returns whether they are known. */
@@ -611,9 +612,9 @@ static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *hig
 static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
     uintptr_t low, high;
     if (!weft_accessing || !part->buffer || !span_of(part, &low, &high)) return 0;
-    if (UNLIKELY(weft_halo_waiting) && part->written) weft_halo_received(low, high);
+    if (UNLIKELY(weft_halo_waiting) && part->written) weft_learn_ghost_widths(low, high);
     uint32_t number = hold_add(low, high, part->written);
-    uint32_t type = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)part->type);
+    uint32_t type = weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)part->type);
     if (number)
         tell_hold(part->written ? WEFT_TOUCH_WRITTEN : WEFT_TOUCH_SENT, (uintptr_t)part->buffer, part->count, type,
                   high - low, object);
@@ -628,15 +629,15 @@ static void hold_all(struct weft_parts *parts, uint32_t request) {
 }
 
 /* Returns the buffers that the call named, to be kept with its request; NULL for none. */
-struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
+struct weft_parts *weft_take_request_buffers(uint32_t request, bool persistent) {
     int64_t n = named.n;
     named.n = 0;
     struct weft_parts *parts = n ? malloc(sizeof *parts + (size_t)n * sizeof *parts->each) : NULL;
     if (!parts) return NULL;
     *parts = (struct weft_parts){.n = n, .holds = calloc((size_t)n, sizeof *parts->holds)};
     memcpy(parts->each, named.each, (size_t)n * sizeof *parts->each);
-    if (weft_hashing) parts->at = weft_moment_now();
-    if (named.sent.known) weft_hash_tell(&named.sent, WEFT_HASH_SENT, parts->at, request);
+    if (weft_hashing) parts->at = weft_find_current_call();
+    if (named.sent.known) weft_record_hash(&named.sent, WEFT_HASH_SENT, parts->at, request);
     named.sent.known = false;
     parts->active = !persistent;
     parts->keep = named.keep;
@@ -645,24 +646,24 @@ struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
 }
 
 /* Notes that MPI has the buffers of a request from its start on, and hashes what is sent. */
-void weft_parts_hold(struct weft_parts *parts, uint32_t request) {
-    if (UNLIKELY(weft_halo_open)) weft_halo_settle();
+void weft_hold_request_buffers(struct weft_parts *parts, uint32_t request) {
+    if (UNLIKELY(weft_halo_open)) weft_write_open_stores();
     hold_all(parts, request);
     if (!weft_hashing) return;
-    parts->at = weft_moment_now();
+    parts->at = weft_find_current_call();
     parts->active = true;
-    struct weft_hash sent = weft_hash_parts(parts->each, parts->n, true, UINT64_MAX, parts->keep);
-    weft_hash_tell(&sent, WEFT_HASH_SENT, parts->at, request);
+    struct weft_hash sent = weft_hash_buffers(parts->each, parts->n, true, UINT64_MAX, parts->keep);
+    weft_record_hash(&sent, WEFT_HASH_SENT, parts->at, request);
 }
 
-void weft_parts_let_go(struct weft_parts *parts) {
+void weft_release_request_buffers(struct weft_parts *parts) {
     for (int64_t i = 0; parts->held && i < parts->n; i++) hold_end(parts->holds[i]);
     parts->held = false;
 }
 
 /* Frees the list of buffers of a request, which MPI no longer has. */
-void weft_parts_free(struct weft_parts *parts) {
-    weft_parts_let_go(parts);
+void weft_free_request_buffers(struct weft_parts *parts) {
+    weft_release_request_buffers(parts);
     free(parts->holds);
     free(parts);
 }
@@ -676,31 +677,31 @@ static __thread struct {
 } called;
 
 /* Notes that MPI has the buffers of a blocking call while it lasts. */
-void weft_parts_call(void) {
+void weft_hold_call_buffers(void) {
     called.n = 0;
     if (!(weft_access_threads | weft_hashing)) { /* only ghost cells are asked about */
         uintptr_t low, high;
         for (int64_t i = 0; i < named.n; i++)
-            if (named.each[i].written && span_of(&named.each[i], &low, &high)) weft_halo_received(low, high);
+            if (named.each[i].written && span_of(&named.each[i], &low, &high)) weft_learn_ghost_widths(low, high);
         return;
     }
     for (int64_t i = 0; i < named.n && called.n < MOST_OF_CALL; i++)
         if ((called.holds[called.n] = part_hold(&named.each[i], 0))) called.n++;
     called.hashed = weft_hashing && named.n;
     if (!called.hashed) return;
-    struct weft_hash sent = weft_hash_parts(named.each, named.n, true, UINT64_MAX, named.keep);
-    weft_hash_tell(&sent, WEFT_HASH_SENT, weft_moment_now(), 0);
+    struct weft_hash sent = weft_hash_buffers(named.each, named.n, true, UINT64_MAX, named.keep);
+    weft_record_hash(&sent, WEFT_HASH_SENT, weft_find_current_call(), 0);
 }
 
-/* Ends what weft_parts_call began, and hashes what was received. */
-void weft_parts_returned(bool ok, const MPI_Status *status) {
+/* Ends what weft_hold_call_buffers began, and hashes what was received. */
+void weft_release_call_buffers(bool ok, const MPI_Status *status) {
     while (called.n) hold_end(called.holds[--called.n]);
     if (!called.hashed) return;
     called.hashed = false;
     if (!ok) return;
     struct weft_hash got =
-        weft_hash_parts(named.each, named.n, false, status ? weft_status_bytes(status) : UINT64_MAX, named.keep);
-    weft_hash_tell(&got, WEFT_HASH_RECEIVED, weft_moment_now(), 0);
+        weft_hash_buffers(named.each, named.n, false, status ? weft_read_status_bytes(status) : UINT64_MAX, named.keep);
+    weft_record_hash(&got, WEFT_HASH_RECEIVED, weft_find_current_call(), 0);
 }
 
 /* ---- one-sided operations ---- */
@@ -714,11 +715,11 @@ static int64_t operation_count, operation_space;
 static pthread_mutex_t operations_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Notes that MPI has the origin buffers of a one-sided operation until its epoch is completed. */
-void weft_parts_of_window(MPI_Win window, int target) {
+void weft_hold_origin_buffers(MPI_Win window, int target) {
     int64_t n = named.n;
     named.n = 0;
     if (target < 0) return;
-    if (named.sent.known) weft_hash_tell(&named.sent, WEFT_HASH_SENT, weft_moment_now(), 0);
+    if (named.sent.known) weft_record_hash(&named.sent, WEFT_HASH_SENT, weft_find_current_call(), 0);
     for (int64_t i = 0; i < n; i++) {
         uint32_t hold = part_hold(&named.each[i], 0);
         if (!hold) continue;
@@ -739,7 +740,7 @@ void weft_parts_of_window(MPI_Win window, int target) {
 }
 
 /* Notes that MPI no longer has the origin buffers of operations on a window to `target` (-1: to all). */
-void weft_parts_completed(MPI_Win window, int target) {
+void weft_release_origin_buffers(MPI_Win window, int target) {
     if (!operation_count) return;
     pthread_mutex_lock(&operations_lock);
     int64_t kept = 0;
@@ -777,8 +778,8 @@ static void expose(MPI_Win window, uint32_t id, int target, const void *base, in
 }
 
 /* Notes the memory of a new window, of all ranks on this host if the window is shared memory. */
-void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size,
-                        int64_t unit) {
+void weft_watch_window_memory(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base, int64_t size,
+                              int64_t unit) {
     enum { DYNAMIC = 2, SHARED = 3 };
     if (flavor == DYNAMIC) return;
     int rank = 0, n = 0;
@@ -798,18 +799,18 @@ void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, 
 }
 
 /* Notes memory that the program has attached to a dynamic window. */
-void weft_access_attached(MPI_Win window, const void *base, int64_t size) {
+void weft_watch_attached_memory(MPI_Win window, const void *base, int64_t size) {
     MPI_Group group;
     int rank = 0;
     if (!weft_accessing) return;
     if (REAL(MPI_Win_get_group)(window, &group) != MPI_SUCCESS) return;
     REAL(MPI_Group_rank)(group, &rank);
     REAL(MPI_Group_free)(&group);
-    expose(window, weft_id(weft_self, WEFT_CLASS_WINDOW, (uintptr_t)window), rank, base, size, 0);
+    expose(window, weft_find_object_id(weft_self, WEFT_CLASS_WINDOW, (uintptr_t)window), rank, base, size, 0);
 }
 
 /* Forgets the memory of a window that other ranks no longer have access to; `base` NULL: all of the window. */
-void weft_access_window_gone(MPI_Win window, const void *base) {
+void weft_unwatch_window_memory(MPI_Win window, const void *base) {
     for (struct exposure **link = &exposures, *e; (e = *link);) {
         if (e->window != window || (base && e->base != base)) {
             link = &e->next;

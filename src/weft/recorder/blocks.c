@@ -15,7 +15,7 @@ struct runs {
 };
 
 /* Reads how a datatype was made: the combiner and the numbers of its arguments. False if MPI does not say. */
-WEFT_ASKS bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e) {
+WEFT_ASKS bool weft_read_type_envelope(MPI_Datatype type, struct weft_envelope *e) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
     if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS)
@@ -32,8 +32,8 @@ WEFT_ASKS bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e) {
 }
 
 /* Reads the arguments that a datatype was made with, into arrays of the envelope's sizes. */
-WEFT_ASKS bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
-                                MPI_Datatype *t) {
+WEFT_ASKS bool weft_read_type_arguments(MPI_Datatype type, const struct weft_envelope *e, int *i, MPI_Aint *a,
+                                        MPI_Count *l, MPI_Datatype *t) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     return REAL(MPI_Type_get_contents_c)(type, e->ints, e->addresses, e->larges, e->types, i, a, l, t) == MPI_SUCCESS;
 #else
@@ -42,11 +42,12 @@ WEFT_ASKS bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e
 #endif
 }
 
-/* Frees a datatype that weft_contents_of returned, unless it is a predefined one. */
-WEFT_ASKS void weft_content_free(MPI_Datatype *type) {
+/* Frees a datatype that weft_read_type_arguments returned, unless it is a predefined one. */
+WEFT_ASKS void weft_free_inner_type(MPI_Datatype *type) {
     struct weft_envelope of;
-    if (weft_envelope_of(*type, &of) && of.combiner != MPI_COMBINER_NAMED && of.combiner != MPI_COMBINER_F90_REAL &&
-        of.combiner != MPI_COMBINER_F90_COMPLEX && of.combiner != MPI_COMBINER_F90_INTEGER)
+    if (weft_read_type_envelope(*type, &of) && of.combiner != MPI_COMBINER_NAMED &&
+        of.combiner != MPI_COMBINER_F90_REAL && of.combiner != MPI_COMBINER_F90_COMPLEX &&
+        of.combiner != MPI_COMBINER_F90_INTEGER)
         REAL(MPI_Type_free)(type);
 }
 
@@ -171,7 +172,7 @@ static void add_derived(struct runs *to, MPI_Datatype type, const struct weft_en
     MPI_Count *l = (MPI_Count *)(a + e->addresses);
     MPI_Datatype *t = (MPI_Datatype *)(l + e->larges);
     int *i = (int *)(t + e->types);
-    if (!weft_contents_of(type, e, i, a, l, t)) {
+    if (!weft_read_type_arguments(type, e, i, a, l, t)) {
         to->failed = true;
         return;
     }
@@ -188,7 +189,7 @@ static void add_derived(struct runs *to, MPI_Datatype type, const struct weft_en
             if (e->combiner == MPI_COMBINER_STRUCT) add_repeated(to, of, v[1 + v[0] + k], v[1 + k], (int64_t)extent);
             else add_blocks(to, e, of, (int64_t)extent, v);
         }
-        weft_content_free(&t[k]);
+        weft_free_inner_type(&t[k]);
     }
     free(of);
 }
@@ -196,7 +197,7 @@ static void add_derived(struct runs *to, MPI_Datatype type, const struct weft_en
 /* Adds the runs of one element of a type. `depth`: how many types it is inside of. */
 static WEFT_ASKS void add_type(struct runs *to, MPI_Datatype type, int depth) {
     struct weft_envelope e;
-    to->failed |= depth > DEEPEST_TYPE || !weft_envelope_of(type, &e);
+    to->failed |= depth > DEEPEST_TYPE || !weft_read_type_envelope(type, &e);
     if (to->failed) return;
     if (!e.types) {
         add_named(to, type);
@@ -213,7 +214,7 @@ static WEFT_ASKS void add_type(struct runs *to, MPI_Datatype type, int depth) {
 }
 
 /* Returns the runs of blocks of `count` elements of a type, NULL if they are not known or too many. */
-WEFT_ASKS struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count) {
+WEFT_ASKS struct weft_blocks *weft_find_type_blocks(MPI_Datatype type, int64_t count) {
     MPI_Count lb = 0, extent = 0;
     struct runs *found = no_runs();
     struct weft_blocks *made = NULL;
@@ -235,12 +236,12 @@ WEFT_ASKS struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count) {
     return made;
 }
 
-bool weft_blocks_dense(const struct weft_blocks *b) {
+bool weft_has_no_gaps(const struct weft_blocks *b) {
     return b->blocks == 1 && !b->run[0].at && (b->count == 1 || b->extent == (int64_t)b->bytes);
 }
 
 /* Returns the block that holds byte number `byte` of a buffer's data, from that byte on. */
-struct weft_block_run weft_block(const struct weft_blocks *b, uint64_t byte) {
+struct weft_block_run weft_find_block_of_byte(const struct weft_blocks *b, uint64_t byte) {
     struct weft_block_run run = b->run[0];
     for (int i = 0; i < b->runs && byte >= (run = b->run[i]).times * run.bytes; i++) byte -= run.times * run.bytes;
     run.at += (int64_t)(byte / run.bytes) * run.stride + (int64_t)(byte % run.bytes);

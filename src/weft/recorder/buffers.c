@@ -61,7 +61,7 @@ static ssize_t look(const struct weft_pending *p, uint8_t *copy, struct iovec *p
     *count = watched(p->buffer, p->bytes, pieces);
     *size = 0;
     for (int i = 0; i < *count; i++) *size += pieces[i].iov_len;
-    return weft_peek_pieces(copy, pieces, *count);
+    return weft_copy_readable_pieces(copy, pieces, *count);
 }
 
 /* A sum in the making: it looks at pieces together, as each look takes the kernel's time. */
@@ -76,7 +76,7 @@ struct summing {
 /* Reads the pieces that were collected, and adds them to the checksum. */
 static void sum_pieces(struct summing *s) {
     uint8_t copy[WHOLE_CHUNK];
-    ssize_t got = s->n ? weft_peek_pieces(copy, s->pieces, s->n) : 0;
+    ssize_t got = s->n ? weft_copy_readable_pieces(copy, s->pieces, s->n) : 0;
     if (got < 0) s->hidden = true;
     else if ((size_t)got != s->size) s->gone = true;
     else s->sum = sum_bytes(s->sum, copy, s->size);
@@ -105,7 +105,7 @@ static void sum_blocks(struct summing *s, const struct weft_pending *p) {
     const struct weft_blocks *b = p->blocks;
     for (int k = 0; k < WATCHED_PIECES && !p->whole; k++) {
         uint64_t byte = (p->bytes - 1) / (WATCHED_PIECES - 1) * (uint64_t)k;
-        struct weft_block_run block = weft_block(b, byte % b->bytes);
+        struct weft_block_run block = weft_find_block_of_byte(b, byte % b->bytes);
         if (block.bytes > WATCHED_PIECE) block.bytes = WATCHED_PIECE;
         sum_block(s, p, (int64_t)(byte / b->bytes), block);
     }
@@ -149,7 +149,7 @@ static void sum_begin(struct weft_pending *p) {
     bool gone;
     p->whole = takes_whole(p);
     p->summed = sum_now(p, &p->checksum, &gone) && !gone;
-    if (UNLIKELY(!p->summed)) weft_unseen();
+    if (UNLIKELY(!p->summed)) weft_note_unreadable_buffer();
 }
 
 /* Returns whether the program has changed a buffer that MPI reads, since the operation began. */
@@ -180,11 +180,11 @@ static void seen_begin(const struct weft_pending *p, MPI_Request request) {
                        REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived;
     p->seen->begun = look(p, p->seen->posted, pieces, &count, &size) == (ssize_t)size;
     p->seen->looked = false;
-    if (UNLIKELY(!p->seen->begun)) weft_unseen();
+    if (UNLIKELY(!p->seen->begun)) weft_note_unreadable_buffer();
 }
 
 /* Copies what is watched of a receive's buffer again, before the call that asks for its completion. */
-void weft_buffer_asked(const struct weft_pending *p) {
+void weft_copy_buffer_before_completion(const struct weft_pending *p) {
     struct iovec pieces[WATCHED_PIECES];
     int count;
     size_t size;
@@ -231,11 +231,11 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
     int size;
     if (!its_turn(site)) return 0;
     if (count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
-    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) {
-        struct weft_blocks *found = weft_blocks_of(type, count);
+    if (weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) {
+        struct weft_blocks *found = weft_find_type_blocks(type, count);
         if (!found) return 0;
         uint64_t bytes = found->bytes * (uint64_t)count;
-        if (weft_blocks_dense(found)) free(found);
+        if (weft_has_no_gaps(found)) free(found);
         else if (blocks) *blocks = found;
         else {
             free(found);
@@ -249,21 +249,22 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
 }
 
 /* Begins to watch the buffer of an operation that reads it. */
-void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
+void weft_watch_sent_buffer(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                            MPI_Datatype type) {
     pending->buffer = buffer;
     pending->site = site;
     pending->bytes = to_watch(site, buffer, count, type, &pending->blocks);
     if (pending->bytes && !pending->persistent) sum_begin(pending);
 }
 
-void weft_watch_end(struct weft_pending *pending) {
+void weft_free_buffer_watch(struct weft_pending *pending) {
     free(pending->seen);
     free(pending->blocks);
 }
 
 /* Begins to watch the buffer of a receive, or of another operation that writes into it. */
-void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
-                        MPI_Datatype type, MPI_Request request) {
+void weft_watch_received_buffer(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                                MPI_Datatype type, MPI_Request request) {
     pending->buffer = buffer;
     pending->bytes = to_watch(site, buffer, count, type, NULL);
     if (!pending->bytes) return;
@@ -282,14 +283,14 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
 }
 
 /* Begins to watch the buffer of a persistent request, as it was started. */
-void weft_buffer_started(struct weft_pending *p, MPI_Request request) {
+void weft_watch_restarted_buffer(struct weft_pending *p, MPI_Request request) {
     p->active = true;
     if (p->seen) seen_begin(p, request);
     else sum_begin(p);
 }
 
 /* Returns whether the program has changed the buffer of an operation while MPI had it. */
-bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? written(p) : other_sum(p); }
+bool weft_has_buffer_changed(const struct weft_pending *p) { return p->seen ? written(p) : other_sum(p); }
 
 /* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */
 struct origin {
@@ -324,12 +325,12 @@ static void mark_shared(struct origin *made) {
 }
 
 /* Begins to watch the origin buffer of a one-sided operation. `written_to`: MPI writes into it. */
-void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
-                 bool written_to) {
+void weft_watch_origin_buffer(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count,
+                              MPI_Datatype type, bool written_to) {
     struct origin made = {.window = window, .target = target, .site = site};
     if (target < 0) return;
-    if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
-    else weft_watch(&made.watch, site, buffer, count, type);
+    if (written_to) weft_watch_received_buffer(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
+    else weft_watch_sent_buffer(&made.watch, site, buffer, count, type);
     if (!made.watch.bytes) return;
     made.starts = __atomic_load_n(&starts_of_site[site % WATCHED_SITES], __ATOMIC_RELAXED);
     pthread_mutex_lock(&buffers_lock);
@@ -343,7 +344,7 @@ void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, 
         }
     }
     if (weft_origins < origin_space) origins[weft_origins++] = made;
-    else weft_watch_end(&made.watch);
+    else weft_free_buffer_watch(&made.watch);
     pthread_mutex_unlock(&buffers_lock);
 }
 
@@ -352,19 +353,19 @@ static bool completes(const struct origin *o, MPI_Win window, int target) {
 }
 
 /* Looks at the origin buffers of operations that the coming call completes, before the call. */
-void weft_origins_asked(MPI_Win window, int target) {
+void weft_check_origin_buffers_before_sync(MPI_Win window, int target) {
     pthread_mutex_lock(&buffers_lock);
     for (int i = 0; i < weft_origins; i++) {
         struct origin *o = &origins[i];
         if (!completes(o, window, target)) continue;
-        if (o->watch.seen) weft_buffer_asked(&o->watch);
-        else o->changed = weft_buffer_changed(&o->watch);
+        if (o->watch.seen) weft_copy_buffer_before_completion(&o->watch);
+        else o->changed = weft_has_buffer_changed(&o->watch);
     }
     pthread_mutex_unlock(&buffers_lock);
 }
 
 /* Ends the watch of origin buffers that a call has completed; returns one that the program changed, NULL for none. */
-const void *weft_origins_done(MPI_Win window, int target) {
+const void *weft_end_origin_buffer_watch(MPI_Win window, int target) {
     const void *found = NULL;
     int kept = 0;
     pthread_mutex_lock(&buffers_lock);
@@ -375,8 +376,8 @@ const void *weft_origins_done(MPI_Win window, int target) {
             continue;
         }
         bool told = !found && !o->shared && (!o->watch.seen || are_others_watched(o));
-        if (told && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
-        weft_watch_end(&o->watch);
+        if (told && (o->watch.seen ? weft_has_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
+        weft_free_buffer_watch(&o->watch);
     }
     weft_origins = kept;
     pthread_mutex_unlock(&buffers_lock);
@@ -404,7 +405,7 @@ struct exposed {
 static struct exposed *exposed;
 
 /* Begins to watch the first bytes of a window's own memory. */
-void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size) {
+void weft_begin_window_copies(MPI_Win window, uint32_t id, const void *base, int64_t size) {
     if (!weft_watching || !base || size <= 0) return;
     pthread_mutex_lock(&buffers_lock);
     struct exposed *made = malloc(sizeof *made);
@@ -421,7 +422,7 @@ void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t si
 }
 
 /* Ends the watch of a window's memory, as the window is freed. */
-void weft_exposed_gone(MPI_Win window) {
+void weft_end_window_copies(MPI_Win window) {
     pthread_mutex_lock(&buffers_lock);
     for (struct exposed **link = &exposed, *e; (e = *link); link = &e->next)
         if (e->window == window) {
@@ -440,11 +441,11 @@ static struct exposed *exposed_of(MPI_Win window) {
 }
 
 /* Copies the watched memory of a window before the fence that closes an epoch. */
-void weft_exposed_closing(MPI_Win window) {
+void weft_copy_window_before_fence(MPI_Win window) {
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
     struct exposed *e = exposed_of(window);
-    if (e) e->looked = e->begun && e->bytes && weft_see(e->closing, e->base, e->bytes);
+    if (e) e->looked = e->begun && e->bytes && weft_copy_buffer(e->closing, e->base, e->bytes);
     pthread_mutex_unlock(&buffers_lock);
 }
 
@@ -466,26 +467,26 @@ static void tell_changes(const struct exposed *e, const uint8_t *now) {
     }
     if (!n) return;
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, e->id);
-    weft_text_u(&text, e->fences);
-    weft_text_u(&text, (uint64_t)n);
+    weft_write_unsigned(&text, e->id);
+    weft_write_unsigned(&text, e->fences);
+    weft_write_unsigned(&text, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        weft_text_u(&text, found[i].at);
-        weft_text_u(&text, found[i].bytes);
-        weft_text_u(&text, found[i].again);
+        weft_write_unsigned(&text, found[i].at);
+        weft_write_unsigned(&text, found[i].bytes);
+        weft_write_unsigned(&text, found[i].again);
     }
-    weft_define(WEFT_DEF_STORED, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_STORED, payload, (size_t)(text.p - payload));
 }
 
 /* Compares the watched memory of a window after a fence, and copies it for the next epoch. */
-void weft_exposed_fenced(MPI_Win window, uint32_t site) {
+void weft_compare_window_after_fence(MPI_Win window, uint32_t site) {
     uint8_t now[EXPOSED_BYTES];
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
     struct exposed *e = exposed_of(window);
     bool turn = its_turn(site);
     if (e && e->bytes && (e->looked || turn)) {
-        bool seen = weft_see(now, e->base, e->bytes);
+        bool seen = weft_copy_buffer(now, e->base, e->bytes);
         if (e->looked && seen) tell_changes(e, now);
         e->begun = turn && seen;
         if (e->begun) memcpy(e->opened, now, e->bytes);

@@ -48,7 +48,7 @@ static uint64_t limit_of_group(void) {
 }
 
 /* Writes into the record which cores the process may run on, and its limit of processor time. */
-void weft_define_cores(void) {
+void weft_record_cores(void) {
     static cpu_set_t allowed[MOST / CPU_SETSIZE];
     if (sched_getaffinity(0, sizeof allowed, allowed)) return;
     char words[LISTED];
@@ -64,7 +64,7 @@ void weft_define_cores(void) {
     if (!length) return;
     uint8_t payload[LISTED + 32];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, length);
-    weft_text_u(&text, limit_of_group());
-    weft_define(WEFT_DEF_CORES, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, length);
+    weft_write_unsigned(&text, limit_of_group());
+    weft_write_definition(WEFT_DEF_CORES, payload, (size_t)(text.p - payload));
 }

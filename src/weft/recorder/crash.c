@@ -86,7 +86,7 @@ static void show_oneself(const void *context) {
     if (asked_of != (pid_t)syscall(SYS_gettid)) return;
     sigjmp_buf back;
     way_back = &back;
-    if (!sigsetjmp(back, 1)) weft_stack_take(&shown, context);
+    if (!sigsetjmp(back, 1)) weft_read_own_stack(&shown, context);
     way_back = NULL;
     __atomic_store_n(&shown_by, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < 200 && !__atomic_load_n(&seen, __ATOMIC_ACQUIRE); i++)
@@ -140,7 +140,7 @@ static void tell_others(struct weft_told told) {
             name[0] = 0;
             if (tid != weft_pid) name_of_thread(tid, name, sizeof name);
             /* Where there is no crash, threads of libraries are of no interest. */
-            if (told.kind == WEFT_ENDING_SIGNAL || shown.slot || shown.pythons) weft_tell(&told);
+            if (told.kind == WEFT_ENDING_SIGNAL || shown.slot || shown.pythons) weft_record_ending(&told);
             __atomic_store_n(&seen, 1, __ATOMIC_RELEASE);
         }
     asked_of = 0;
@@ -256,8 +256,8 @@ static bool is_own_fault(int number, const siginfo_t *info, const void *context,
     Dl_info self, at;
     bool in_mpi = false;
     bool raised = number == SIGABRT ? info->si_code == SI_TKILL && info->si_pid == getpid() : info->si_code > 0;
-    uintptr_t address = (uintptr_t)info->si_addr, top = weft_stack_top(context);
-    if (!raised || !dladdr((void *)weft_tell, &self)) return false;
+    uintptr_t address = (uintptr_t)info->si_addr, top = weft_read_stack_pointer(context);
+    if (!raised || !dladdr((void *)weft_record_ending, &self)) return false;
     if (number == SIGSEGV && address - top + NEAR_STACK < 2 * NEAR_STACK) return false; /* no room for one more frame */
     for (uint32_t i = 0; i < stack->natives; i++) {
         uintptr_t place = stack->native[i] - 1;
@@ -293,10 +293,11 @@ static void look(int number, const siginfo_t *info, const void *context) {
     char name[32] = "";
     if ((pid_t)syscall(SYS_gettid) != weft_pid) name_of_thread((pid_t)syscall(SYS_gettid), name, sizeof name);
     told.who = name;
-    weft_stack_take(&stack, context);
+    weft_read_own_stack(&stack, context);
     if (fault && is_own_fault(number, info, context, &stack))
         told.traceback = weft_work ? weft_works[weft_work] : "calls";
-    if (fault || stack.slot || stack.pythons || stack.tid == weft_pid) weft_tell(&told); /* else a library's thread */
+    if (fault || stack.slot || stack.pythons || stack.tid == weft_pid)
+        weft_record_ending(&told); /* else a library's thread */
     if (!fault || deadly(number)) tell_others(told);
 }
 
@@ -322,11 +323,12 @@ static volatile int fault_told;
 static volatile uintptr_t behind_handlers; /* where handlers return to */
 
 /* Records that the program goes on after a crash, as its own handler has jumped out. */
-void weft_crash_over(const struct weft_stack *stack) {
+void weft_record_survived_crash(const struct weft_stack *stack) {
     if (!fault_told) return;
     for (uint32_t i = 0; i < stack->natives; i++)
         if (stack->native[i] == behind_handlers) return;
-    weft_tell(&(struct weft_told){.kind = WEFT_ENDING_RETURNED, .code = fault_told, .name = name_of(fault_told)});
+    weft_record_ending(
+        &(struct weft_told){.kind = WEFT_ENDING_RETURNED, .code = fault_told, .name = name_of(fault_told)});
     fault_told = 0;
 }
 
@@ -356,7 +358,8 @@ static WEFT_GIVEN void asked(siginfo_t *info, void *context) {
     else if (!plain(program, SIG_DFL)) {
         if (program->sa_flags & SA_SIGINFO) program->sa_sigaction(ASKED, info, context);
         else if (program->sa_handler != SIG_IGN) program->sa_handler(ASKED);
-    } else if (weft_telling() && __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED) < 3) look_around(ASKED, info, context);
+    } else if (weft_can_record_ending() && __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED) < 3)
+        look_around(ASKED, info, context);
 }
 
 /* Signals to a process come to its main thread, as a rule; while that one answers us, the kernel takes another, where
@@ -401,9 +404,9 @@ static void came(int number, siginfo_t *info, void *context) {
             fault_told = number;
             behind_handlers = (uintptr_t)__builtin_return_address(0);
         }
-        if (weft_telling() && !weft_ended_by_mpi) look_around(number, info, context);
+        if (weft_can_record_ending() && !weft_ended_by_mpi) look_around(number, info, context);
         /* All ranks of a job are warned together, and its launcher kills the rest when the first has ended. */
-        if (weft_telling() && among(number, warnings, WARNINGS) && plain(&table[number].program, SIG_DFL))
+        if (weft_can_record_ending() && among(number, warnings, WARNINGS) && plain(&table[number].program, SIG_DFL))
             nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         hand_over(number, info, context);
     }
@@ -461,18 +464,18 @@ sighandler_t __sysv_signal(int number, sighandler_t handler) {
 
 /* ---- birth ---- */
 /* A stack of our own for handlers of this thread, where it has none. */
-void weft_crash_thread(void) {
+void weft_give_thread_signal_stack(void) {
     stack_t there;
     if (sigaltstack(NULL, &there) || !(there.ss_flags & SS_DISABLE)) return;
     void *space =
         mmap(NULL, OWN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) return;
     own_stack = space;
-    if (sigaltstack(&(stack_t){.ss_sp = space, .ss_size = OWN_STACK}, NULL)) weft_crash_thread_end();
+    if (sigaltstack(&(stack_t){.ss_sp = space, .ss_size = OWN_STACK}, NULL)) weft_free_thread_signal_stack();
 }
 
 /* Gives back the stack for handlers of a thread that ends. */
-void weft_crash_thread_end(void) {
+void weft_free_thread_signal_stack(void) {
     stack_t there;
     if (!own_stack) return;
     if (!sigaltstack(NULL, &there) && there.ss_sp == own_stack) sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
@@ -488,13 +491,13 @@ static void take(int number) {
 }
 
 /* Begins to handle the signals that end a process, or warn it. */
-void weft_crash_begin(void) {
+void weft_begin_signal_handling(void) {
     if (armed) return;
     find_real();
     abort_message = (__typeof__(abort_message))dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE");
     current_exception_type = (__typeof__(current_exception_type))dlsym(RTLD_DEFAULT, "__cxa_current_exception_type");
     demangle = (__typeof__(demangle))dlsym(RTLD_DEFAULT, "__cxa_demangle");
-    weft_crash_thread();
+    weft_give_thread_signal_stack();
     for (int i = 0; i < FAULTS; i++) take(faults[i]);
     for (int i = 0; i < WARNINGS; i++) take(warnings[i]);
     take(ASKED);
@@ -502,7 +505,7 @@ void weft_crash_begin(void) {
 }
 
 /* A child has the program's dispositions and nothing else. */
-void weft_crash_child(void) {
+void weft_restore_signals_in_child(void) {
     if (!armed) return;
     armed = false;
     for (int number = 1; number < 65; number++)

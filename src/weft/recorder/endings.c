@@ -20,12 +20,12 @@ static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
 static uintptr_t (*unwound_ip)(struct _Unwind_Context *);
 static void *(*function_of)(void *);
 
-bool weft_telling(void) {
+bool weft_can_record_ending(void) {
     return weft_the_record && (weft_recording || weft_over) && !weft_the_record->stopped && getpid() == weft_pid;
 }
 
 /* Takes a lock; in a handler of a signal only if it becomes free soon. Returns whether it did. */
-bool weft_lock_taken(pthread_mutex_t *lock) {
+bool weft_take_lock(pthread_mutex_t *lock) {
     if (!weft_careful) return !pthread_mutex_lock(lock);
     for (int i = 0; i < 50; i++) {
         if (!pthread_mutex_trylock(lock)) return true;
@@ -43,7 +43,8 @@ struct unwinding {
 
 static bool of_the_recorder(uintptr_t address) {
     Dl_info there, here;
-    return dladdr((void *)address, &there) && dladdr((void *)weft_tell, &here) && there.dli_fbase == here.dli_fbase;
+    return dladdr((void *)address, &there) && dladdr((void *)weft_record_ending, &here) &&
+           there.dli_fbase == here.dli_fbase;
 }
 
 /* The handler's own frames come first, then the interrupted one. */
@@ -66,18 +67,18 @@ static void walk(struct weft_stack *stack, uintptr_t top, uintptr_t frame) {
     uintptr_t pair[2];
     uint32_t module;
     uint64_t offset;
-    if (weft_peek(pair, top, sizeof *pair) && weft_place(pair[0], &module, &offset))
+    if (weft_copy_if_readable(pair, top, sizeof *pair) && weft_find_module(pair[0], &module, &offset))
         stack->native[stack->natives++] = pair[0];
-    while (frame >= top && stack->natives < WEFT_ENDING_FRAMES && weft_peek(pair, frame, sizeof pair) &&
+    while (frame >= top && stack->natives < WEFT_ENDING_FRAMES && weft_copy_if_readable(pair, frame, sizeof pair) &&
            pair[0] > frame) {
-        if (!weft_place(pair[1], &module, &offset)) return;
+        if (!weft_find_module(pair[1], &module, &offset)) return;
         stack->native[stack->natives++] = pair[1];
         frame = pair[0];
     }
 }
 
 /* Returns the stack pointer at the moment of a signal. */
-uintptr_t weft_stack_top(const void *context) {
+uintptr_t weft_read_stack_pointer(const void *context) {
     const ucontext_t *c = context;
 #if defined(__x86_64__)
     return (uintptr_t)c->uc_mcontext.gregs[REG_RSP];
@@ -87,11 +88,11 @@ uintptr_t weft_stack_top(const void *context) {
 }
 
 /* Takes the calling thread's frames, in C and in Python; with `context` those of the code that a signal interrupted. */
-void weft_stack_take(struct weft_stack *stack, const void *context) {
+void weft_read_own_stack(struct weft_stack *stack, const void *context) {
     stack->tid = (pid_t)syscall(SYS_gettid);
     stack->slot = weft_self ? weft_self->slot + 1 : 0;
     stack->natives = 0;
-    stack->pythons = weft_python ? weft_python_places(stack->python, WEFT_ENDING_FRAMES) : 0;
+    stack->pythons = weft_python ? weft_read_python_stack(stack->python, WEFT_ENDING_FRAMES) : 0;
     struct unwinding u = {
         .stack = stack, .from = (uintptr_t)__builtin_return_address(0), .interrupted = context != NULL};
     if (context) {
@@ -113,18 +114,18 @@ void weft_stack_take(struct weft_stack *stack, const void *context) {
 
 /* ---- into the record ---- */
 static void text_or_nothing(struct weft_text *text, const char *string, size_t most) {
-    weft_text_s(text, string ? string : "", string ? strnlen(string, most) : 0);
+    weft_write_bytes(text, string ? string : "", string ? strnlen(string, most) : 0);
 }
 
 /* Writes the frames of a stack in C, each as module and offset. */
 static void text_natives(struct weft_text *text, const struct weft_stack *stack) {
-    weft_text_u(text, stack ? stack->natives : 0);
+    weft_write_unsigned(text, stack ? stack->natives : 0);
     for (uint32_t i = 0; stack && i < stack->natives; i++) {
         uint32_t module = 0;
         uint64_t offset = 0;
-        if (!weft_place(stack->native[i] - 1, &module, &offset)) offset = 0;
-        weft_text_u(text, module);
-        weft_text_u(text, module ? offset + 1 : 0);
+        if (!weft_find_module(stack->native[i] - 1, &module, &offset)) offset = 0;
+        weft_write_unsigned(text, module);
+        weft_write_unsigned(text, module ? offset + 1 : 0);
     }
 }
 
@@ -139,7 +140,7 @@ static void text_pythons(struct weft_text *text, const struct weft_told *told) {
     uint8_t *start = frames.p;
     uint32_t n = 0;
     for (uint32_t i = 0; told->stack && i < told->stack->pythons; i++)
-        n += weft_python_text(&frames, &told->stack->python[i]);
+        n += weft_write_python_frame(&frames, &told->stack->python[i]);
     text->overflow |= frames.overflow;
     text->p = weft_put_u(text->p, n);
     memmove(text->p, start, (size_t)(frames.p - start));
@@ -149,27 +150,27 @@ static void text_pythons(struct weft_text *text, const struct weft_told *told) {
 enum { MOST_TEXT = 1 << 16, MOST_TRACEBACK = 1 << 20, SPACE = 1 << 18 };
 
 /* Writes an ending of the process, or a sign of one, into the record. */
-void weft_tell(const struct weft_told *told) {
+void weft_record_ending(const struct weft_told *told) {
     size_t size =
         SPACE + 3 * MOST_TEXT + (told->traceback ? strnlen(told->traceback, MOST_TRACEBACK) : 0) + told->python_bytes;
     uint8_t *space = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) return;
     struct weft_text text = {.p = space, .end = space + size};
     const struct weft_stack *stack = told->stack;
-    weft_text_u(&text, (uint64_t)told->kind);
-    weft_text_u(&text, stack ? stack->slot : weft_self ? weft_self->slot + 1 : 0);
-    weft_text_u(&text, (uint64_t)(stack ? stack->tid : (pid_t)syscall(SYS_gettid)));
-    weft_text_u(&text, weft_ticks(weft_clock_kind));
-    weft_text_z(&text, told->code);
-    weft_text_z(&text, told->detail);
-    weft_text_u(&text, told->address);
+    weft_write_unsigned(&text, (uint64_t)told->kind);
+    weft_write_unsigned(&text, stack ? stack->slot : weft_self ? weft_self->slot + 1 : 0);
+    weft_write_unsigned(&text, (uint64_t)(stack ? stack->tid : (pid_t)syscall(SYS_gettid)));
+    weft_write_unsigned(&text, weft_ticks(weft_clock_kind));
+    weft_write_signed(&text, told->code);
+    weft_write_signed(&text, told->detail);
+    weft_write_unsigned(&text, told->address);
     text_or_nothing(&text, told->name, MOST_TEXT);
     text_or_nothing(&text, told->text, MOST_TEXT);
     text_or_nothing(&text, told->traceback, MOST_TRACEBACK);
     text_or_nothing(&text, told->who, MOST_TEXT);
     text_pythons(&text, told);
     text_natives(&text, stack);
-    if (!text.overflow) weft_define(WEFT_DEF_ENDING, space, (size_t)(text.p - space));
+    if (!text.overflow) weft_write_definition(WEFT_DEF_ENDING, space, (size_t)(text.p - space));
     munmap(space, size);
 }
 
@@ -199,22 +200,23 @@ static int fortran_end(const struct weft_stack *stack, const char **name) {
 /* Records an exit. One that says nothing is left out (status 0 after MPI_Finalize), and one that MPI makes inside a
  * call. */
 static WEFT_COLD void exiting(int status, int how, const char *name) {
-    if (!weft_telling() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED)) return;
+    if (!weft_can_record_ending() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED))
+        return;
     if (__atomic_exchange_n(&told_exit, true, __ATOMIC_ACQ_REL)) return;
     struct weft_stack stack;
     struct weft_told told = {.kind = WEFT_ENDING_EXIT, .code = status, .detail = how, .name = name, .stack = &stack};
     weft_depth = 1;
-    if (how == WEFT_EXIT_AT_ONCE) weft_leaving_look();
-    weft_stack_take(&stack, NULL);
-    weft_crash_over(&stack);
+    if (how == WEFT_EXIT_AT_ONCE) weft_record_uncaught_exception();
+    weft_read_own_stack(&stack, NULL);
+    weft_record_survived_crash(&stack);
     if (how == WEFT_EXIT_EXIT) told.detail = fortran_end(&stack, &told.name);
     if (how == WEFT_EXIT_RETURN) stack.natives = stack.pythons = 0; /* libc's own */
-    if (how == WEFT_EXIT_AT_ONCE || !weft_leaving_exit(status, &told)) weft_tell(&told);
+    if (how == WEFT_EXIT_AT_ONCE || !weft_record_python_exit(status, &told)) weft_record_ending(&told);
     weft_depth = 0;
 }
 
 /* The process is about to end with this status, though things come before that may not end. */
-void weft_exit_soon(int status) { exiting(status, WEFT_EXIT_PYTHON, "sys.exit"); }
+void weft_record_coming_exit(int status) { exiting(status, WEFT_EXIT_PYTHON, "sys.exit"); }
 
 WEFT_GIVEN __attribute__((visibility("default"), noreturn)) void exit(int status);
 /* Stands before the C library's exit: records who ended the program. */
@@ -260,19 +262,19 @@ static _Unwind_Reason_Code find_function(struct _Unwind_Context *context, void *
 }
 
 /* Returns whether a function is on the calling thread's stack. */
-bool weft_called_by(void *function) {
+bool weft_is_called_by(void *function) {
     struct search search = {.function = (uintptr_t)function};
     if (backtrace && function) backtrace(find_function, &search);
     return search.found;
 }
 
-void weft_finalising(struct weft_event *event) {
-    if (weft_leaving || weft_called_by(dlsym(RTLD_NEXT, "exit"))) event->buffer = WEFT_LEAVING;
+void weft_mark_finalize_during_exit(struct weft_event *event) {
+    if (weft_leaving || weft_is_called_by(dlsym(RTLD_NEXT, "exit"))) event->buffer = WEFT_LEAVING;
 }
 
 /* ---- birth ---- */
 /* Begins to watch how the process ends. */
-void weft_endings_begin(void) {
+void weft_begin_watching_exit(void) {
     static bool begun;
     if (begun || !weft_the_record) return;
     begun = true;
@@ -285,7 +287,7 @@ void weft_endings_begin(void) {
     on_exit(returned, NULL);
 }
 
-void weft_endings_child(void) {
+void weft_stop_watching_exit_in_child(void) {
     weft_over = weft_leaving = 0;
-    weft_crash_child();
+    weft_restore_signals_in_child();
 }

@@ -22,8 +22,8 @@ static WEFT_COLD void ended(const char *words) {
     if (!ends_here()) return;
     uint8_t payload[WORDS + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, strnlen(words, WORDS));
-    weft_define(WEFT_DEF_ENDED, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, strnlen(words, WORDS));
+    weft_write_definition(WEFT_DEF_ENDED, payload, (size_t)(text.p - payload));
     weft_the_record->header->state = WEFT_STATE_EXITED;
     weft_ended_by_mpi = 1;
 }
@@ -58,12 +58,13 @@ WEFT_GIVEN __attribute__((visibility("default"))) int fputs(const char *restrict
 
 /* ---- what the program says of its end, and calls that it makes outside of MPI's life ---- */
 /* Records that the program calls MPI_Abort, with the stack. */
-void weft_abort_told(int code) {
-    if (!weft_telling()) return;
+void weft_record_abort(int code) {
+    if (!weft_can_record_ending()) return;
     struct weft_stack stack;
-    weft_leaving_look();
-    weft_stack_take(&stack, NULL);
-    weft_tell(&(struct weft_told){.kind = WEFT_ENDING_ABORT, .code = code, .name = "MPI_Abort", .stack = &stack});
+    weft_record_uncaught_exception();
+    weft_read_own_stack(&stack, NULL);
+    weft_record_ending(
+        &(struct weft_told){.kind = WEFT_ENDING_ABORT, .code = code, .name = "MPI_Abort", .stack = &stack});
 }
 
 /* ---- calls outside of MPI's life ---- */
@@ -81,11 +82,11 @@ static bool allowed(const char *name) {
     return n > 4 && (!strcmp(name + n - 4, "_f2c") || !strcmp(name + n - 4, "_c2f"));
 }
 
-WEFT_HIDDEN void weft_start(void);
+WEFT_HIDDEN void weft_start_record(void);
 
 /* Records the first call of MPI before its initialisation, and the first one after its end; returns whether it is the
  * latter. */
-bool weft_outside(int k) {
+bool weft_record_call_outside_mpi(int k) {
     static bool said_before, said_behind;
     if (weft_depth || weft_recording || (weft_the_record && !weft_over) || allowed(weft_names[k])) return false;
     bool before = !weft_the_record;
@@ -94,15 +95,15 @@ bool weft_outside(int k) {
         if (__atomic_exchange_n(&said_before, true, __ATOMIC_ACQ_REL)) return false;
         if ((REAL(MPI_Initialized)(&one) == MPI_SUCCESS && one) || (REAL(MPI_Finalized)(&one) == MPI_SUCCESS && one))
             return false;
-        weft_start();
+        weft_start_record();
         if (!weft_the_record || !weft_recording) return false;
     }
     if (getpid() != weft_pid || (!before && __atomic_exchange_n(&said_behind, true, __ATOMIC_ACQ_REL))) return false;
-    weft_endings_begin();
+    weft_begin_watching_exit();
     struct weft_stack stack;
     weft_depth = 1;
-    weft_stack_take(&stack, NULL);
-    weft_tell(&(struct weft_told){
+    weft_read_own_stack(&stack, NULL);
+    weft_record_ending(&(struct weft_told){
         .kind = before ? WEFT_ENDING_NOT_INITIALISED : WEFT_ENDING_FINALISED, .name = weft_names[k], .stack = &stack});
     weft_depth = 0;
     weft_recording = !before; /* the tables of objects ask MPI, which is not there yet */

@@ -38,8 +38,8 @@ static const struct part *last_part;
 static uint32_t last_place;
 static struct group *last_group;
 
-/* How many calls this thread has made: weft_moment_now names the last of them. */
-uint64_t weft_halo_moment(void) { return weft_self ? weft_moment_now().event + 1 : 0; }
+/* How many calls this thread has made: weft_find_current_call names the last of them. */
+uint64_t weft_count_own_calls(void) { return weft_self ? weft_find_current_call().event + 1 : 0; }
 
 /* Forgets the stores that are not written down yet. */
 static void forget_groups(void) {
@@ -51,7 +51,7 @@ static void forget_groups(void) {
 
 /* Ends the watch of arrays with ghost cells. */
 static void stop(void) {
-    weft_halo_log_end();
+    weft_close_ghost_log();
     on = false;
     forget_groups();
     weft_halo_on = weft_halo_waiting = 0;
@@ -60,7 +60,7 @@ static void stop(void) {
 /* Ends the watch for a reason, as what would be recorded from here on would not be complete. */
 static void give_up(const char *why) {
     if (!on) return;
-    weft_halo_record(GAVE_UP, weft_halo_moment(), NULL, 0, why, strlen(why));
+    weft_write_ghost_record(GAVE_UP, weft_count_own_calls(), NULL, 0, why, strlen(why));
     stop();
 }
 
@@ -130,7 +130,7 @@ static bool look(struct part *p, struct cells *c, int kind, uint64_t moment) {
     c->seen = now;
     c->known = true;
     const uint32_t head[2] = {p->number, 0};
-    weft_halo_record(kind, moment, head, sizeof head, now, c->n * sizeof *now);
+    weft_write_ghost_record(kind, moment, head, sizeof head, now, c->n * sizeof *now);
     return true;
 }
 
@@ -157,20 +157,20 @@ static bool look_at_ghosts(struct part *p, uint64_t moment) {
 
 /* ---- groups ---- */
 /* All that is open is written down, in the order in which it began, with the values that it left. */
-void weft_halo_settle(void) {
+void weft_write_open_stores(void) {
     if (!on || !weft_halo_open || weft_self != owner) return;
     WEFT_WORK(WEFT_HALO);
     int n = weft_halo_open;
     for (int k = 0; k < n; k++) {
         struct part *p = groups[k].part;
-        weft_halo_write_group(&groups[k]);
+        weft_write_store_group(&groups[k]);
         runs++;
         if (!--p->open && there(p)) look(p, &p->edge, OWNED, groups[k].moment);
     }
     weft_halo_open = 0;
     last_part = NULL;
     if (++epoch == EPOCHS) give_up("too many stores");
-    else if (weft_halo_log_full()) give_up("more than 512 MB of accesses");
+    else if (weft_is_ghost_log_full()) give_up("more than 512 MB of accesses");
 }
 
 /* Makes room for one more element in an array of `n`; returns false without memory. */
@@ -217,7 +217,7 @@ static void take_window(struct group *g, uint32_t target) {
 static struct group *group_of(struct part *p, uintptr_t at, bool copies, uint64_t moment) {
     for (int k = 0; k < weft_halo_open; k++)
         if (groups[k].at == at && groups[k].part == p && groups[k].copies == copies) return &groups[k];
-    if (weft_halo_open == GROUPS) weft_halo_settle();
+    if (weft_halo_open == GROUPS) weft_write_open_stores();
     if (!on) return NULL;
     look_for_unseen(p, moment);
     struct group *g = &groups[weft_halo_open++];
@@ -242,7 +242,7 @@ static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, ui
         else take_window(last_group, place);
         return;
     }
-    if (p->cells[place] >> EPOCH_SHIFT == epoch) weft_halo_settle();
+    if (p->cells[place] >> EPOCH_SHIFT == epoch) weft_write_open_stores();
     struct group *g = on ? group_of(p, at, copies, moment) : NULL;
     if (!g) return;
     if (!grown((void **)&g->places, g->places_n, &g->places_space, sizeof *g->places)) {
@@ -265,7 +265,7 @@ static void loaded(struct part *p, uint32_t place, uintptr_t at, uint64_t moment
     WEFT_WORK(WEFT_HALO);
     for (int k = 0; k < weft_halo_open; k++)
         if (groups[k].of_ghosts && groups[k].part == p) {
-            weft_halo_settle();
+            weft_write_open_stores();
             break;
         }
     if (!on || !look_at_ghosts(p, moment)) return;
@@ -293,7 +293,7 @@ static void touched_elsewhere(uintptr_t a, size_t n) {
 }
 
 /* What the hooks call, by way of access.c. */
-void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
+void weft_record_ghost_access(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
     if (UNLIKELY(weft_self != owner)) {
         touched_elsewhere(a, n);
         return;
@@ -301,7 +301,7 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
     if (UNLIKELY(strangers)) give_up("another thread than the one that declared the arrays uses them");
     struct part *p = on ? part_at(a, n) : NULL;
     if (kind & WEFT_HOOK_FREE) {
-        if (p) weft_halo_forget(a, a + n);
+        if (p) weft_forget_arrays_of_unknown_widths(a, a + n);
         for (; p; p = part_at(a, n)) part_end(p);
     }
     if (!p) return;
@@ -315,9 +315,9 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
         if (class == INNER) continue;
         if (moment == UINT64_MAX) {
             static uint64_t before;
-            moment = weft_halo_moment();
+            moment = weft_count_own_calls();
             if (moment != before) {
-                weft_halo_settle();
+                weft_write_open_stores();
                 window_n = 0;
             }
             before = moment;
@@ -347,7 +347,7 @@ static void shell_watch(const struct part *p, int by) {
     for (uint64_t k = 0; k < p->count;) {
         uint64_t first = k;
         while (k < p->count && (p->cells[k] & OF_CELL) != INNER) k++;
-        if (k > first) weft_access_watch(p->low + first * p->size, p->low + k * p->size, by);
+        if (k > first) weft_change_watched_addresses(p->low + first * p->size, p->low + k * p->size, by);
         while (k < p->count && (p->cells[k] & OF_CELL) == INNER) k++;
     }
 }
@@ -369,7 +369,7 @@ static void part_free(struct part *p) {
 
 /* Ends the watch of a part, whose memory is used for something else from here on. */
 static void part_end(struct part *p) {
-    weft_halo_settle();
+    weft_write_open_stores();
     window_n = 0;
     shell_watch(p, -1);
     for (int k = 0; k < parts_n; k++)
@@ -424,7 +424,7 @@ static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *hal
     p->high = p->low + p->count * p->size;
     if (!p->low || !there(p)) return false;
     if (weft_is_readable((const void *)p->low, p->high - p->low)) return true;
-    weft_unseen();
+    weft_note_unreadable_buffer();
     return false;
 }
 
@@ -434,19 +434,19 @@ static void part_add(struct part *p, const struct said *said) {
     ranges[parts_n].low = p->low;
     ranges[parts_n].high = p->high;
     parts[parts_n++] = p;
-    uint64_t moment = weft_halo_moment();
-    weft_halo_write_part(p, said, moment);
+    uint64_t moment = weft_count_own_calls();
+    weft_write_array_declaration(p, said, moment);
     look(p, &p->edge, OWNED, moment);
     look_at_ghosts(p, moment);
     shell_watch(p, 1);
     weft_halo_on = 1;
 }
 
-bool weft_halo_mine(void) { return on && weft_self == owner; }
+bool weft_is_ghost_watch_thread(void) { return on && weft_self == owner; }
 
 /* Begins to watch an array with ghost cells of these widths; returns whether that is possible. */
-bool weft_halo_declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
-    weft_halo_settle();
+bool weft_watch_ghost_array(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
+    weft_write_open_stores();
     struct part *p = on ? calloc(1, sizeof *p) : NULL;
     if (!p) return false;
     *p = *given;
@@ -469,26 +469,28 @@ bool weft_halo_declare(const struct part *given, const int64_t *shape, const int
 /* `halo` NULL: its widths are told by receives. */
 static void declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
     if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE ||
-        weft_leaves_out(WEFT_ACCESSES) || weft_leaves_out(WEFT_HALO))
+        weft_is_left_out(WEFT_ACCESSES) || weft_is_left_out(WEFT_HALO))
         return;
     WEFT_WORK(WEFT_HALO);
     if (!weft_accessing) {
-        weft_access_note("uses of ghost cells: the program was not built with `weft cc`");
+        weft_record_access_note("uses of ghost cells: the program was not built with `weft cc`");
         return;
     }
     if (!owner) {
         owner = weft_self;
-        on = weft_halo_log_begin();
+        on = weft_open_ghost_log();
     }
-    if (!weft_halo_mine()) return;
+    if (!weft_is_ghost_watch_thread()) return;
     bool fits = given->low && given->dims > 0 && given->dims <= DIMENSIONS && type_known(given->letter, given->size);
     uint64_t cells = 1;
     for (int d = 0; fits && d < given->dims; d++)
         if ((fits = shape[d] > 0 && (uint64_t)shape[d] <= INT32_MAX / cells)) cells *= (uint64_t)shape[d];
-    if (fits) weft_halo_forget(given->low, given->low + cells * given->size);
+    if (fits) weft_forget_arrays_of_unknown_widths(given->low, given->low + cells * given->size);
     fits = fits && said->lag >= 0 &&
-           (halo ? weft_halo_declare(given, shape, halo, said) : weft_halo_expect(given, shape, said));
-    if (!fits) weft_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
+           (halo ? weft_watch_ghost_array(given, shape, halo, said)
+                 : weft_watch_array_of_unknown_widths(given, shape, said));
+    if (!fits)
+        weft_record_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
 }
 
 /* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
@@ -498,7 +500,7 @@ VISIBLE void weft_halo_part(const void *data, int letter, size_t size, const cha
 void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                     const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
     struct said said = {.of = of, .file = at[0], .function = at[1], .line = line, .lag = lag};
-    weft_halo_grid(*(const MPI_Comm *)comm, &said.grid);
+    weft_read_process_grid(*(const MPI_Comm *)comm, &said.grid);
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
     declare(&given, shape, halo, &said);
 }
@@ -548,7 +550,7 @@ void weft_halo_part_fortran(const void *data, int letter, size_t size, const cha
                         .lower = lower ? firsts : NULL,
                         .periodic = periodic ? rounds : NULL,
                         .reversed = true};
-    weft_halo_grid(comm ? of_fortran(*comm) : MPI_COMM_NULL, &said.grid);
+    weft_read_process_grid(comm ? of_fortran(*comm) : MPI_COMM_NULL, &said.grid);
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
     turn(shape, lengths, dims);
     if (halo) turn(halo, widths, dims);
@@ -560,24 +562,24 @@ void weft_halo_part_fortran(const void *data, int letter, size_t size, const cha
 VISIBLE void weft_halo_part_end(const void *data);
 /* Called by the program: an array with ghost cells ends. */
 void weft_halo_part_end(const void *data) {
-    struct part *p = weft_halo_mine() ? part_at((uintptr_t)data, 1) : NULL;
+    struct part *p = weft_is_ghost_watch_thread() ? part_at((uintptr_t)data, 1) : NULL;
     if (!p) return;
-    weft_halo_forget(p->low, p->high);
+    weft_forget_arrays_of_unknown_widths(p->low, p->high);
     part_end(p);
 }
 
 /* MPI is finalized, or the program ends without it: nobody gets anything any more. */
-void weft_halo_end(void) {
+void weft_end_ghost_watch(void) {
     if (on && strangers) give_up("another thread than the one that declared the arrays uses them");
     if (!on) return;
-    weft_halo_settle();
-    if (on) weft_halo_record(END, weft_halo_moment(), NULL, 0, NULL, 0);
+    weft_write_open_stores();
+    if (on) weft_write_ghost_record(END, weft_count_own_calls(), NULL, 0, NULL, 0);
     stop();
 }
 
 /* A child of the process is not the rank. */
-void weft_halo_fork(void) {
-    weft_halo_log_fork();
+void weft_end_ghost_watch_in_child(void) {
+    weft_drop_ghost_log_in_child();
     on = false;
     weft_halo_on = weft_halo_open = weft_halo_waiting = 0;
 }

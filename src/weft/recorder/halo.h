@@ -63,28 +63,29 @@ WEFT_INLINE uint64_t mixed(uint64_t hash, uint64_t value) {
 }
 
 /* The file of this process; false where there is none. */
-WEFT_COLD bool weft_halo_log_begin(void);
-WEFT_COLD void weft_halo_log_end(void);
-WEFT_COLD void weft_halo_log_fork(void);
-WEFT_HIDDEN bool weft_halo_log_full(void);
-WEFT_HIDDEN void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload,
-                                  size_t n);
-WEFT_COLD void weft_halo_grid(MPI_Comm comm, struct grid *grid);
-WEFT_COLD void weft_halo_write_part(const struct part *p, const struct said *said, uint64_t moment);
+WEFT_COLD bool weft_open_ghost_log(void);
+WEFT_COLD void weft_close_ghost_log(void);
+WEFT_COLD void weft_drop_ghost_log_in_child(void);
+WEFT_HIDDEN bool weft_is_ghost_log_full(void);
+WEFT_HIDDEN void weft_write_ghost_record(int kind, uint64_t moment, const void *head, size_t head_n,
+                                         const void *payload, size_t n);
+WEFT_COLD void weft_read_process_grid(MPI_Comm comm, struct grid *grid);
+WEFT_COLD void weft_write_array_declaration(const struct part *p, const struct said *said, uint64_t moment);
 
 /* A part with these widths; false where it cannot be one. `said` gets its number as `before`. */
-WEFT_COLD bool weft_halo_declare(const struct part *given, const int64_t *shape, const int64_t *halo,
-                                 struct said *said);
-WEFT_HIDDEN uint64_t weft_halo_moment(void);
+WEFT_COLD bool weft_watch_ghost_array(const struct part *given, const int64_t *shape, const int64_t *halo,
+                                      struct said *said);
+WEFT_HIDDEN uint64_t weft_count_own_calls(void);
 /* Whether this is the thread that declared the arrays, and they are written down. */
-WEFT_HIDDEN bool weft_halo_mine(void);
+WEFT_HIDDEN bool weft_is_ghost_watch_thread(void);
 
 /* One whose widths are not declared, from here on (halo_infer.c). */
-WEFT_COLD bool weft_halo_expect(const struct part *given, const int64_t *shape, const struct said *said);
+WEFT_COLD bool weft_watch_array_of_unknown_widths(const struct part *given, const int64_t *shape,
+                                                  const struct said *said);
 /* No longer what is declared between these addresses. */
-WEFT_COLD void weft_halo_forget(uintptr_t low, uintptr_t high);
+WEFT_COLD void weft_forget_arrays_of_unknown_widths(uintptr_t low, uintptr_t high);
 
 /* One more time of the group's use, which is written down when it comes for the first time. */
-WEFT_HIDDEN void weft_halo_write_group(const struct group *g);
+WEFT_HIDDEN void weft_write_store_group(const struct group *g);
 
 #endif

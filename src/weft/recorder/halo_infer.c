@@ -37,19 +37,19 @@ static void count(void) {
 }
 
 /* Ends the arrays in a range of memory whose widths are not known yet. */
-void weft_halo_forget(uintptr_t low, uintptr_t high) {
+void weft_forget_arrays_of_unknown_widths(uintptr_t low, uintptr_t high) {
     if (!waiting) return;
     for (struct waiting **link = &waiting, *w; (w = *link);)
         if (w->given.low < high && w->high > low) {
             const uint32_t head[2] = {w->said.before, 0};
-            weft_halo_record(ENDED, weft_halo_moment(), head, sizeof head, NULL, 0);
+            weft_write_ghost_record(ENDED, weft_count_own_calls(), head, sizeof head, NULL, 0);
             *link = w->next;
             forget(w);
         } else link = &w->next;
     count();
 }
 
-static bool declared(struct waiting *w) { return weft_halo_declare(&w->given, w->shape, w->halo, &w->said); }
+static bool declared(struct waiting *w) { return weft_watch_ghost_array(&w->given, w->shape, w->halo, &w->said); }
 
 /* Widens the ghosts of an array to `halo`, as a receive has shown, and declares it anew. */
 static void widen(struct waiting *w, const int64_t *halo) {
@@ -120,8 +120,8 @@ static void indices(const struct waiting *w, uint64_t place, int64_t *index) {
 }
 
 /* Learns from a receive into [low, high) how wide the ghosts of an array are. */
-void weft_halo_received(uintptr_t low, uintptr_t high) {
-    if (!weft_halo_mine()) return;
+void weft_learn_ghost_widths(uintptr_t low, uintptr_t high) {
+    if (!weft_is_ghost_watch_thread()) return;
     WEFT_WORK(WEFT_HALO);
     for (struct waiting *w = waiting; w; w = w->next) {
         if (low < w->given.low || high > w->high || low >= high) continue;
@@ -146,7 +146,7 @@ static void guess(struct waiting *w) {
 }
 
 /* Begins to look for the widths of an array's ghosts, which no line declares; false without memory. */
-bool weft_halo_expect(const struct part *given, const int64_t *shape, const struct said *said) {
+bool weft_watch_array_of_unknown_widths(const struct part *given, const int64_t *shape, const struct said *said) {
     struct waiting *w = calloc(1, sizeof *w);
     if (!w) return false;
     w->given = *given;

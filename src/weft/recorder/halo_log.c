@@ -68,7 +68,7 @@ static void put_string(struct text *t, const char *string) {
 
 /* ---- the file ---- */
 /* Makes the file for this process's arrays with ghost cells; false if that fails. */
-bool weft_halo_log_begin(void) {
+bool weft_open_ghost_log(void) {
     char path[PATH_MAX + 320], host[256] = "";
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/halo", weft_run_path);
@@ -76,7 +76,7 @@ bool weft_halo_log_begin(void) {
     snprintf(path, sizeof path, "%s/halo/%s-%d.halo", weft_run_path, host, (int)getpid());
     file = fopen(path, "wbxe"); /* in a program of Python its own arrays may have it */
     if (!file) {
-        weft_access_note("uses of ghost cells: their file could not be made");
+        weft_record_access_note("uses of ghost cells: their file could not be made");
         return false;
     }
     setvbuf(file, NULL, _IOFBF, PIECE);
@@ -84,13 +84,13 @@ bool weft_halo_log_begin(void) {
     return true;
 }
 
-void weft_halo_log_end(void) {
+void weft_close_ghost_log(void) {
     if (file) fclose(file);
     file = NULL;
 }
 
 /* What its parent has not written yet is not a child's to write. */
-void weft_halo_log_fork(void) {
+void weft_drop_ghost_log_in_child(void) {
     if (file) {
         __fpurge(file);
         fclose(file);
@@ -98,10 +98,11 @@ void weft_halo_log_fork(void) {
     file = NULL;
 }
 
-bool weft_halo_log_full(void) { return written > MOST_BYTES; }
+bool weft_is_ghost_log_full(void) { return written > MOST_BYTES; }
 
 /* Writes a record into the file: its kind, moment, head and payload. */
-void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload, size_t n) {
+void weft_write_ghost_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload,
+                             size_t n) {
     struct {
         uint8_t kind, nothing[3];
         uint32_t bytes;
@@ -123,7 +124,7 @@ static void use_write(const struct group *g, uint32_t number) {
     put_words(&t, ",\"what\":\"store\",\"part\":");
     put_number(&t, g->part->number);
     put_words(&t, ",\"at\":");
-    put_number(&t, weft_site_at(g->at));
+    put_number(&t, weft_find_code_site(g->at));
     put_words(&t, g->copies ? ",\"computed\":false" : ",\"computed\":null");
     put_words(&t, ",\"cells\":{\"places\":[");
     for (uint32_t k = 0; k < g->places_n; k++) {
@@ -135,7 +136,7 @@ static void use_write(const struct group *g, uint32_t number) {
         put_words(&t, r ? ",{\"part\":" : "{\"part\":");
         put_number(&t, g->read[r].part->number);
         put_words(&t, ",\"at\":");
-        put_number(&t, weft_site_at(g->read[r].at));
+        put_number(&t, weft_find_code_site(g->read[r].at));
         put_words(&t, ",\"pairs\":[");
         bool first = true;
         for (uint32_t k = 0; k < g->pairs_n; k++) {
@@ -146,7 +147,7 @@ static void use_write(const struct group *g, uint32_t number) {
         put_words(&t, "]}");
     }
     put_words(&t, "]}");
-    weft_halo_record(USE, g->moment, NULL, 0, t.bytes, t.n);
+    weft_write_ghost_record(USE, g->moment, NULL, 0, t.bytes, t.n);
     free(t.bytes);
 }
 
@@ -189,7 +190,7 @@ static uint32_t use_of(const struct group *g) {
 }
 
 /* Writes down a group of stores: its use, and which looks at ghosts its loads belong to. */
-void weft_halo_write_group(const struct group *g) {
+void weft_write_store_group(const struct group *g) {
     struct {
         uint64_t moment;
         uint32_t looks, runs;
@@ -200,7 +201,8 @@ void weft_halo_write_group(const struct group *g) {
         reads[r].looks = (uint32_t)g->read[r].looks;
         reads[r].runs = (uint32_t)g->read[r].runs;
     }
-    if (head[0] != UINT32_MAX) weft_halo_record(RUN, g->moment, head, sizeof head, reads, g->reads * sizeof *reads);
+    if (head[0] != UINT32_MAX)
+        weft_write_ghost_record(RUN, g->moment, head, sizeof head, reads, g->reads * sizeof *reads);
 }
 
 /* Dimensions of the array that a communicator's may cut, as weft.halo.global_arrays has them. */
@@ -211,7 +213,7 @@ static int cut(const struct part *p) {
 }
 
 /* Reads the grid of ranks of a communicator: a cartesian one, or all ranks in a row. */
-void weft_halo_grid(MPI_Comm comm, struct grid *grid) {
+void weft_read_process_grid(MPI_Comm comm, struct grid *grid) {
     int kind = MPI_UNDEFINED;
     memset(grid, 0, sizeof *grid);
     if (comm == MPI_COMM_NULL) return;
@@ -243,7 +245,7 @@ static void put_grid(struct text *t, const struct part *p, const struct said *sa
 }
 
 /* Writes the declaration of a part down, as JSON. */
-void weft_halo_write_part(const struct part *p, const struct said *said, uint64_t moment) {
+void weft_write_array_declaration(const struct part *p, const struct said *said, uint64_t moment) {
     struct text t = {0};
     int64_t strides[DIMENSIONS], stride = (int64_t)p->size;
     for (int d = p->dims - 1; d >= 0; stride *= p->shape[d--]) strides[d] = stride;
@@ -279,6 +281,6 @@ void weft_halo_write_part(const struct part *p, const struct said *said, uint64_
     put_words(&t, ",");
     put_string(&t, said->function);
     put_words(&t, "]}");
-    weft_halo_record(PART, moment, NULL, 0, t.bytes, t.n);
+    weft_write_ghost_record(PART, moment, NULL, 0, t.bytes, t.n);
     free(t.bytes);
 }

@@ -124,7 +124,7 @@ static WEFT_COLD void shape_learn(struct shape *shape, uint32_t id, MPI_Datatype
 
 /* Returns how elements of a datatype are hashed; it is found out once for each type. */
 static const struct shape *shape_of(struct weft_hashing *h, MPI_Datatype type) {
-    uint32_t id = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type);
+    uint32_t id = weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type);
     struct shape *shape = &h->shapes[id % SHAPES];
     if (UNLIKELY(shape->id != id || !shape->manner)) shape_learn(shape, id, type);
     return shape;
@@ -144,11 +144,11 @@ static bool hash_memory(struct weft_hashing *h, const struct weft_part *part, bo
     for (uint64_t at = 0; at < bytes; at += CHUNK) {
         size_t n = bytes - at < CHUNK ? (size_t)(bytes - at) : (size_t)CHUNK;
         const char *from = (const char *)part->buffer + at;
-        if (!padded && weft_on_own_stack(from, n)) {
+        if (!padded && weft_is_on_own_stack(from, n)) {
             XXH3_64bits_update(&h->state, from, n);
             continue;
         }
-        if (!weft_see(h->space, from, n)) return false;
+        if (!weft_copy_buffer(h->space, from, n)) return false;
         XXH3_64bits_update(&h->state, h->space, padded ? without_padding(h->space, n) : n);
     }
     return true;
@@ -166,7 +166,7 @@ static const char *elements_copied(struct weft_hashing *h, const struct shape *s
         h->spread = larger;
         h->spread_room = n;
     }
-    if (!weft_see(h->spread, (const void *)((uintptr_t)from + (uintptr_t)first), n)) return NULL;
+    if (!weft_copy_buffer(h->spread, (const void *)((uintptr_t)from + (uintptr_t)first), n)) return NULL;
     return (const char *)((uintptr_t)h->spread - (uintptr_t)first);
 }
 
@@ -208,11 +208,11 @@ static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, co
 /* The first bytes of a part that lies without gaps. */
 static uint32_t keep_content(struct weft_hashing *h, const struct weft_part *part, uint64_t bytes) {
     size_t n = bytes < WEFT_CONTENT_MOST ? (size_t)bytes : WEFT_CONTENT_MOST;
-    return n && weft_see(h->kept, part->buffer, n) ? (uint32_t)n : 0;
+    return n && weft_copy_buffer(h->kept, part->buffer, n) ? (uint32_t)n : 0;
 }
 
 /* Returns the hash of the buffers that a call sends (or, `sent` false, receives), of at most `most` bytes. */
-struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {
+struct weft_hash weft_hash_buffers(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {
     WEFT_WORK(WEFT_HASHES);
     struct weft_hash made = {.known = false};
     struct weft_hashing *h = hashing_of(weft_self);
@@ -254,11 +254,12 @@ static bool keep_bytes(uint32_t n) {
 }
 
 /* Writes a hash into the record: which side of which call, and of which request. */
-void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at, uint32_t request) {
+void weft_record_hash(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at, uint32_t request) {
     WEFT_WORK(WEFT_HASHES);
     struct weft_stream *s = &weft_self->hashes;
     if (!hash->known) return;
-    if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_HASHES, (int)weft_self->slot)) weft_stop();
+    if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_HASHES, (int)weft_self->slot))
+        weft_stop_recording();
     if (!s->base || !weft_stream_fits(s, sizeof(struct weft_hashed))) return;
     *(struct weft_hashed *)s->next = (struct weft_hashed){.hash = hash->hash,
                                                           .bytes = hash->bytes,
@@ -272,26 +273,26 @@ void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, stru
 }
 
 /* Returns the newest call of this thread: its index in the record and the thread's slot. */
-struct weft_moment weft_moment_now(void) {
+struct weft_moment weft_find_current_call(void) {
     const struct weft_stream *events = &weft_self->events;
     return (struct weft_moment){(uint64_t)(events->next - events->base) / sizeof(struct weft_event) - 1,
                                 weft_self->slot};
 }
 
 /* Hashes what a request received, at its completion. */
-void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Status *status) {
+void weft_hash_received_message(struct weft_parts *parts, uint32_t request, const MPI_Status *status) {
     if (!parts->active) return; /* a persistent one that was not started */
     parts->active = false;
-    if (status && weft_status_cancelled(status)) return;
-    struct weft_hash hash =
-        weft_hash_parts(parts->each, parts->n, false, status ? weft_status_bytes(status) : UINT64_MAX, parts->keep);
-    weft_hash_tell(&hash, WEFT_HASH_RECEIVED, parts->at, request);
+    if (status && weft_is_status_cancelled(status)) return;
+    struct weft_hash hash = weft_hash_buffers(parts->each, parts->n, false,
+                                              status ? weft_read_status_bytes(status) : UINT64_MAX, parts->keep);
+    weft_record_hash(&hash, WEFT_HASH_RECEIVED, parts->at, request);
 }
 
 /* Begins to hash messages if the run asks for it. */
-void weft_hash_begin(void) {
+void weft_begin_hashing(void) {
     const char *wanted = getenv("WEFT_INTERNAL_HASH");
-    if (!wanted || strcmp(wanted, "1") || weft_leaves_out(WEFT_HASHES)) return;
-    weft_parts_wanted();
+    if (!wanted || strcmp(wanted, "1") || weft_is_left_out(WEFT_HASHES)) return;
+    weft_insert_access_hooks();
     weft_hashing = 1;
 }

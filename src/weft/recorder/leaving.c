@@ -137,7 +137,7 @@ static Object *tell(Object *self, Object *arguments) {
                              .who = words[3],
                              .python = py.PyBytes_AsString(frames),
                              .python_bytes = (size_t)py.PyBytes_Size(frames)};
-    if (weft_telling()) weft_tell(&told);
+    if (weft_can_record_ending()) weft_record_ending(&told);
     if (!*words[3]) told_exception = true;
     return nothing();
 }
@@ -182,7 +182,7 @@ static bool any_exception(void) {
     return any;
 }
 
-void weft_leaving_look(void) {
+void weft_record_uncaught_exception(void) {
     if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1 && any_exception()) call("uncaught", NULL);
 }
 
@@ -213,13 +213,13 @@ static int status_of(Object *value, char *text, size_t size) {
 /* Of the main thread: in others it ends nothing but them. */
 static WEFT_COLD void remember(Object *value) {
     enum { SPACE = 1 << 15, MOST = 24 };
-    if (!weft_telling() || gettid() != weft_pid) return;
+    if (!weft_can_record_ending() || gettid() != weft_pid) return;
     struct weft_python_place places[MOST];
     uint8_t *space = malloc(SPACE);
     if (!space) return;
     struct weft_text text = {.p = space + 1, .end = space + SPACE};
-    uint32_t n = weft_python ? weft_python_places(places, MOST) : 0, whole = 0;
-    for (uint32_t i = 0; i < n && !text.overflow; i++) whole += weft_python_text(&text, &places[i]);
+    uint32_t n = weft_python ? weft_read_python_stack(places, MOST) : 0, whole = 0;
+    for (uint32_t i = 0; i < n && !text.overflow; i++) whole += weft_write_python_frame(&text, &places[i]);
     space[0] = (uint8_t)whole;
     free(last.frames);
     last.frames = space;
@@ -229,7 +229,7 @@ static WEFT_COLD void remember(Object *value) {
 }
 
 /* Records an exit that SystemExit has caused, with the line that raised it; returns whether the ending is recorded. */
-bool weft_leaving_exit(int status, struct weft_told *told) {
+bool weft_record_python_exit(int status, struct weft_told *told) {
     if (told_exception && status == 1) return true; /* said already */
     if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
     struct weft_told exited = {.kind = WEFT_ENDING_EXIT,
@@ -240,7 +240,7 @@ bool weft_leaving_exit(int status, struct weft_told *told) {
                                .python = last.frames,
                                .python_bytes = last.bytes};
     (void)told;
-    weft_tell(&exited);
+    weft_record_ending(&exited);
     return true;
 }
 
@@ -268,7 +268,7 @@ static void dealloc_told(Object *self) {
 }
 
 static Object *excepthook_told(Object *module, Object *hooked) {
-    if (weft_telling()) call("thread", hooked);
+    if (weft_can_record_ending()) call("thread", hooked);
     return real_excepthook(module, hooked);
 }
 
@@ -311,12 +311,12 @@ static void hook(void) {
 static Object *on_the_way_out(Object *self, Object *unused) {
     (void)self, (void)unused;
     if (!weft_the_record || getpid() != weft_pid) return nothing();
-    weft_leaving_look();
+    weft_record_uncaught_exception();
     weft_leaving = 1;
     /* Py_Exit is on the stack for one that somebody still holds, too: up to 3.13, without `python -m`. */
-    if (weft_telling() && !told_exception && last.raised &&
-        (last.uncaught || weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
-        weft_exit_soon(last.status);
+    if (weft_can_record_ending() && !told_exception && last.raised &&
+        (last.uncaught || weft_is_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
+        weft_record_coming_exit(last.status);
     return nothing();
 }
 
@@ -324,7 +324,7 @@ static Object *on_the_way_out(Object *self, Object *unused) {
 static int audited(const char *event, Object *arguments, void *data) {
     static bool done;
     (void)arguments, (void)data;
-    if (done || event[0] != 's' || strcmp(event, "socket.__new__") || !weft_telling()) return 0;
+    if (done || event[0] != 's' || strcmp(event, "socket.__new__") || !weft_can_record_ending()) return 0;
     Object *modules = py.PySys_GetObject("modules");
     if (!modules || !py.PyDict_GetItemString(modules, "asyncio.log")) return 0;
     done = true;
@@ -343,7 +343,7 @@ static void register_function(void) {
 }
 
 /* Begins to watch how a Python program ends, at MPI's initialisation; nothing in other programs. */
-void weft_leaving_begin(void) {
+void weft_begin_watching_python_exit(void) {
     if (there || !find_python() || !py.Py_IsInitialized()) return;
     int state = py.PyGILState_Ensure(), depth = weft_depth;
     weft_depth = 1;

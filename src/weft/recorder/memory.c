@@ -85,7 +85,7 @@ static bool view_move(uintptr_t at) {
         uintptr_t end = (at & ~(uintptr_t)(PAGE - 1)) + view.bytes;
         view.start = view.end = 0;
         steps -= LOOK + LOOK_PAGE * (int64_t)(view.bytes / PAGE);
-        if (!weft_peek(view.copy, at, end - at)) continue;
+        if (!weft_copy_if_readable(view.copy, at, end - at)) continue;
         view.start = at;
         view.end = end;
         return true;
@@ -176,17 +176,18 @@ static void tell_unknown(void) {
         "buffers that are longer than their block, and windows that outlive it, are not found";
     uint8_t payload[sizeof words + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, sizeof words - 1);
-    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, sizeof words - 1);
+    weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
 /* Whether a block of a known size has the head that it should have, and one behind it that says that it is in use. */
 static bool sample_fits(void) {
     void *block = malloc(SAMPLE);
     uintptr_t chunk = (uintptr_t)block - HEAD;
-    size_t of[2], behind[2], size = block && weft_peek(of, chunk, sizeof of) ? of[1] & ~(size_t)SIZE_BITS : 0;
+    size_t of[2], behind[2],
+        size = block && weft_copy_if_readable(of, chunk, sizeof of) ? of[1] & ~(size_t)SIZE_BITS : 0;
     bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && !(of[1] & MAPPED) &&
-                weft_peek(behind, chunk + size, sizeof behind) && behind[1] & IN_USE;
+                weft_copy_if_readable(behind, chunk + size, sizeof behind) && behind[1] & IN_USE;
     free(block);
     return fits;
 }
@@ -286,7 +287,7 @@ static bool block_of_its_own(uintptr_t p, struct region *region, struct weft_blo
 /* The block of malloc's that holds an address; false where none is known to. Under the lock. */
 static bool block_of(uintptr_t p, struct weft_block *block) {
     steps_earn();
-    if (p < PAGE || steps <= 0 || weft_on_own_stack((const void *)p, 1) || !malloc_is_known()) return false;
+    if (p < PAGE || steps <= 0 || weft_is_on_own_stack((const void *)p, 1) || !malloc_is_known()) return false;
     view.start = view.end = 0; /* what was seen for another buffer is old */
     if (!region_count) regions_read();
     uintptr_t top = (uintptr_t)sbrk(0);
@@ -298,7 +299,7 @@ static bool block_of(uintptr_t p, struct weft_block *block) {
 
 /* ---- buffers of a call that came a new way ---- */
 /* Notes a buffer of a call from a new call site, whose block is looked for later. */
-void weft_buffer_met(const void *buffer) {
+void weft_note_buffer_for_lookup(const void *buffer) {
     struct weft_thread *thread = weft_self;
     if (thread && thread->fresh && thread->met < MET && buffer != MPI_IN_PLACE)
         thread->buffers[thread->met++] = (uintptr_t)buffer;
@@ -314,23 +315,23 @@ static void blocks_tell(struct weft_thread *thread) {
         if (block_of(thread->buffers[i], &blocks[n])) of[n++] = thread->buffers[i];
     if (!n) return;
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, thread->slot);
-    weft_text_u(&text, weft_ticks(weft_clock_kind));
-    weft_text_u(&text, n);
+    weft_write_unsigned(&text, thread->slot);
+    weft_write_unsigned(&text, weft_ticks(weft_clock_kind));
+    weft_write_unsigned(&text, n);
     for (uint64_t i = 0; i < n; i++) {
-        weft_text_u(&text, of[i]);
-        weft_text_u(&text, blocks[i].low);
-        weft_text_u(&text, blocks[i].high - blocks[i].low);
+        weft_write_unsigned(&text, of[i]);
+        weft_write_unsigned(&text, blocks[i].low);
+        weft_write_unsigned(&text, blocks[i].high - blocks[i].low);
     }
-    weft_define(WEFT_DEF_BLOCKS, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_BLOCKS, payload, (size_t)(text.p - payload));
 }
 
 /* Does what a call needs before it goes on that few calls need: a replay's guard, and the blocks of new buffers. */
-void weft_attend(struct weft_thread *thread, struct weft_event *event) {
-    if (weft_replaying) weft_replay_call(thread, event);
+void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) {
+    if (weft_replaying) weft_check_call_against_plan(thread, event);
     if (!thread->fresh) return;
-    weft_buffer_met((const void *)(uintptr_t)event->buffer);
-    if (weft_lock_taken(&lock)) {
+    weft_note_buffer_for_lookup((const void *)(uintptr_t)event->buffer);
+    if (weft_take_lock(&lock)) {
         WEFT_WORK(WEFT_HEAP);
         blocks_tell(thread);
         pthread_mutex_unlock(&lock);
@@ -340,9 +341,9 @@ void weft_attend(struct weft_thread *thread, struct weft_event *event) {
 }
 
 /* Has the thread's next call look for the blocks behind its buffers. */
-void weft_attend_next(struct weft_thread *thread) {
+void weft_look_up_buffers_at_next_call(struct weft_thread *thread) {
     thread->met = 0;
-    if (thread->fresh || weft_leaves_out(WEFT_HEAP)) return;
+    if (thread->fresh || weft_is_left_out(WEFT_HEAP)) return;
     thread->fresh = true;
     __atomic_fetch_add(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
@@ -351,24 +352,24 @@ void weft_attend_next(struct weft_thread *thread) {
 enum { LOOKED_AT = 32, LOOKED_SITES = 4096 };
 
 /* Has the blocks behind a call's buffers looked for, if its call site had few looks so far. */
-void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event) {
+void weft_look_up_buffer_if_few_lookups(struct weft_thread *thread, const struct weft_event *event) {
     static uint8_t looks[LOOKED_SITES];
     uint8_t *of = &looks[event->site % LOOKED_SITES], so_far = __atomic_load_n(of, __ATOMIC_RELAXED);
     if (so_far >= LOOKED_AT || !event->buffer) return;
     __atomic_store_n(of, (uint8_t)(so_far + 1), __ATOMIC_RELAXED); /* threads may count one for two: no harm */
-    if (!thread->fresh) weft_attend_next(thread);
+    if (!thread->fresh) weft_look_up_buffers_at_next_call(thread);
 }
 
 /* u site, u an address below the frame of the call's function, u n, n u how far above it the frames of that function, of
  * its caller and so on end */
-void weft_way_tell(const struct weft_site_cached *site) {
+void weft_record_caller_frames(const struct weft_site_cached *site) {
     uint8_t payload[64 + 10 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, site->id);
-    weft_text_u(&text, site->frame);
-    weft_text_u(&text, site->callers);
-    for (uint32_t k = 0; k < site->callers; k++) weft_text_u(&text, site->slots[k] + sizeof(uintptr_t));
-    weft_define(WEFT_DEF_WAY, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, site->id);
+    weft_write_unsigned(&text, site->frame);
+    weft_write_unsigned(&text, site->callers);
+    for (uint32_t k = 0; k < site->callers; k++) weft_write_unsigned(&text, site->slots[k] + sizeof(uintptr_t));
+    weft_write_definition(WEFT_DEF_WAY, payload, (size_t)(text.p - payload));
 }
 
 /* ---- windows in blocks of the heap: each must outlive its window ---- */
@@ -380,9 +381,9 @@ static struct {
 static int watching;
 
 /* Begins to watch the heap's block behind a window's memory, which may be freed too early. */
-void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
+void weft_begin_window_block_watch(MPI_Win window, const void *base, int64_t size) {
     struct weft_block block;
-    if (!base || size <= 0 || weft_leaves_out(WEFT_HEAP) || !weft_lock_taken(&lock)) return;
+    if (!base || size <= 0 || weft_is_left_out(WEFT_HEAP) || !weft_take_lock(&lock)) return;
     WEFT_WORK(WEFT_HEAP);
     if (watching < WINDOWS && block_of((uintptr_t)base, &block) && block.high > block.low) {
         watched[watching].window = window;
@@ -394,10 +395,10 @@ void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
 }
 
 /* u window, u thread slot, u ticks before the call that frees the window */
-void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
+void weft_check_window_block(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
     uint8_t payload[64];
     struct weft_block now = {0};
-    if (!weft_lock_taken(&lock)) return;
+    if (!weft_take_lock(&lock)) return;
     WEFT_WORK(WEFT_HEAP);
     for (int i = 0; i < watching; i++) {
         if (watched[i].window != window) continue;
@@ -411,10 +412,10 @@ void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id
         bool shorter = known && then.high >= end && now.high < end;
         if (!gone && !freed && !another && !shorter) break;
         struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-        weft_text_u(&text, id);
-        weft_text_u(&text, thread->slot);
-        weft_text_u(&text, enter);
-        weft_define(WEFT_DEF_GIVEN_BACK, payload, (size_t)(text.p - payload));
+        weft_write_unsigned(&text, id);
+        weft_write_unsigned(&text, thread->slot);
+        weft_write_unsigned(&text, enter);
+        weft_write_definition(WEFT_DEF_GIVEN_BACK, payload, (size_t)(text.p - payload));
         break;
     }
     pthread_mutex_unlock(&lock);

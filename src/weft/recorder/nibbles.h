@@ -10,7 +10,7 @@ WEFT_INLINE void put_nibble(struct weft_thread *thread, unsigned value) {
     uint64_t nibbles = *s->used;
     if (!(nibbles & 1)) {
         if (!weft_stream_fits(s, 1)) {
-            weft_stop();
+            weft_stop_recording();
             return;
         }
         if (s->next == s->chunk_start) nibbles = 0; /* a new chunk, maybe */
@@ -20,7 +20,7 @@ WEFT_INLINE void put_nibble(struct weft_thread *thread, unsigned value) {
 }
 
 /* Writes an outcome, after its kind if that is another one than last time. */
-WEFT_INLINE void put_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
+WEFT_INLINE void put_outcome_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
     if (UNLIKELY(thread->outcome_state.kind != kind)) {
         put_nibble(thread, 15);
         put_nibble(thread, kind);
@@ -38,25 +38,25 @@ WEFT_INLINE void put_value(struct weft_thread *thread, unsigned kind, uint64_t v
 }
 
 /* One outcome. With several threads, says first how many outcomes of others lie between. */
-WEFT_INLINE void put(struct weft_thread *thread, unsigned kind, uint64_t value) {
+WEFT_INLINE void put_outcome(struct weft_thread *thread, unsigned kind, uint64_t value) {
     if (UNLIKELY(weft_threaded)) {
         uint64_t ticket = __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL);
         if (ticket != thread->outcome_state.seen_ticket)
-            put_value(thread, WEFT_LOG_THREAD, ticket - thread->outcome_state.seen_ticket);
+            put_outcome_value(thread, WEFT_LOG_THREAD, ticket - thread->outcome_state.seen_ticket);
         thread->outcome_state.seen_ticket = ticket + 1;
     }
-    put_value(thread, kind, value);
+    put_outcome_value(thread, kind, value);
 }
 
 /* Polls that failed, before an outcome that says nothing of them itself. */
-WEFT_INLINE void put_polls(struct weft_thread *thread) {
+WEFT_INLINE void put_failed_polls(struct weft_thread *thread) {
     if (LIKELY(!thread->outcome_state.polls)) return;
-    put(thread, WEFT_LOG_POLLS, thread->outcome_state.polls);
+    put_outcome(thread, WEFT_LOG_POLLS, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
 }
 
-WEFT_INLINE void put_done(struct weft_thread *thread) {
-    put(thread, WEFT_LOG_DONE, thread->outcome_state.polls);
+WEFT_INLINE void put_done_outcome(struct weft_thread *thread) {
+    put_outcome(thread, WEFT_LOG_DONE, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
 }
 

@@ -39,7 +39,7 @@ static struct table {
 } tables[WEFT_CLASS_END];
 
 /* One thread alone takes no lock, as an atomic operation costs as much as the rest of a look-up: it only says that it
- * is inside. Before a second thread comes, weft_objects_share() makes the flag's value known to all (membarrier, the
+ * is inside. Before a second thread comes, weft_begin_locking_objects() makes the flag's value known to all (membarrier, the
  * slow side of an asymmetric Dekker lock) and waits until the first one is outside. */
 static volatile bool shared, inside;
 static __thread bool alone;
@@ -72,7 +72,7 @@ static inline void table_unlock(struct table *t) {
 static bool barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 /* Has all threads use real locks from now on, and waits until none is inside without one. */
-void weft_objects_share(void) {
+void weft_begin_locking_objects(void) {
     shared = true;
     if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         while (__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) sched_yield();
@@ -133,7 +133,7 @@ static void predefine(int class, uintptr_t handle, uint32_t id) {
 }
 
 /* Returns the id of a handle by its table; a handle that is not known gets a new id. */
-uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle) {
+uint32_t weft_find_object_id_in_table(struct weft_thread *thread, int class, uintptr_t handle) {
     struct table *t = &tables[class];
     table_lock(t);
     struct entry *e = place(t, handle);
@@ -150,11 +150,11 @@ uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle) {
 }
 
 /* Returns the id of a handle: from the thread's cache, or by its table. */
-uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle) {
+uint32_t weft_find_object_id(struct weft_thread *thread, int class, uintptr_t handle) {
     const struct weft_cached *cached = &thread->caches[class][hash_handle(handle) % WEFT_CACHED];
     if (LIKELY(cached->handle == handle && cached->id && cached->generation == tables[class].generation))
         return cached->id;
-    return weft_id_slow(thread, class, handle);
+    return weft_find_object_id_in_table(thread, class, handle);
 }
 
 /* Of other classes a handle that is known names what was freed unseen. */
@@ -200,10 +200,10 @@ static uint32_t renew(int class, uintptr_t handle, void *extra) {
     return id;
 }
 
-uint32_t weft_new_id(int class, uintptr_t handle) { return renew(class, handle, NULL); }
+uint32_t weft_assign_object_id(int class, uintptr_t handle) { return renew(class, handle, NULL); }
 
 /* Forgets an object that a call has freed. */
-void weft_gone(int class, uintptr_t handle, uint32_t id) {
+void weft_forget_object(int class, uintptr_t handle, uint32_t id) {
     struct table *t = &tables[class];
     if (id < WEFT_ID_DYNAMIC) return;
     table_lock(t);
@@ -222,14 +222,14 @@ void weft_gone(int class, uintptr_t handle, uint32_t id) {
 #define H(x) ((uintptr_t)(x))
 
 /* Enters the predefined objects of MPI into the tables. */
-void weft_objects_predefine(void) {
+void weft_enter_predefined_objects(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++)
         if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
     if (!barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) shared = true; /* an old kernel: with locks throughout */
 #include "predefined.h"
 }
 
-void weft_objects_reset(void) {
+void weft_reset_object_locks(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++) tables[c].busy = 0;
     inside = alone = false;
 }
@@ -255,10 +255,10 @@ struct runs {
 /* Writes the run of ranks at equal distances that is collected. */
 static void run_flush(struct runs *r) {
     if (!r->count) return;
-    weft_text_u(&r->text, (uint64_t)r->world);
-    weft_text_u(&r->text, (uint64_t)r->first);
-    weft_text_z(&r->text, r->stride);
-    weft_text_u(&r->text, (uint64_t)r->count);
+    weft_write_unsigned(&r->text, (uint64_t)r->world);
+    weft_write_unsigned(&r->text, (uint64_t)r->first);
+    weft_write_signed(&r->text, r->stride);
+    weft_write_unsigned(&r->text, (uint64_t)r->count);
     r->n++;
     r->count = 0;
 }
@@ -285,7 +285,7 @@ static void run_add(struct runs *r, int64_t world, int64_t rank) {
 static WEFT_ASKS void text_members(struct weft_text *out, MPI_Group group) {
     int n = 0;
     if (group == MPI_GROUP_NULL || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS || n <= 0) {
-        weft_text_u(out, 0);
+        weft_write_unsigned(out, 0);
         return;
     }
     int *ranks = malloc(sizeof(int) * (size_t)n * 2);
@@ -322,7 +322,7 @@ static WEFT_ASKS void text_members(struct weft_text *out, MPI_Group group) {
     }
     run_flush(&runs);
     free(where);
-    weft_text_u(out, runs.n);
+    weft_write_unsigned(out, runs.n);
     size_t length = (size_t)(runs.text.p - runs.start);
     if ((size_t)(out->end - out->p) < length) out->overflow = true;
     else {
@@ -358,13 +358,13 @@ static struct definition definition_start(size_t size) {
 }
 
 static void definition_end(struct definition *d, int type) {
-    if (!d->text.overflow) weft_define(type, d->start, (size_t)(d->text.p - d->start));
+    if (!d->text.overflow) weft_write_definition(type, d->start, (size_t)(d->text.p - d->start));
     free(d->start);
 }
 
 /* ---- communicators ---- */
 /* Returns what is known of a communicator, NULL for one that no recorded call made. */
-struct weft_comm *weft_comm(MPI_Comm comm) {
+struct weft_comm *weft_find_comm(MPI_Comm comm) {
     struct table *t = &tables[WEFT_CLASS_COMM];
     table_lock(t);
     struct entry *e = find(t, H(comm));
@@ -373,13 +373,13 @@ struct weft_comm *weft_comm(MPI_Comm comm) {
     return facts;
 }
 
-int weft_peers(MPI_Comm comm) {
-    const struct weft_comm *c = weft_comm(comm);
+int weft_count_peers(MPI_Comm comm) {
+    const struct weft_comm *c = weft_find_comm(comm);
     return !c ? 0 : c->remote_size ? c->remote_size : c->size;
 }
 
-bool weft_root(MPI_Comm comm, int root) {
-    const struct weft_comm *c = weft_comm(comm);
+bool weft_is_root(MPI_Comm comm, int root) {
+    const struct weft_comm *c = weft_find_comm(comm);
     return c && (c->remote_size ? root == MPI_ROOT : root == c->rank);
 }
 
@@ -387,7 +387,7 @@ bool weft_root(MPI_Comm comm, int root) {
 static void degrees(MPI_Comm comm, int *in, int *out) {
     int kind = MPI_UNDEFINED, n = 0, weighted = 0;
     *in = *out = 0;
-    const struct weft_comm *c = weft_comm(comm);
+    const struct weft_comm *c = weft_find_comm(comm);
     if (!c || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS) return;
     if (kind == MPI_CART && REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS) *in = *out = 2 * n;
     if (kind == MPI_GRAPH && REAL(MPI_Graph_neighbors_count)(comm, c->rank, &n) == MPI_SUCCESS) *in = *out = n;
@@ -395,14 +395,14 @@ static void degrees(MPI_Comm comm, int *in, int *out) {
 }
 
 /* Returns how many neighbours send to this process in a communicator's topology. */
-int weft_indegree(MPI_Comm comm) {
+int weft_count_sending_neighbours(MPI_Comm comm) {
     int in, out;
     degrees(comm, &in, &out);
     return in;
 }
 
 /* Returns how many neighbours receive from this process in a communicator's topology. */
-int weft_outdegree(MPI_Comm comm) {
+int weft_count_receiving_neighbours(MPI_Comm comm) {
     int in, out;
     degrees(comm, &in, &out);
     return out;
@@ -425,13 +425,13 @@ static WEFT_ASKS void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, u
     }
     REAL(MPI_Comm_group)(comm, &local);
     struct definition d = definition_start(256 + 48 * ((size_t)facts->size + (size_t)facts->remote_size));
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, parent);
-    weft_text_u(&d.text, function);
-    weft_text_u(&d.text, ordinal);
-    weft_text_u(&d.text, inter != 0);
-    weft_text_z(&d.text, facts->rank);
-    weft_text_s(&d.text, key, strlen(key));
+    weft_write_unsigned(&d.text, id);
+    weft_write_unsigned(&d.text, parent);
+    weft_write_unsigned(&d.text, function);
+    weft_write_unsigned(&d.text, ordinal);
+    weft_write_unsigned(&d.text, inter != 0);
+    weft_write_signed(&d.text, facts->rank);
+    weft_write_bytes(&d.text, key, strlen(key));
     text_members(&d.text, local);
     text_members(&d.text, remote);
     definition_end(&d, WEFT_DEF_COMM);
@@ -460,17 +460,17 @@ static uint32_t made_ordinal(struct weft_comm *parent, uint64_t group_key) {
 }
 
 /* Defines a communicator that a call has made; MPI_COMM_NULL still counts as a creation on the parent. */
-void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key) {
-    struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_comm(parent);
+void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key) {
+    struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_find_comm(parent);
     uint32_t ordinal = made_ordinal(from, group_key);
     if (made == MPI_COMM_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_COMM, H(made));
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_COMM, H(made));
     if (id >= WEFT_ID_DYNAMIC) comm_define(id, made, from ? from->id : 0, function, ordinal, key);
 }
 
 /* A communicator that is there when its request completes has its id and ordinal from the call on. */
-void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made) {
-    struct weft_comm *from = weft_comm(parent);
+void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made) {
+    struct weft_comm *from = weft_find_comm(parent);
     struct table *t = &tables[WEFT_CLASS_COMM];
     table_lock(t);
     pending->made_id = t->next_id++;
@@ -498,7 +498,7 @@ static WEFT_COLD void comm_kept(const struct weft_pending *p) {
 }
 
 /* Returns a number that is the same for all members of a group, by their ranks in the world. */
-uint64_t weft_group_key(MPI_Group group) {
+uint64_t weft_hash_group(MPI_Group group) {
     int n = 0;
     uint64_t key = 0xcbf29ce484222325u;
     if (!world_known || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS) return 1;
@@ -511,19 +511,19 @@ uint64_t weft_group_key(MPI_Group group) {
 }
 
 /* Defines MPI_COMM_WORLD, MPI_COMM_SELF and the communicator with the parents, at initialisation. */
-WEFT_ASKS void weft_objects_world(void) {
+WEFT_ASKS void weft_define_world(void) {
     world_known = REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group) == MPI_SUCCESS;
     comm_define(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
     comm_define(WEFT_ID_SELF, MPI_COMM_SELF, 0, 0, 0, "");
     MPI_Comm parent = MPI_COMM_NULL;
     if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS || parent == MPI_COMM_NULL) return;
-    weft_spawned(parent);
-    weft_made_comm(0, MPI_COMM_NULL, parent, "parent", 0);
+    weft_define_spawned_world(parent);
+    weft_define_comm(0, MPI_COMM_NULL, parent, "parent", 0);
 }
 
 #ifdef MPI_SESSION_NULL
 /* Takes rank and size of the world from a session, if MPI was initialised by one. */
-WEFT_ASKS void weft_objects_session(MPI_Session session) {
+WEFT_ASKS void weft_read_world_from_session(MPI_Session session) {
     if (world_known) return;
     MPI_Group group = MPI_GROUP_NULL;
     if (REAL(MPI_Group_from_session_pset)(session, "mpi://WORLD", &group) != MPI_SUCCESS) return;
@@ -538,7 +538,7 @@ WEFT_ASKS void weft_objects_session(MPI_Session session) {
 #endif
 
 /* Names the remote processes of an intercommunicator that MPI_Comm_spawn or the parent's spawn made. */
-WEFT_ASKS void weft_spawned(MPI_Comm intercomm) {
+WEFT_ASKS void weft_define_spawned_world(MPI_Comm intercomm) {
     static uint32_t spawned_count;
     MPI_Group remote = MPI_GROUP_NULL;
     int size = 0, inter = 0;
@@ -548,27 +548,27 @@ WEFT_ASKS void weft_spawned(MPI_Comm intercomm) {
     uint32_t world = (uint32_t)foreign_count + 1;
     foreign_add(remote, world);
     struct definition d = definition_start(128);
-    weft_text_u(&d.text, world);
-    weft_text_u(&d.text, (uint64_t)size);
+    weft_write_unsigned(&d.text, world);
+    weft_write_unsigned(&d.text, (uint64_t)size);
     MPI_Comm parent = MPI_COMM_NULL;
     REAL(MPI_Comm_get_parent)(&parent);
     const char *origin = parent == intercomm ? "parent" : "spawn";
     const char *name = parent == intercomm ? getenv("WEFT_INTERNAL_SPAWN") : weft_spawn_name;
-    weft_text_s(&d.text, origin, strlen(origin));
-    weft_text_s(&d.text, name ? name : "", name ? strnlen(name, sizeof weft_spawn_name) : 0);
+    weft_write_bytes(&d.text, origin, strlen(origin));
+    weft_write_bytes(&d.text, name ? name : "", name ? strnlen(name, sizeof weft_spawn_name) : 0);
     definition_end(&d, WEFT_DEF_WORLD);
-    if (parent != intercomm) weft_replay_spawned(intercomm, ++spawned_count);
+    if (parent != intercomm) weft_send_world_to_children(intercomm, ++spawned_count);
 }
 
 /* ---- the other kinds ---- */
 /* Defines a group that a call has made. */
-WEFT_ASKS void weft_made_group(MPI_Group made) {
+WEFT_ASKS void weft_define_group(MPI_Group made) {
     if (made == MPI_GROUP_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_GROUP, H(made));
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_GROUP, H(made));
     int n = 0;
     if (id < WEFT_ID_DYNAMIC || REAL(MPI_Group_size)(made, &n) != MPI_SUCCESS) return;
     struct definition d = definition_start(64 + 48 * (size_t)n);
-    weft_text_u(&d.text, id);
+    weft_write_unsigned(&d.text, id);
     text_members(&d.text, made);
     definition_end(&d, WEFT_DEF_GROUP);
 }
@@ -600,15 +600,15 @@ static int combiner_number(int combiner) {
 }
 
 /* Defines a datatype that a call has made, of `n_of` inner types if they are known. */
-WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
+WEFT_ASKS void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
     if (made == MPI_DATATYPE_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_DATATYPE, H(made));
     if (id < WEFT_ID_DYNAMIC) return;
     MPI_Count size = 0, lb = 0, extent = 0;
     struct weft_envelope e;
     REAL(MPI_Type_size_x)(made, &size);
     REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
-    if (!weft_envelope_of(made, &e)) return;
+    if (!weft_read_type_envelope(made, &e)) return;
     int number = combiner_number(e.combiner);
     if (number == 0 || e.ints + e.larges > 1 << 22)
         e.ints = e.larges = e.addresses = e.types = 0; /* huge: size and extent must do */
@@ -624,82 +624,82 @@ WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Dat
     MPI_Count *l = (MPI_Count *)(a + e.addresses);
     MPI_Datatype *t = (MPI_Datatype *)(l + e.larges);
     int *i = (int *)(t + e.types);
-    if (n && !weft_contents_of(made, &e, i, a, l, t)) e.ints = e.larges = e.addresses = e.types = 0;
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, (uint64_t)size);
-    weft_text_z(&d.text, (int64_t)lb);
-    weft_text_z(&d.text, (int64_t)extent);
-    weft_text_u(&d.text, (uint64_t)number);
-    weft_text_u(&d.text, (uint64_t)(e.ints + e.larges));
-    for (int64_t k = 0; k < e.ints; k++) weft_text_z(&d.text, i[k]);
-    for (int64_t k = 0; k < e.larges; k++) weft_text_z(&d.text, (int64_t)l[k]);
-    weft_text_u(&d.text, (uint64_t)e.addresses);
-    for (int64_t k = 0; k < e.addresses; k++) weft_text_z(&d.text, (int64_t)a[k]);
-    weft_text_u(&d.text, (uint64_t)e.types);
+    if (n && !weft_read_type_arguments(made, &e, i, a, l, t)) e.ints = e.larges = e.addresses = e.types = 0;
+    weft_write_unsigned(&d.text, id);
+    weft_write_unsigned(&d.text, (uint64_t)size);
+    weft_write_signed(&d.text, (int64_t)lb);
+    weft_write_signed(&d.text, (int64_t)extent);
+    weft_write_unsigned(&d.text, (uint64_t)number);
+    weft_write_unsigned(&d.text, (uint64_t)(e.ints + e.larges));
+    for (int64_t k = 0; k < e.ints; k++) weft_write_signed(&d.text, i[k]);
+    for (int64_t k = 0; k < e.larges; k++) weft_write_signed(&d.text, (int64_t)l[k]);
+    weft_write_unsigned(&d.text, (uint64_t)e.addresses);
+    for (int64_t k = 0; k < e.addresses; k++) weft_write_signed(&d.text, (int64_t)a[k]);
+    weft_write_unsigned(&d.text, (uint64_t)e.types);
     for (int64_t k = 0; k < e.types; k++) {
         MPI_Datatype part = e.types == n_of ? of_types[k] : t[k];
-        weft_text_u(&d.text, weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(part)));
-        weft_content_free(&t[k]);
+        weft_write_unsigned(&d.text, weft_find_object_id_in_table(weft_self, WEFT_CLASS_DATATYPE, H(part)));
+        weft_free_inner_type(&t[k]);
     }
     definition_end(&d, WEFT_DEF_DATATYPE);
     free(space);
 }
 
 /* Defines an operation of reductions that a call has made. */
-WEFT_ASKS void weft_made_op(MPI_Op made) {
-    uint32_t id = weft_new_id(WEFT_CLASS_OP, H(made));
+WEFT_ASKS void weft_define_op(MPI_Op made) {
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_OP, H(made));
     int commutes = 1;
     if (id < WEFT_ID_DYNAMIC) return;
     REAL(MPI_Op_commutative)(made, &commutes);
     uint8_t payload[24];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, id);
-    weft_text_u(&text, commutes != 0);
-    weft_define(WEFT_DEF_OP, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, id);
+    weft_write_unsigned(&text, commutes != 0);
+    weft_write_definition(WEFT_DEF_OP, payload, (size_t)(text.p - payload));
 }
 
 enum { FLAVOR_DYNAMIC = 2 };
 
 /* Defines a window that a call has made, with its memory. */
-void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
+void weft_define_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
     if (made == MPI_WIN_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_WINDOW, H(made));
-    struct weft_comm *on = weft_comm(comm);
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_WINDOW, H(made));
+    struct weft_comm *on = weft_find_comm(comm);
     struct definition d = definition_start(128);
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, on ? on->id : 0);
-    weft_text_u(&d.text, (uint64_t)flavor);
-    weft_text_u(&d.text, (uintptr_t)base);
-    weft_text_u(&d.text, (uint64_t)size);
-    weft_text_u(&d.text, (uint64_t)unit);
-    weft_text_u(&d.text, on ? on->windows++ : 0);
+    weft_write_unsigned(&d.text, id);
+    weft_write_unsigned(&d.text, on ? on->id : 0);
+    weft_write_unsigned(&d.text, (uint64_t)flavor);
+    weft_write_unsigned(&d.text, (uintptr_t)base);
+    weft_write_unsigned(&d.text, (uint64_t)size);
+    weft_write_unsigned(&d.text, (uint64_t)unit);
+    weft_write_unsigned(&d.text, on ? on->windows++ : 0);
     definition_end(&d, WEFT_DEF_WINDOW);
-    if (UNLIKELY(weft_accessing)) weft_access_window(made, id, comm, flavor, base, size, unit);
-    if (flavor == 0) weft_memory_exposed(made, base, size);
-    if (flavor < FLAVOR_DYNAMIC) weft_exposed_made(made, id, base, size); /* shared ones have stores of others */
+    if (UNLIKELY(weft_accessing)) weft_watch_window_memory(made, id, comm, flavor, base, size, unit);
+    if (flavor == 0) weft_begin_window_block_watch(made, base, size);
+    if (flavor < FLAVOR_DYNAMIC) weft_begin_window_copies(made, id, base, size); /* shared ones have stores of others */
 }
 
 /* Defines a file that a call has opened. */
-void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
+void weft_define_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
     if (made == MPI_FILE_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_FILE, H(made));
-    struct weft_comm *on = weft_comm(comm);
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_FILE, H(made));
+    struct weft_comm *on = weft_find_comm(comm);
     size_t length = name ? strnlen(name, 4096) : 0;
     struct definition d = definition_start(128 + length);
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, on ? on->id : 0);
-    weft_text_u(&d.text, (uint64_t)amode);
-    weft_text_s(&d.text, name, length);
+    weft_write_unsigned(&d.text, id);
+    weft_write_unsigned(&d.text, on ? on->id : 0);
+    weft_write_unsigned(&d.text, (uint64_t)amode);
+    weft_write_bytes(&d.text, name, length);
     definition_end(&d, WEFT_DEF_FILE);
 }
 
 /* Writes down the name that the program gave an object. */
-void weft_named(int class, uint32_t id, const char *name) {
+void weft_record_object_name(int class, uint32_t id, const char *name) {
     size_t length = name ? strnlen(name, 256) : 0;
     struct definition d = definition_start(64 + length);
-    weft_text_u(&d.text, (uint64_t)class);
-    weft_text_u(&d.text, id);
-    weft_text_s(&d.text, name, length);
+    weft_write_unsigned(&d.text, (uint64_t)class);
+    weft_write_unsigned(&d.text, id);
+    weft_write_bytes(&d.text, name, length);
     definition_end(&d, WEFT_DEF_NAME);
 }
 
@@ -733,14 +733,14 @@ static void pending_drop(struct weft_pending *p) {
                 *link = p->same_bucket;
                 break;
             }
-    weft_watch_end(p);
-    if (UNLIKELY(p->parts)) weft_parts_free(p->parts);
+    weft_free_buffer_watch(p);
+    if (UNLIKELY(p->parts)) weft_free_request_buffers(p->parts);
     p->next = pending_pool;
     pending_pool = p;
 }
 
 /* Gives the request of an operation that has begun its id, and keeps what its completion needs. */
-uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending) {
+uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pending) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
     struct entry *e = place(t, H(request));
@@ -791,7 +791,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
         free(pending->blocks);
     }
     table_unlock(t);
-    if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_parts_take(id, kept->persistent);
+    if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_take_request_buffers(id, kept->persistent);
     return id;
 }
 
@@ -819,14 +819,14 @@ static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Requ
 
 /* The request at hand. Calls that name a handle several times pass one stamp for all, and get one request of its
  * queue after the other; stamp 0: one call names one. */
-struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp) {
+struct weft_found weft_find_request(MPI_Request request, const MPI_Request *at, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     struct weft_found found = {.status = WEFT_STATUS_NOTHING};
     table_lock(t);
     struct entry *e = place(t, H(request));
     if (e) {
         const struct weft_pending *p = pending_of(e->extra, at, stamp, &found.guessed);
-        if (UNLIKELY(p && p->seen)) weft_buffer_asked(p);
+        if (UNLIKELY(p && p->seen)) weft_copy_buffer_before_completion(p);
         found.id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
         found.status = p ? p->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
     }
@@ -836,7 +836,7 @@ struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, 
 
 /* Clears `guessed` of requests that share a handle if the call names all of them: then it does not matter which is
  * which. */
-WEFT_GIVEN void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
+WEFT_GIVEN void weft_clear_guesses_if_all_named(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
     MPI_Request last = MPI_REQUEST_NULL;
@@ -855,28 +855,30 @@ WEFT_GIVEN void weft_request_all(const MPI_Request *requests, bool *guessed, int
     table_unlock(t);
 }
 
-uint64_t weft_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot << 48 | ++thread->stamps; }
+uint64_t weft_make_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot << 48 | ++thread->stamps; }
 
-uint32_t weft_request_id(MPI_Request request, const MPI_Request *at) { return weft_request_look(request, at, 0).id; }
+uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *at) {
+    return weft_find_request(request, at, 0).id;
+}
 
 /* Begins a persistent request again: its buffer is watched from here on. */
-void weft_request_started(MPI_Request request) {
+void weft_restart_request(MPI_Request request) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
     struct entry *e = find(t, H(request));
     struct weft_pending *p = e ? e->extra : NULL;
     bool watched = p && p->persistent && p->bytes;
     table_unlock(t);
-    if (UNLIKELY(weft_accessing | weft_hashing) && p && p->parts) weft_parts_hold(p->parts, p->id);
+    if (UNLIKELY(weft_accessing | weft_hashing) && p && p->parts) weft_hold_request_buffers(p->parts, p->id);
     if (UNLIKELY(watched))
-        weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
+        weft_watch_restarted_buffer(p, request); /* which no other thread may complete before this call is over */
 }
 
 /* Ends a request that a call has completed or freed; returns whether its buffer had changed. */
-struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
+struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
     bool guessed = ended.guessed;
     if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = NULL};
-    if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_window_waited(weft_self, before);
+    if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_end_requested_access(weft_self, before);
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
     table_lock(t);
@@ -892,14 +894,14 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         done = *p;
         if (p->persistent && !p->active)
             done.bytes = 0; /* a wait for it waits for nothing: the buffer is the program's */
-        else if (p->seen && weft_buffer_changed(p)) told.changed = p->buffer; /* before it is given away */
+        else if (p->seen && weft_has_buffer_changed(p)) told.changed = p->buffer; /* before it is given away */
         p->active = false;
         if (after == MPI_REQUEST_NULL) p->blocks = NULL; /* ours now */
     }
     struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && p ? p->parts : NULL;
     bool arrived = parts && weft_hashing && ended.ok && !guessed;
     if (UNLIKELY(parts)) {
-        weft_parts_let_go(parts);
+        weft_release_request_buffers(parts);
         if (after == MPI_REQUEST_NULL) p->parts = NULL; /* ours now */
     }
     if (p && after == MPI_REQUEST_NULL) {
@@ -926,13 +928,13 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         e->id = 0;
     }
     table_unlock(t);
-    if (UNLIKELY(arrived)) weft_hash_arrived(parts, id, ended.status);
-    if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_parts_free(parts);
+    if (UNLIKELY(arrived)) weft_hash_received_message(parts, id, ended.status);
+    if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_free_request_buffers(parts);
     told.guessed = guessed;
     if (LIKELY(!more)) return told;
     if (done.made) comm_kept(&done);
-    if (done.awaited && ended.ok && !guessed && ended.status) weft_record_taken(&done.call, ended.status);
-    if (done.bytes && !done.seen && weft_buffer_changed(&done)) told.changed = done.buffer;
+    if (done.awaited && ended.ok && !guessed && ended.status) weft_record_received_message(&done.call, ended.status);
+    if (done.bytes && !done.seen && weft_has_buffer_changed(&done)) told.changed = done.buffer;
     if (guessed) told.changed = NULL;
     if (after == MPI_REQUEST_NULL) free(done.blocks);
     return told;
@@ -940,9 +942,9 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
 
 /* ---- texts ---- */
 /* Writes those fields of a status that have a meaning. */
-WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields) {
-    if (fields < WEFT_STATUS_COUNT && !(fields && weft_status_cancelled(status))) {
-        weft_text_u(t, 0);
+WEFT_GIVEN void weft_write_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields) {
+    if (fields < WEFT_STATUS_COUNT && !(fields && weft_is_status_cancelled(status))) {
+        weft_write_unsigned(t, 0);
         return;
     }
     if (UNLIKELY(t->end - t->p < 50)) {
@@ -951,10 +953,10 @@ WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, 
     }
     uint8_t *p = t->p;
     bool counted = fields == WEFT_STATUS_COUNT;
-    *p++ = !counted && weft_status_cancelled(status) ? 2 : 1;
-    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_rank(status->MPI_SOURCE));
-    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_tag(status->MPI_TAG));
-    p = weft_put_u(p, weft_status_bytes(status));
+    *p++ = !counted && weft_is_status_cancelled(status) ? 2 : 1;
+    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_encode_rank(status->MPI_SOURCE));
+    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_encode_tag(status->MPI_TAG));
+    p = weft_put_u(p, weft_read_status_bytes(status));
     *p++ = 0;
     t->p = p;
 }

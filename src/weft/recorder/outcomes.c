@@ -6,9 +6,9 @@
 #include "nibbles.h"
 #include "wrap.h"
 
-static inline void put_probed(struct weft_thread *thread, const MPI_Status *status) {
-    put_polls(thread);
-    put(thread, WEFT_LOG_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
+static inline void put_probed_source(struct weft_thread *thread, const MPI_Status *status) {
+    put_failed_polls(thread);
+    put_outcome(thread, WEFT_LOG_PROBED, status->MPI_SOURCE >= 0 ? (uint64_t)status->MPI_SOURCE : 0);
 }
 
 /* ---- wildcard receives under way, oldest first ---- */
@@ -82,14 +82,14 @@ static int wildcards_active(void) {
 
 /* Writes the source of a received message, and how many older wildcards it has overtaken. */
 static void put_source(struct weft_thread *thread, int older, const MPI_Status *status) {
-    if (UNLIKELY(older > 0)) put(thread, WEFT_LOG_LATE, (uint64_t)older);
-    if (UNLIKELY(weft_status_cancelled(status))) put(thread, WEFT_LOG_CANCELLED, 1);
-    else if (status->MPI_SOURCE >= 0) put(thread, WEFT_LOG_SOURCE, (uint64_t)status->MPI_SOURCE);
+    if (UNLIKELY(older > 0)) put_outcome(thread, WEFT_LOG_LATE, (uint64_t)older);
+    if (UNLIKELY(weft_is_status_cancelled(status))) put_outcome(thread, WEFT_LOG_CANCELLED, 1);
+    else if (status->MPI_SOURCE >= 0) put_outcome(thread, WEFT_LOG_SOURCE, (uint64_t)status->MPI_SOURCE);
 }
 
 /* Writes what a completed request has received, if it was a receive of any source. */
 static void completed(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
-    if (UNLIKELY(weft_window_requests)) weft_window_waited(thread, before);
+    if (UNLIKELY(weft_window_requests)) weft_end_requested_access(thread, before);
     if (LIKELY(!wildcard_any)) return;
     int older = wildcard_take(before, false);
     if (older >= 0) put_source(thread, older, status);
@@ -118,8 +118,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
 #define SENDRECV(name, type)                                                                                               \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {                                 \
-        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
         STATUS;                                                                                                           \
         int result = REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,        \
                                 recvtag, comm, thread ? w_status : status);                                               \
@@ -134,8 +134,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count)
 #define REPLACE(name, type)                                                                                                \
     (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
      MPI_Status *status) {                                                                                                \
-        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
         STATUS;                                                                                                           \
         int result = REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, thread ? w_status : status);  \
         if (thread && result == MPI_SUCCESS) put_source(thread, wildcards_active(), w_status);                            \
@@ -153,7 +153,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *
     if (!thread) return REAL(MPI_Probe)(source, tag, comm, status);
     STATUS;
     int result = REAL(MPI_Probe)(source, tag, comm, w_status);
-    if (result == MPI_SUCCESS) put_probed(thread, w_status);
+    if (result == MPI_SUCCESS) put_probed_source(thread, w_status);
     return result;
 }
 
@@ -164,7 +164,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message
     if (!thread) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     STATUS;
     int result = REAL(MPI_Mprobe)(source, tag, comm, message, w_status);
-    if (result == MPI_SUCCESS) put_probed(thread, w_status);
+    if (result == MPI_SUCCESS) put_probed_source(thread, w_status);
     return result;
 }
 
@@ -176,8 +176,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, 
     int result = REAL(MPI_Iprobe)(source, tag, comm, flag, w_status);
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
-    else if (source == MPI_ANY_SOURCE) put_probed(thread, w_status);
-    else put_done(thread);
+    else if (source == MPI_ANY_SOURCE) put_probed_source(thread, w_status);
+    else put_done_outcome(thread);
     return result;
 }
 
@@ -189,8 +189,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag,
     int result = REAL(MPI_Improbe)(source, tag, comm, flag, message, w_status);
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
-    else if (source == MPI_ANY_SOURCE) put_probed(thread, w_status);
-    else put_done(thread);
+    else if (source == MPI_ANY_SOURCE) put_probed_source(thread, w_status);
+    else put_done_outcome(thread);
     return result;
 }
 
@@ -213,8 +213,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Recv_init_c) IRECEIVE(MPI_Recv_init_c, MPI_Count, true)
 #define ISENDRECV(name, type)                                                                                              \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) {                               \
-        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
         int result = REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,        \
                                 recvtag, comm, request);                                                                  \
         if (thread && result == MPI_SUCCESS) wildcard_add(*request, false);                                               \
@@ -230,8 +230,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_c) ISENDRECV(MPI_Isendrecv_c, MPI_Count)
 #define IREPLACE(name, type)                                                                                               \
     (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
      MPI_Request *request) {                                                                                              \
-        struct weft_thread *thread __attribute__((cleanup(weft_unwind))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
         int result = REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);                     \
         if (thread && result == MPI_SUCCESS) wildcard_add(*request, false);                                               \
         return result;                                                                                                    \
@@ -275,7 +275,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
 /* Copies of the handles and statuses of our own, in the thread's scratch. */
 static WEFT_GIVEN bool many(struct weft_thread *thread, int n, const MPI_Request *requests, MPI_Request **before, MPI_Status **statuses) {
     size_t count = n > 0 ? (size_t)n : 0;
-    char *space = weft_thread_scratch_fast(thread, (count + 1) * (sizeof(MPI_Status) + sizeof(MPI_Request)) + 64);
+    char *space = weft_get_scratch(thread, (count + 1) * (sizeof(MPI_Status) + sizeof(MPI_Request)) + 64);
     if (!space) return false;
     if (*statuses == MPI_STATUSES_IGNORE) *statuses = (MPI_Status *)space;
     *before = (MPI_Request *)((MPI_Status *)space + count + 1);
@@ -304,17 +304,17 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index,
     STATUS;
     int result = REAL(MPI_Waitany)(count, requests, index, w_status);
     if (result != MPI_SUCCESS) return result;
-    put_polls(thread);
-    put(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+    put_failed_polls(thread);
+    put_outcome(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
     if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     return result;
 }
 
 /* Writes which requests a call has completed, and what the receives of any source among them got. */
 static void put_some(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
-    put_polls(thread);
-    put(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
-    for (int i = 0; i < count; i++) put(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
+    put_failed_polls(thread);
+    put_outcome(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
+    for (int i = 0; i < count; i++) put_outcome(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
     for (int i = 0; i < count; i++)
         if (indices[i] >= 0 && indices[i] < n) completed(thread, before[indices[i]], &statuses[i]);
 }
@@ -341,7 +341,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *stat
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
     else {
-        put_done(thread);
+        put_done_outcome(thread);
         completed(thread, before, w_status);
     }
     return result;
@@ -357,7 +357,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, 
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
     else {
-        put_done(thread);
+        put_done_outcome(thread);
         for (int i = 0; i < count; i++) completed(thread, before[i], &statuses[i]);
     }
     return result;
@@ -374,8 +374,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index,
     if (result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
     else {
-        put_polls(thread);
-        put(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
+        put_failed_polls(thread);
+        put_outcome(thread, WEFT_LOG_INDEX, *index == MPI_UNDEFINED ? 0 : (uint64_t)*index + 1);
         if (*index >= 0 && *index < count) completed(thread, before[*index], w_status);
     }
     return result;
@@ -403,23 +403,23 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
     int result = REAL(MPI_Request_get_status)(request, flag, status);
     if (!thread || result != MPI_SUCCESS) return result;
     if (!*flag) thread->outcome_state.polls++;
-    else put_done(thread);
+    else put_done_outcome(thread);
     return result;
 }
 
 /* ---- time ---- */
 /* Writes the unit of the clock, which stands before the times of a fold. */
-void weft_begin_times(struct weft_thread *thread) {
+void weft_write_clock_unit(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     double unit = thread->outcome_state.wtick;
     if (unit == 0) unit = thread->outcome_state.wtick = REAL(MPI_Wtick)();
     bool has = event->flags & WEFT_FLAG_HAS_TAIL;
-    struct weft_text text = has ? weft_tail_more(thread, sizeof unit) : weft_tail(thread, event, sizeof unit);
+    struct weft_text text = has ? weft_continue_tail(thread, sizeof unit) : weft_begin_tail(thread, event, sizeof unit);
     if (!text.overflow) {
         memcpy(text.p, &unit, sizeof unit);
         text.p += sizeof unit;
     }
-    weft_tail_end(thread, &text);
+    weft_end_tail(thread, &text);
 }
 
 WEFT_HIDDEN double weft_o_MPI_Wtime(void);
@@ -429,7 +429,7 @@ double weft_o_MPI_Wtime(void) {
     double now = REAL(MPI_Wtime)();
     if (thread) {
         double passed = now - thread->outcome_state.wtime;
-        put(thread, WEFT_LOG_TIME, thread->outcome_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
+        put_outcome(thread, WEFT_LOG_TIME, thread->outcome_state.wtime > 0 && passed >= 0 ? (uint64_t)(passed * 1e9) : (uint64_t)(now * 1e9));
         thread->outcome_state.wtime = now;
     }
     return now;
@@ -438,31 +438,31 @@ double weft_o_MPI_Wtime(void) {
 /* ---- birth and end of the record: as at level trace, but no events ---- */
 /* Begins the record, and initialises MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Init)(int *argc, char ***argv) {
-    weft_start();
+    weft_start_record();
     ENTER;
     int code = REAL(MPI_Init)(argc, argv);
-    if (thread && code == MPI_SUCCESS) weft_started(true, MPI_THREAD_SINGLE);
+    if (thread && code == MPI_SUCCESS) weft_complete_record_start(true, MPI_THREAD_SINGLE);
     return code;
 }
 
 /* Begins the record, and initialises MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *provided) {
-    weft_start();
+    weft_start_record();
     ENTER;
     int code = REAL(MPI_Init_thread)(argc, argv, required, provided);
-    if (thread && code == MPI_SUCCESS) weft_started(true, provided ? *provided : MPI_THREAD_SINGLE);
+    if (thread && code == MPI_SUCCESS) weft_complete_record_start(true, provided ? *provided : MPI_THREAD_SINGLE);
     return code;
 }
 
 #ifdef HAVE_MPI_Session_init
 /* Begins the record, and initialises MPI by a session. */
 WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
-    weft_start();
+    weft_start_record();
     ENTER;
     int code = REAL(MPI_Session_init)(info, handler, session);
     if (thread && code == MPI_SUCCESS) {
-        weft_started(false, MPI_THREAD_MULTIPLE);
-        weft_objects_session(*session);
+        weft_complete_record_start(false, MPI_THREAD_MULTIPLE);
+        weft_read_world_from_session(*session);
     }
     return code;
 }
@@ -470,7 +470,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MP
 WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
     ENTER;
     int code = REAL(MPI_Session_finalize)(session);
-    if (thread && code == MPI_SUCCESS) weft_session_finalized();
+    if (thread && code == MPI_SUCCESS) weft_end_record_at_session_end();
     return code;
 }
 #endif
@@ -478,13 +478,13 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
 /* Ends the record, and finalizes MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Finalize)(void) {
     ENTER;
-    if (thread) put_polls(thread);
+    if (thread) put_failed_polls(thread);
     int code = REAL(MPI_Finalize)();
-    if (thread && code == MPI_SUCCESS) weft_finalized();
+    if (thread && code == MPI_SUCCESS) weft_end_record_at_finalize();
     return code;
 }
 
 WEFT_OUTCOME_WRAPPER(MPI_Abort)(MPI_Comm comm, int code) {
-    weft_aborting(code);
+    weft_mark_record_aborted(code);
     return REAL(MPI_Abort)(comm, code);
 }

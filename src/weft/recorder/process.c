@@ -46,7 +46,7 @@ static void look_left_out(const char *names) {
 }
 
 /* Reads the environment variables by which `weft run` says what to record, and where. */
-void weft_process_look(void) {
+void weft_read_own_variables(void) {
     const char *run = getenv("WEFT_INTERNAL_RUN"), *wanted = getenv("WEFT_INTERNAL_LEVEL");
     if (!run || !*run || strlen(run) >= sizeof weft_run_path - 64) return;
     strcpy(weft_run_path, run);
@@ -62,7 +62,7 @@ void weft_process_look(void) {
 }
 
 /* Begins the record of this process; false if it cannot be written. */
-bool weft_process_begin(void) {
+bool weft_begin_process_record(void) {
     struct weft_record *record = weft_the_record;
     weft_pid = getpid();
     if (record) weft_record_keep(record, weft_keep);
@@ -75,55 +75,55 @@ bool weft_process_begin(void) {
 }
 
 /* Stops recording in a child of fork(), which is not the rank. */
-void weft_process_child(void) {
+void weft_stop_recording_in_child(void) {
     weft_recording = 0;
-    weft_endings_child();
-    weft_sites_reset();
+    weft_stop_watching_exit_in_child();
+    weft_reset_site_lock();
     pthread_mutex_init(&lock, NULL);
 }
 
 /* ---- values in tails and definitions ---- */
-void weft_text_long(struct weft_text *t, uint64_t v) {
+void weft_write_long_number(struct weft_text *t, uint64_t v) {
     if (UNLIKELY(t->end - t->p < 10)) t->overflow = true;
     else t->p = weft_put_u(t->p, v);
 }
 
 /* Writes `n` integers of `size` bytes each, as differences. */
-WEFT_GIVEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
-    weft_text_u(t, (uint64_t)n);
+WEFT_GIVEN void weft_write_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
+    weft_write_unsigned(t, (uint64_t)n);
     for (int64_t i = 0, last = 0; i < n; i++) {
-        int64_t v = weft_element(numbers, i, size);
-        weft_text_z(t, v - last);
+        int64_t v = weft_read_element(numbers, i, size);
+        weft_write_signed(t, v - last);
         last = v;
     }
 }
 
-WEFT_GIVEN void weft_text_string(struct weft_text *t, const char *string) {
-    weft_text_s(t, string, string ? strnlen(string, 4096) : 0);
+WEFT_GIVEN void weft_write_string(struct weft_text *t, const char *string) {
+    weft_write_bytes(t, string, string ? strnlen(string, 4096) : 0);
 }
 
 /* Writes an array of strings up to its NULL, at most `most`. */
-WEFT_GIVEN void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings) {
+WEFT_GIVEN void weft_write_strings(struct weft_text *t, int64_t most, char *const *strings) {
     uint64_t n = 0;
     while (strings && n < WEFT_STRINGS && (int64_t)n < most && strings[n]) n++;
-    weft_text_u(t, n);
-    for (uint64_t i = 0; i < n; i++) weft_text_string(t, strings[i]);
+    weft_write_unsigned(t, n);
+    for (uint64_t i = 0; i < n; i++) weft_write_string(t, strings[i]);
 }
 
 /* ---- definitions ---- */
 /* Returns whether a stream can get room for `bytes` bytes; in a handler of a signal the lock for that may be taken. */
 static bool room_can_be_made(struct weft_stream *stream, size_t bytes) {
     if (!weft_careful || (size_t)(stream->end - stream->next) >= bytes) return true;
-    if (!weft_lock_taken(&weft_the_record->lock)) return false;
+    if (!weft_take_lock(&weft_the_record->lock)) return false;
     pthread_mutex_unlock(&weft_the_record->lock);
     return true;
 }
 
 /* Writes a definition into the record, if there is room for it. */
-void weft_define(int type, const void *payload, size_t length) {
+void weft_write_definition(int type, const void *payload, size_t length) {
     static pthread_mutex_t definitions = PTHREAD_MUTEX_INITIALIZER;
     struct weft_stream *stream = &definitions_stream;
-    if (weft_the_record->stopped || !weft_lock_taken(&definitions)) return;
+    if (weft_the_record->stopped || !weft_take_lock(&definitions)) return;
     if (!room_can_be_made(stream, length + 16)) {
         pthread_mutex_unlock(&definitions);
         return;
@@ -135,38 +135,38 @@ void weft_define(int type, const void *payload, size_t length) {
         memcpy(p, payload, length);
         stream->next = p + length;
         weft_stream_publish(stream);
-    } else weft_stop();
+    } else weft_stop_recording();
     pthread_mutex_unlock(&definitions);
 }
 
-void weft_stop(void) { weft_recording = 0; }
+void weft_stop_recording(void) { weft_recording = 0; }
 
 /* Writes a definition that consists of texts; `counted`: after their number. */
-void weft_define_text(int type, const char *const *texts, size_t n, bool counted) {
+void weft_write_text_definition(int type, const char *const *texts, size_t n, bool counted) {
     size_t size = 32;
     for (size_t i = 0; i < n; i++) size += strlen(texts[i]) + 10;
     uint8_t *payload = malloc(size);
     if (!payload) return;
     struct weft_text text = {.p = payload, .end = payload + size};
-    if (counted) weft_text_u(&text, n);
-    for (size_t i = 0; i < n; i++) weft_text_s(&text, texts[i], strlen(texts[i]));
-    weft_define(type, payload, (size_t)(text.p - payload));
+    if (counted) weft_write_unsigned(&text, n);
+    for (size_t i = 0; i < n; i++) weft_write_bytes(&text, texts[i], strlen(texts[i]));
+    weft_write_definition(type, payload, (size_t)(text.p - payload));
     free(payload);
 }
 
 extern char **environ;
 
 /* Writes what the process runs in: the variables that MPI and its like read, the command, the folder. */
-void weft_define_surroundings(void) {
+void weft_record_surroundings(void) {
     static const char *const kept[] = {
         "OMP_",    "MPICH_",           "MPIR_",   "OMPI_", "PMI_", "PMIX_", "SLURM_", "I_MPI_", "UCX_", "FI_", "PYTHON",
         "MPI4PY_", "LD_LIBRARY_PATH=", "MALLOC_", "GOMP_", "KMP_"};
     for (char **e = environ; e && *e; e++)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
             if (!strncmp(*e, kept[i], strlen(kept[i])))
-                weft_define_text(WEFT_DEF_ENV, (const char *const *)e, 1, false);
+                weft_write_text_definition(WEFT_DEF_ENV, (const char *const *)e, 1, false);
     char buffer[PATH_MAX];
-    if (getcwd(buffer, sizeof buffer)) weft_define_text(WEFT_DEF_CWD, (const char *[]){buffer}, 1, false);
+    if (getcwd(buffer, sizeof buffer)) weft_write_text_definition(WEFT_DEF_CWD, (const char *[]){buffer}, 1, false);
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     static char line[1 << 16];
     ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
@@ -174,8 +174,8 @@ void weft_define_surroundings(void) {
     const char *words[1024];
     size_t n = 0;
     for (ssize_t at = 0; at < length && n < 1024; at += (ssize_t)strlen(line + at) + 1) words[n++] = line + at;
-    weft_define_text(WEFT_DEF_ARGV, words, n, true);
-    weft_define_cores();
+    weft_write_text_definition(WEFT_DEF_ARGV, words, n, true);
+    weft_record_cores();
 }
 
 /* ---- threads ---- */
@@ -186,19 +186,19 @@ static void thread_define(struct weft_thread *thread) {
     uint8_t payload[96];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     pid_t tid = (pid_t)syscall(SYS_gettid);
-    weft_text_u(&text, thread->slot);
-    weft_text_u(&text, (uint64_t)(thread->events.next - thread->events.base) / sizeof(struct weft_event));
-    weft_text_u(&text, (uint64_t)tid);
-    weft_text_u(&text, tid == getpid());
-    weft_text_s(&text, name, strlen(name));
+    weft_write_unsigned(&text, thread->slot);
+    weft_write_unsigned(&text, (uint64_t)(thread->events.next - thread->events.base) / sizeof(struct weft_event));
+    weft_write_unsigned(&text, (uint64_t)tid);
+    weft_write_unsigned(&text, tid == getpid());
+    weft_write_bytes(&text, name, strlen(name));
     thread->made = weft_made || tid == getpid() ? weft_made : WEFT_MADE_UNKNOWN;
     thread->accesses = 0;
-    weft_text_u(&text, thread->made);
-    weft_define(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, thread->made);
+    weft_write_definition(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
 }
 
 /* Returns the recorder's state of the calling thread, new or of a thread that ended; NULL for none. */
-struct weft_thread *weft_thread_new(void) {
+struct weft_thread *weft_make_thread(void) {
     pthread_mutex_lock(&lock);
     struct weft_thread *thread = free_threads;
     if (thread) free_threads = thread->next_free; /* the streams of a thread that ended */
@@ -210,18 +210,18 @@ struct weft_thread *weft_thread_new(void) {
                           : weft_stream_open(record, &thread->events, WEFT_STREAM_EVENTS, (int)thread->slot) &&
                                 weft_stream_open(record, &thread->tails, WEFT_STREAM_TAILS, (int)thread->slot);
         if (!opened) {
-            weft_stop();
+            weft_stop_recording();
             free(thread);
             thread = NULL;
         } else record->header->threads = thread_count;
     }
     if (thread_count > 1 && !weft_threaded) {
-        weft_several_threads();
+        weft_prepare_for_threads();
         weft_threaded = 1;
     }
     pthread_mutex_unlock(&lock);
     if (!thread) return NULL;
-    weft_sites_forget(thread);
+    weft_clear_site_cache(thread);
     weft_self = thread;
     pthread_setspecific(thread_end, thread);
     thread_define(thread);
@@ -241,7 +241,7 @@ static WEFT_GIVEN void *born(void *data) {
     struct birth birth = *(struct birth *)data;
     free(data);
     weft_made = birth.made;
-    weft_crash_thread();
+    weft_give_thread_signal_stack();
     pthread_setspecific(thread_crash, &thread_crash);
     return birth.body(birth.argument);
 }
@@ -264,7 +264,7 @@ pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body
 
 static void crash_ended(void *data) {
     (void)data;
-    weft_crash_thread_end();
+    weft_free_thread_signal_stack();
 }
 
 /* Puts the state of a thread that ends aside for another thread. */
@@ -280,7 +280,7 @@ static void thread_ended(void *data) {
 }
 
 /* Returns memory of the thread for at least `bytes` bytes, valid until the next use; NULL without memory. */
-void *weft_thread_scratch(struct weft_thread *thread, size_t bytes) {
+void *weft_grow_scratch(struct weft_thread *thread, size_t bytes) {
     if (bytes > thread->scratch_size) {
         free(thread->scratch);
         thread->scratch_size = bytes * 2;
@@ -291,7 +291,7 @@ void *weft_thread_scratch(struct weft_thread *thread, size_t bytes) {
 }
 
 /* Python keeps a copy of the environment, made at its start, and gives that to its children. */
-void weft_clean_python_environment(void) {
+void weft_remove_own_variables_from_python(void) {
     int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
     void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
@@ -337,7 +337,7 @@ static WEFT_COLD void write_apart(int rank) {
 
 /* Lets the debugger's gdb in where Yama restricts it to children, and starts weft/debug/agent.py in a Python rank. Its
  * thread does not count among those that the program makes. */
-void weft_debug_attend(int rank) {
+void weft_prepare_for_debugger(int rank) {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     write_apart(rank);
     int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
@@ -359,15 +359,15 @@ void weft_debug_attend(int rank) {
 
 /* Children of this process are not ranks: what the launcher put into the environment is taken out again, the rest of
  * a user's own LD_PRELOAD stays. */
-void weft_clean_environment(void) {
+void weft_remove_own_variables(void) {
     const char *preload = getenv("LD_PRELOAD");
     Dl_info self;
-    if (preload && dladdr((void *)weft_clean_environment, &self) && self.dli_fname) {
+    if (preload && dladdr((void *)weft_remove_own_variables, &self) && self.dli_fname) {
         char kept[PATH_MAX] = "";
         char *copy = strdup(preload);
         for (char *state = NULL, *word = copy ? strtok_r(copy, ": ", &state) : NULL; word;
              word = strtok_r(NULL, ": ", &state)) {
-            if (!strcmp(weft_soname_of(word), weft_soname_of(self.dli_fname))) continue;
+            if (!strcmp(weft_find_file_name(word), weft_find_file_name(self.dli_fname))) continue;
             if (kept[0]) strncat(kept, ":", sizeof kept - strlen(kept) - 1);
             strncat(kept, word, sizeof kept - strlen(kept) - 1);
         }

@@ -45,13 +45,13 @@ static void tell_unknown(const char *version) {
     snprintf(words, sizeof words,
              "lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is %.60s",
              version);
-    weft_text_s(&text, words, strlen(words));
-    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, strlen(words));
+    weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
 /* Looks for an interpreter in the process, once at MPI initialisation. */
-void weft_python_look(void) {
-    if (weft_leaves_out(WEFT_LINES)) return;
+void weft_look_for_python(void) {
+    if (weft_is_left_out(WEFT_LINES)) return;
     const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
     int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     this_thread = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
@@ -60,8 +60,8 @@ void weft_python_look(void) {
     const char *text = version();
     uint8_t payload[160];
     struct weft_text definition = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&definition, text, strnlen(text, 128));
-    weft_define(WEFT_DEF_PYTHON, payload, (size_t)(definition.p - payload));
+    weft_write_bytes(&definition, text, strnlen(text, 128));
+    weft_write_definition(WEFT_DEF_PYTHON, payload, (size_t)(definition.p - payload));
     int major = 0, minor = 0;
     bool known = sscanf(text, "%d.%d", &major, &minor) == 2 && major == 3 && !strstr(text, "free-threading");
     for (size_t i = 0; known && i < sizeof layouts / sizeof *layouts; i++)
@@ -72,13 +72,13 @@ void weft_python_look(void) {
 
 /* Python's lock, where the calling thread holds it, for the time that it stands still in a replay: mpi4py keeps it in
  * some calls, and the debugger's agent could not look at the rank. What is returned gives it back. */
-void *weft_python_let(void) {
+void *weft_release_python_lock(void) {
     int (*held)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
     void *(*save)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
     return weft_python && held && save && this_thread && this_thread() && held() ? save() : NULL;
 }
 
-void weft_python_take(void *thread) {
+void weft_retake_python_lock(void *thread) {
     void (*restore)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "PyEval_RestoreThread");
     if (thread && restore) restore(thread);
 }
@@ -159,12 +159,12 @@ static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
     uint8_t *payload = malloc(size);
     if (!payload) return entry;
     struct weft_text text = {.p = payload, .end = payload + size};
-    weft_text_u(&text, ++code_count);
-    weft_text_s(&text, file, file_length);
-    weft_text_s(&text, name, name_length);
-    weft_text_u(&text, (uint64_t)entry->first_line);
-    weft_text_s(&text, (const void *)(lines + 32), lines_length);
-    weft_define(WEFT_DEF_PYCODE, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, ++code_count);
+    weft_write_bytes(&text, file, file_length);
+    weft_write_bytes(&text, name, name_length);
+    weft_write_unsigned(&text, (uint64_t)entry->first_line);
+    weft_write_bytes(&text, (const void *)(lines + 32), lines_length);
+    weft_write_definition(WEFT_DEF_PYCODE, payload, (size_t)(text.p - payload));
     free(payload);
     __atomic_store_n(&entry->id, code_count, __ATOMIC_RELEASE);
     return entry;
@@ -207,7 +207,7 @@ static uint32_t instruction_of(uintptr_t frame) {
 
 /* The definition's id of the code of the innermost frame that is the user's, or the innermost at all; 0 where the
  * thread runs no Python. And the user's frames that called it. */
-uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers) {
+uint32_t weft_find_python_line(uint32_t *offset, struct weft_python_callers *callers) {
     uintptr_t state = (uintptr_t)this_thread();
     callers->n = 0;
     if (!state) return 0;
@@ -234,20 +234,22 @@ uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers
 /* ---- where a thread is, for what is told of the end: nothing is believed to be there ---- */
 
 /* The places of this thread's frames, innermost first; at most `n`. */
-uint32_t weft_python_places(struct weft_python_place *places, uint32_t n) {
+uint32_t weft_read_python_stack(struct weft_python_place *places, uint32_t n) {
     uintptr_t state = (uintptr_t)this_thread(), frame = 0, next;
     uint32_t found = 0;
-    if (!state || !weft_peek(&frame, state + layout->thread_frame, sizeof frame)) return 0;
-    if (layout->cframe_frame >= 0 && frame && !weft_peek(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame))
+    if (!state || !weft_copy_if_readable(&frame, state + layout->thread_frame, sizeof frame)) return 0;
+    if (layout->cframe_frame >= 0 && frame &&
+        !weft_copy_if_readable(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame))
         return 0;
     for (int depth = 0; frame && found < n && depth < 1024; depth++, frame = next) {
         uintptr_t code, at, type;
-        if (!weft_peek(&next, frame + layout->frame_previous, sizeof next) ||
-            !weft_peek(&code, frame + layout->frame_code, sizeof code))
+        if (!weft_copy_if_readable(&next, frame + layout->frame_previous, sizeof next) ||
+            !weft_copy_if_readable(&code, frame + layout->frame_code, sizeof code))
             break;
         code = CODE(code);
-        if (!weft_peek(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
-        if (!weft_peek(&at, frame + layout->frame_instruction, sizeof at) || at + 2 < code + layout->code_bytes)
+        if (!weft_copy_if_readable(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
+        if (!weft_copy_if_readable(&at, frame + layout->frame_instruction, sizeof at) ||
+            at + 2 < code + layout->code_bytes)
             continue;
         uintptr_t first = code + layout->code_bytes;
         places[found++] = (struct weft_python_place){code, at > first ? (uint32_t)(at - first) : 0};
@@ -263,11 +265,12 @@ static size_t text_peeked(uintptr_t object, char *out, size_t size) {
     } head;
     uint8_t copy[96 + 4 * 256];
     size_t whole, n = 0;
-    if (!object || !weft_peek(&head, object, sizeof head)) return 0;
+    if (!object || !weft_copy_if_readable(&head, object, sizeof head)) return 0;
     size_t start = head.state >> 6 & 1 ? layout->text_ascii : layout->text_wide, kind = head.state >> 2 & 7;
     whole = kind * head.head[2];
     if (whole > 4 * 256) whole = 4 * 256;
-    if (kind < 1 || kind > 4 || start + whole > sizeof copy || !weft_peek(copy, object, start + whole)) return 0;
+    if (kind < 1 || kind > 4 || start + whole > sizeof copy || !weft_copy_if_readable(copy, object, start + whole))
+        return 0;
     ((uint64_t *)copy)[2] = whole / kind;
     n = text_of((uintptr_t)copy, out, size);
     return n;
@@ -283,7 +286,8 @@ static int table_byte(struct line_table *table) {
     if (table->at >= table->end) return -1;
     if (!table->window || table->at - table->window >= sizeof table->copy) {
         size_t left = table->end - table->at;
-        if (!weft_peek(table->copy, table->at, left < sizeof table->copy ? left : sizeof table->copy)) return -1;
+        if (!weft_copy_if_readable(table->copy, table->at, left < sizeof table->copy ? left : sizeof table->copy))
+            return -1;
         table->window = table->at;
     }
     return table->copy[table->at++ - table->window];
@@ -306,8 +310,9 @@ static int line_of(uintptr_t code, uint32_t instruction) {
     size_t length = 0;
     int line = 0;
     uint32_t end = 0;
-    if (!weft_peek(&lines, code + layout->code_lines, sizeof lines) || !weft_peek(&length, lines + 16, sizeof length) ||
-        !weft_peek(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20)
+    if (!weft_copy_if_readable(&lines, code + layout->code_lines, sizeof lines) ||
+        !weft_copy_if_readable(&length, lines + 16, sizeof length) ||
+        !weft_copy_if_readable(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20)
         return 0;
     struct line_table table = {.at = lines + 32, .end = lines + 32 + length};
     for (int head; (head = table_byte(&table)) >= 0;) {
@@ -327,16 +332,16 @@ static int line_of(uintptr_t code, uint32_t instruction) {
 }
 
 /* One frame as (s file, u line, s function); false where there is none that anybody wrote. */
-bool weft_python_text(struct weft_text *text, const struct weft_python_place *place) {
+bool weft_write_python_frame(struct weft_text *text, const struct weft_python_place *place) {
     char file[1024], name[512];
     uintptr_t of_file = 0, of_name = 0;
-    if (!weft_peek(&of_file, place->code + layout->code_file, sizeof of_file) ||
-        !weft_peek(&of_name, place->code + layout->code_name, sizeof of_name))
+    if (!weft_copy_if_readable(&of_file, place->code + layout->code_file, sizeof of_file) ||
+        !weft_copy_if_readable(&of_name, place->code + layout->code_name, sizeof of_name))
         return false;
     size_t file_length = text_peeked(of_file, file, sizeof file), name_length = text_peeked(of_name, name, sizeof name);
     if (!file_length || !strcmp(file, "<shim>")) return false;
-    weft_text_s(text, file, file_length);
-    weft_text_u(text, (uint64_t)line_of(place->code, place->instruction));
-    weft_text_s(text, name, name_length);
+    weft_write_bytes(text, file, file_length);
+    weft_write_unsigned(text, (uint64_t)line_of(place->code, place->instruction));
+    weft_write_bytes(text, name, name_length);
     return !text->overflow;
 }

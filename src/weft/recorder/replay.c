@@ -1,6 +1,6 @@
 /* Replay: under the wrappers of level trace, so that a replay is recorded like any run.
  *
- * Before a call goes out, weft_replay_call holds it against the plan (plan.h) and parks the thread at its goal. The
+ * Before a call goes out, weft_check_call_against_plan holds it against the plan (plan.h) and parks the thread at its goal. The
  * functions here stand between the wrapper and MPI (weft_under) and give what could have come out otherwise the
  * recorded outcome: a wildcard receive is posted with its recorded source, Waitany and its kin wait for the recorded
  * requests, a poll fails as often as it did. Everything else MPI decides again, the same way (non-overtaking,
@@ -34,11 +34,11 @@ static MPI_Comm aside; /* a copy of MPI_COMM_SELF: nothing is ever sent there */
 
 static void find_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
 
-void weft_replay_nap(long microseconds) {
+void weft_sleep_microseconds(long microseconds) {
     struct timespec time = {0, microseconds * 1000};
     nanosleep(&time, NULL);
 }
-#define nap weft_replay_nap
+#define nap weft_sleep_microseconds
 
 /* ---- taking the plan up ---- */
 static const void *span(uint64_t offset, uint64_t count, uint64_t each) {
@@ -47,7 +47,7 @@ static const void *span(uint64_t offset, uint64_t count, uint64_t each) {
 }
 
 /* Maps a file of a rank's plan into memory; returns NULL if there is none. */
-void *weft_replay_map(const char *folder, const char *name, int rank, int protection, uint64_t *size) {
+void *weft_map_plan_file(const char *folder, const char *name, int rank, int protection, uint64_t *size) {
     char path[4096];
     struct stat status;
     int n = snprintf(path, sizeof path, "%s/%s-%06d.bin", folder, name, rank);
@@ -65,7 +65,7 @@ void *weft_replay_map(const char *folder, const char *name, int rank, int protec
 enum { FAMILY_TAG = 31847, FAMILY_WAIT = 10000 }; /* ms until a child runs freely that is told nothing */
 
 /* In the parents, before MPI_Comm_spawn returns: no message of the program can be earlier. */
-void weft_replay_spawned(MPI_Comm children, uint32_t number) {
+void weft_send_world_to_children(MPI_Comm children, uint32_t number) {
     int rank = 0, size = 0;
     int32_t first = -1;
     if (!weft_replaying) return;
@@ -90,7 +90,7 @@ static int32_t family(MPI_Comm parent) {
 
 /* Called when the world's rank is known; without a usable plan the process runs freely, and the other side is told.
  * Returns the rank's index in the record, -1 where it is not of the record. */
-int weft_replay_start(const char *folder, int rank) {
+int weft_start_replay(const char *folder, int rank) {
     uint64_t size = 0;
     MPI_Comm parent = MPI_COMM_NULL;
     if (control) return index_of_this;
@@ -102,11 +102,11 @@ int weft_replay_start(const char *folder, int rank) {
         rank += first;
     }
     index_of_this = rank;
-    struct weft_control *page = weft_replay_map(folder, "control", rank, PROT_READ | PROT_WRITE, &size);
+    struct weft_control *page = weft_map_plan_file(folder, "control", rank, PROT_READ | PROT_WRITE, &size);
     if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return -1;
     control = page;
     control->pid = (int32_t)getpid();
-    plan = weft_replay_map(folder, "plan", rank, PROT_READ, &plan_size);
+    plan = weft_map_plan_file(folder, "plan", rank, PROT_READ, &plan_size);
     header = (const struct weft_plan_header *)plan;
     bool good = plan && plan_size >= sizeof *header && header->magic == WEFT_PLAN_MAGIC && header->size == plan_size;
     if (good) {
@@ -124,7 +124,7 @@ int weft_replay_start(const char *folder, int rank) {
         const struct weft_plan_entry *entries = span(t[i].entries, t[i].entry_count, sizeof *entries);
         find_turn((int)i, entries, entries ? t[i].entry_count : 0, 0);
     }
-    weft_turns_start(folder);
+    weft_map_turn_counters(folder);
     control->state = WEFT_CONTROL_RUNNING;
     weft_replaying = 1;
     __atomic_fetch_or(&weft_attention, WEFT_ATTENTION_REPLAY, __ATOMIC_RELAXED);
@@ -133,7 +133,7 @@ int weft_replay_start(const char *folder, int rank) {
 
 /* MPI goes on for the others while this thread stands still. A probe takes nothing away. Not in `aside`: MPICH answers
  * for a communicator of one process without looking at what others ask for. */
-void weft_replay_drive(void) {
+void weft_let_mpi_progress(void) {
     int flag;
     MPI_Status status;
     REAL(MPI_Iprobe)(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status);
@@ -143,8 +143,8 @@ static void orphans_test(void);
 
 /* ---- waiting ---- */
 /* Waits for a request by testing it, so that the other ranks' replay goes on meanwhile. */
-int weft_replay_wait(MPI_Request *request, MPI_Status *status) {
-    for (unsigned polls = 0;; weft_be_patient(&polls)) {
+int weft_wait_by_testing(MPI_Request *request, MPI_Status *status) {
+    for (unsigned polls = 0;; weft_pause_between_polls(&polls)) {
         int done = 0, code = REAL(MPI_Test)(request, &done, status);
         if (code != MPI_SUCCESS || done) return code;
     }
@@ -152,7 +152,7 @@ int weft_replay_wait(MPI_Request *request, MPI_Status *status) {
 
 /* Waits until all requests are complete, and lets the other ranks' replay go on meanwhile. */
 static int wait_for_all(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    for (unsigned polls = 0;; weft_be_patient(&polls)) {
+    for (unsigned polls = 0;; weft_pause_between_polls(&polls)) {
         int done = 0, code = REAL(MPI_Testall)(count, requests, &done, statuses);
         if (code != MPI_SUCCESS || done) return code;
     }
@@ -165,7 +165,7 @@ void weft_debug_drive(void) {
     if (!weft_replaying || weft_depth) return;
     weft_depth = 1;
     orphans_test();
-    weft_replay_drive();
+    weft_let_mpi_progress();
     weft_depth = 0;
 }
 
@@ -188,7 +188,7 @@ static _Noreturn void diverge(struct weft_replay *r, struct weft_thread *thread,
     }
     for (;;) {
         orphans_test();
-        weft_replay_drive();
+        weft_let_mpi_progress();
         nap(1000);
     }
 }
@@ -227,13 +227,13 @@ static struct weft_replay *adopt(struct weft_thread *thread) {
 }
 
 /* Returns the state of the calling thread's replay, NULL if it runs freely. */
-struct weft_replay *weft_replay_mine(void) {
+struct weft_replay *weft_find_own_replay(void) {
     struct weft_thread *thread = weft_self;
     if (!weft_replaying || !thread) return NULL;
     return LIKELY(thread->replay != NULL) ? thread->replay : adopt(thread);
 }
 
-#define mine weft_replay_mine
+#define mine weft_find_own_replay
 
 /* ---- turns: in which order the threads of a process post ---- */
 static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
@@ -268,12 +268,12 @@ static void await_turn(struct weft_replay *r) {
 
 static struct weft_replay *mine_now(void);
 
-void weft_replay_turn(void) {
+void weft_await_posting_turn(void) {
     struct weft_replay *r = mine_now();
     if (r) await_turn(r);
 }
 
-void weft_replay_turned(void) {
+void weft_end_posting_turn(void) {
     struct weft_replay *r = mine_now();
     if (r && r->at > pending_turn[r->slot].at) find_turn(r->slot, r->entries, r->entry_count, r->at);
 }
@@ -283,15 +283,15 @@ static struct weft_replay *mine_now(void) { return mine(); }
 /* ---- the guard ---- */
 /* Holds the thread at the goal of the replay until it gets a later one. */
 static void park(struct weft_replay *r) {
-    void *lock = weft_python ? weft_python_let() : NULL;
+    void *lock = weft_python ? weft_release_python_lock() : NULL;
     r->control->parked = 1;
     while (r->at >= r->control->goal) {
         orphans_test();
-        weft_replay_drive();
+        weft_let_mpi_progress();
         nap(300);
     }
     r->control->parked = 0;
-    weft_python_take(lock);
+    weft_retake_python_lock(lock);
 }
 
 /* Goes on to the next entry of the plan. */
@@ -314,7 +314,7 @@ static const struct weft_plan_entry *upcoming(struct weft_replay *r, struct weft
 }
 
 /* Compares a call with the next entry of the plan, and holds the thread at its goal. */
-void weft_replay_call(struct weft_thread *thread, struct weft_event *event) {
+void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event *event) {
     uint16_t function = event->function;
     uint8_t kind = function < header->functions ? kinds[function] : 0;
     if (!(kind & WEFT_CHECK_CALL) || kind & WEFT_CHECK_POLL) return;
@@ -386,7 +386,7 @@ static enum answer answer(struct weft_replay *r, const struct asked *a, const st
         orphans_test();
         sched_yield();
     }
-    weft_replay_drive();
+    weft_let_mpi_progress();
     return ANSWER_FAIL;
 }
 
@@ -573,7 +573,7 @@ WEFT_REPLAY_CALL(MPI_Request_free)(MPI_Request *request) {
 /* ---- completions ---- */
 static int wait_one(MPI_Request *request, MPI_Status *status) {
     struct virtual *v = virtual_count ? virtual_of(*request) : NULL;
-    return weft_replay_wait(v && v->real != MPI_REQUEST_NULL ? &v->real : request, status);
+    return weft_wait_by_testing(v && v->real != MPI_REQUEST_NULL ? &v->real : request, status);
 }
 
 WEFT_REPLAY_CALL(MPI_Wait)(MPI_Request *request, MPI_Status *status) { return wait_one(request, status); }
@@ -642,7 +642,7 @@ static void answered(struct weft_replay *const *r) {
 /* Returns the id of a request, 0 if it is not certain. */
 static uint32_t id_of(MPI_Request request, const MPI_Request *at) {
     if (weft_threaded || request == MPI_REQUEST_NULL) return 0;
-    struct weft_found found = weft_request_look(request, at, 0);
+    struct weft_found found = weft_find_request(request, at, 0);
     return found.guessed ? 0 : found.id;
 }
 
@@ -724,8 +724,8 @@ WEFT_REPLAY_CALL(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *me
 
 #define PROBED(name)                                                                                                       \
     ASK(.function = F_##name, .outcome = source == MPI_ANY_SOURCE ? WEFT_OUTCOME_SOURCE : WEFT_OUTCOME_DONE,              \
-        .comm = weft_threaded ? 0 : weft_id(weft_self, WEFT_CLASS_COMM, (uintptr_t)comm), .peer = weft_rank(source),      \
-        .tag = weft_tag(tag));                                                                                            \
+        .comm = weft_threaded ? 0 : weft_find_object_id(weft_self, WEFT_CLASS_COMM, (uintptr_t)comm), .peer = weft_encode_rank(source),      \
+        .tag = weft_encode_tag(tag));                                                                                            \
     if (told == ANSWER_PASS && source == MPI_ANY_SOURCE && decided(r, e, 0) >= 0) source = decided(r, e, 0)
 
 /* Returns what the probe came to in the record, with a message of the recorded source. */
@@ -751,7 +751,7 @@ static bool next_time(struct weft_replay *r) {
     struct weft_plan_clock clock;
     if (r->time_more) {
         r->time_more--;
-        return weft_time_next(&r->times, r->times_end, r->time_unit, &r->time);
+        return weft_read_next_time(&r->times, r->times_end, r->time_unit, &r->time);
     }
     if (r->times_end - r->times < (int64_t)sizeof clock) return false;
     memcpy(&clock, r->times, sizeof clock);
@@ -837,17 +837,17 @@ WEFT_REPLAY_CALL(MPI_Isend_c) ISEND(MPI_Isend_c, MPI_Count)
 /* ---- collectives that mpi4py makes with Python's lock held, before the first collective of objects ---- */
 /* Gives Python's lock back while the call waits, so that the debugger can look at the rank. */
 WEFT_REPLAY_CALL(MPI_Comm_dup)(MPI_Comm comm, MPI_Comm *newcomm) {
-    void *lock = weft_python ? weft_python_let() : NULL;
+    void *lock = weft_python ? weft_release_python_lock() : NULL;
     int code = REAL(MPI_Comm_dup)(comm, newcomm);
-    weft_python_take(lock);
+    weft_retake_python_lock(lock);
     return code;
 }
 
 /* Gives Python's lock back while the call waits, so that the debugger can look at the rank. */
 WEFT_REPLAY_CALL(MPI_Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) {
-    void *lock = weft_python ? weft_python_let() : NULL;
+    void *lock = weft_python ? weft_release_python_lock() : NULL;
     int code = REAL(MPI_Intercomm_merge)(intercomm, high, newintracomm);
-    weft_python_take(lock);
+    weft_retake_python_lock(lock);
     return code;
 }
 
@@ -857,7 +857,7 @@ WEFT_REPLAY_CALL(MPI_Finalize)(void) {
     if (mine()) {
         while (orphans) {
             orphans_test();
-            weft_replay_drive();
+            weft_let_mpi_progress();
         }
         if (control->state == WEFT_CONTROL_RUNNING) control->state = WEFT_CONTROL_ENDED;
         weft_replaying = 0;

@@ -68,7 +68,7 @@ static const char *own_name(const struct dl_phdr_info *info) {
 /* Debian's libmpich.so.12 goes by the ABI's name libmpi.so.12, through a link, for programs built elsewhere. */
 static bool is_wanted_behind(const char *link) {
     char path[PATH_MAX];
-    return realpath(link, path) && is_wanted(weft_soname_of(path));
+    return realpath(link, path) && is_wanted(weft_find_file_name(path));
 }
 
 /* Fortran's entries: libmpifort, libmpichfort, libmpi_mpifh, libmpi_usempi*, libmpi_usempif08 */
@@ -112,7 +112,7 @@ static bool module_code_at(const void *function, uintptr_t *start, uintptr_t *en
 static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct library *found = data;
-    const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
+    const char *name = weft_find_file_name(info->dlpi_name ? info->dlpi_name : "");
     uintptr_t start, end;
     module_code(info, &start, &end);
     if (is_fortran(name)) fortran_module_add(start, end);
@@ -130,7 +130,7 @@ static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 /* Returns whether an address is in a binding for Fortran. */
-bool weft_in_fortran(void *address) {
+bool weft_is_in_fortran_binding(void *address) {
     for (int i = 0; i < fortran_module_count; i++)
         if ((uintptr_t)address >= fortran_modules[i].start && (uintptr_t)address < fortran_modules[i].end) return true;
     return false;
@@ -166,7 +166,7 @@ static WEFT_COLD void start_again(void) {
         words[n++] = line + at;
     words[n] = NULL;
     if (!n || length >= (ssize_t)sizeof line - 1) return;
-    weft_clean_environment();
+    weft_remove_own_variables();
     fflush(NULL);
     execvp(words[0], words);
 }
@@ -178,10 +178,10 @@ static void slots_through(void) {
 /* First MPI call of the process: finds the MPI's own functions and decides what the stubs jump to. The symbols of
  * the library are the global ones in a program that is linked with MPI, and private to a handle under Python, which
  * loads MPI with RTLD_LOCAL. */
-WEFT_HIDDEN void weft_bind(void);
+WEFT_HIDDEN void weft_bind_functions(void);
 static void loaded(void);
 /* Finds the functions of the MPI library that the process has loaded, once; they are called from then on. */
-void weft_bind(void) {
+void weft_bind_functions(void) {
     pthread_mutex_lock(&lock);
     if (names_bound) goto done;
     loaded(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
@@ -240,7 +240,7 @@ struct entry {
 static int entry_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct entry *entry = data;
-    if (!info->dlpi_name || !is_fortran(weft_soname_of(info->dlpi_name))) return 0;
+    if (!info->dlpi_name || !is_fortran(weft_find_file_name(info->dlpi_name))) return 0;
     void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     entry->found = handle ? dlsym(handle, entry->name) : NULL;
     if (handle) dlclose(handle);
@@ -256,12 +256,12 @@ static void pin_library(const void *function) {
 }
 
 /* First call of an entry: Fortran's libraries may come at any time, by dlopen(). */
-WEFT_HIDDEN void weft_bind_fortran(int entry);
+WEFT_HIDDEN void weft_bind_fortran_function(int entry);
 /* Finds a function of the binding for Fortran at its first call. */
-void weft_bind_fortran(int entry) {
+void weft_bind_fortran_function(int entry) {
     struct entry wanted = {.name = weft_fortran_names[entry]};
     uintptr_t start, end;
-    weft_bind();
+    weft_bind_functions();
     wanted.found = dlsym(RTLD_NEXT, wanted.name);
     if (!wanted.found) dl_iterate_phdr(entry_visit, &wanted);
     if (!wanted.found) { /* what the loader says where there is no such function */
@@ -279,7 +279,7 @@ void weft_bind_fortran(int entry) {
 /* Visits a loaded module: is it an MPI library that was initialised without the recorder? */
 static int unseen_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
-    const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
+    const char *name = weft_find_file_name(info->dlpi_name ? info->dlpi_name : "");
     if (strncmp(name, "libmp", 5)) return 0;
     void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     int (*initialized)(int *) = handle ? (int (*)(int *))dlsym(handle, "PMPI_Initialized") : NULL;
@@ -325,19 +325,19 @@ static void job_name(char *out, size_t size) {
 }
 
 /* Prepares for calls of several threads: with real locks, and with posts one after the other. */
-void weft_several_threads(void) {
-    weft_objects_share();
+void weft_prepare_for_threads(void) {
+    weft_begin_locking_objects();
     for (int k = 0; k < weft_count; k++)
-        if (weft_split[k] && *weft_lowest(k) == weft_next[k]) *weft_lowest(k) = weft_split[k];
+        if (weft_split[k] && *weft_find_lowest_slot(k) == weft_next[k]) *weft_find_lowest_slot(k) = weft_split[k];
 }
 
 /* Stops recording in a child of fork(), which is not the rank. */
 static void child_after_fork(void) {
-    weft_process_child();
-    weft_objects_reset();
+    weft_stop_recording_in_child();
+    weft_reset_object_locks();
     pthread_mutex_init(&lock, NULL);
-    weft_post_reset();
-    weft_access_fork();
+    weft_reset_posting_lock();
+    weft_end_access_watch_in_child();
 }
 
 /* Returns a hash of a job's name. */
@@ -359,9 +359,9 @@ static bool record_path_set(const char *job, int rank) {
 }
 
 /* Called at entry to MPI_Init, MPI_Init_thread or MPI_Session_init, whichever comes first. */
-WEFT_HIDDEN void weft_start(void);
+WEFT_HIDDEN void weft_start_record(void);
 /* Begins the record of this process, before MPI is initialised. */
-void weft_start(void) {
+void weft_start_record(void) {
     pthread_mutex_lock(&lock);
     if (weft_the_record || gave_up || !weft_run_path[0]) {
         /* A call before the initialisation made the record, or MPI begins anew after its end (a session). */
@@ -376,14 +376,14 @@ void weft_start(void) {
     if (!weft_the_record && errno == EEXIST && record_path_set(job, -1)) /* singletons that share a run */
         weft_the_record = weft_record_create(record_path, weft_level, rank, -1);
     struct weft_record *record = weft_the_record;
-    gave_up = !weft_process_begin();
+    gave_up = !weft_begin_process_record();
     pthread_mutex_unlock(&lock);
     if (gave_up) return;
     snprintf(record->header->job, sizeof record->header->job, "%s", job);
-    weft_objects_predefine();
+    weft_enter_predefined_objects();
     pthread_atfork(NULL, NULL, child_after_fork);
-    weft_define_surroundings();
-    weft_python_look();
+    weft_record_surroundings();
+    weft_look_for_python();
     weft_recording = 1;
 }
 
@@ -398,9 +398,9 @@ static void record_rename(void) {
 }
 
 /* Called before MPI_Init, MPI_Init_thread (world) or MPI_Session_init (session) returns with success. */
-WEFT_HIDDEN void weft_started(bool world, int provided);
+WEFT_HIDDEN void weft_complete_record_start(bool world, int provided);
 /* Writes rank, size and thread level into the record once MPI is initialised. `world`: not by a session. */
-void weft_started(bool world, int provided) {
+void weft_complete_record_start(bool world, int provided) {
     static bool described;
     sessions_used |= !world;
     struct weft_header *header = weft_the_record->header;
@@ -409,7 +409,7 @@ void weft_started(bool world, int provided) {
                            : provided == MPI_THREAD_FUNNELED   ? 1
                                                                : 0;
     if (world) {
-        weft_objects_world();
+        weft_define_world();
         int rank = -1, size = -1;
         REAL(MPI_Comm_rank)(MPI_COMM_WORLD, &rank);
         REAL(MPI_Comm_size)(MPI_COMM_WORLD, &size);
@@ -418,9 +418,9 @@ void weft_started(bool world, int provided) {
     }
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
-    int replayed = world && weft_replay_path[0] ? weft_replay_start(weft_replay_path, header->rank) : -1;
-    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE) weft_access_begin(provided != MPI_THREAD_SINGLE);
-    if (weft_level == WEFT_LEVEL_TRACE) weft_hash_begin();
+    int replayed = world && weft_replay_path[0] ? weft_start_replay(weft_replay_path, header->rank) : -1;
+    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE) weft_begin_access_watch(provided != MPI_THREAD_SINGLE);
+    if (weft_level == WEFT_LEVEL_TRACE) weft_begin_hashing();
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -430,18 +430,18 @@ void weft_started(bool world, int provided) {
     if (((int (*)(char *, int *))get)(version, &length) != MPI_SUCCESS) length = 0;
     version[length] = 0;
     dladdr(get, &info);
-    weft_define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
-    weft_clean_environment();
-    weft_clean_python_environment();
-    weft_endings_begin();
-    if (!weft_agent_path[0]) weft_crash_begin(); /* a debugger meets the crash itself */
-    weft_leaving_begin();
-    if (weft_agent_path[0] && replayed >= 0) weft_debug_attend(replayed);
+    weft_write_text_definition(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
+    weft_remove_own_variables();
+    weft_remove_own_variables_from_python();
+    weft_begin_watching_exit();
+    if (!weft_agent_path[0]) weft_begin_signal_handling(); /* a debugger meets the crash itself */
+    weft_begin_watching_python_exit();
+    if (weft_agent_path[0] && replayed >= 0) weft_prepare_for_debugger(replayed);
 }
 
 /* ---- spawned processes ---- */
-/* Frees what weft_spawn_through has made. */
-void weft_spawn_free(struct weft_spawn *spawn) {
+/* Frees what weft_make_spawn_arguments has made. */
+void weft_free_spawn_arguments(struct weft_spawn *spawn) {
     for (int i = 0; i < spawn->n; i++) {
         /* The rest are the program's own. A vector that is not complete has none of these. */
         for (int k = 0; spawn->vectors[i] && (spawn->commands[i] ? k < spawn->own : spawn->vectors[i][k] != NULL); k++)
@@ -465,8 +465,8 @@ __thread char weft_spawn_name[64];
 /* `env WEFT_INTERNAL_SPAWN=... command arguments` for each command: its world is told by that name, and whose it is.
  * Where the MPI does not hand on the launcher's environment, LD_PRELOAD=..., WEFT_INTERNAL_RUN=... and the like stand
  * there, too. */
-struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, const MPI_Info *infos,
-                                     int multiple) {
+struct weft_spawn weft_make_spawn_arguments(int n, char *const *commands, char *const *const *vectors,
+                                            const MPI_Info *infos, int multiple) {
     struct weft_spawn spawn = {.n = 0};
     static unsigned count_of_spawns;
     weft_spawn_name[0] = 0;
@@ -474,7 +474,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
     const char *own = NULL;
 #ifdef OPEN_MPI
     Dl_info self;
-    if (!dladdr((void *)weft_bind, &self) || !(own = self.dli_fname)) return spawn;
+    if (!dladdr((void *)weft_bind_functions, &self) || !(own = self.dli_fname)) return spawn;
 #endif
     if (multiple && vectors && vectors == (char *const *const *)MPI_ARGVS_NULL) vectors = NULL;
     char name[sizeof weft_spawn_name];
@@ -512,7 +512,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         spawn.commands[i] = (char *)"/usr/bin/env";
     }
     if (spawn.n < n || !spawn.commands[n - 1]) { /* no memory, or a command that env(1) cannot find */
-        weft_spawn_free(&spawn);
+        weft_free_spawn_arguments(&spawn);
         return (struct weft_spawn){.n = 0};
     }
     memcpy(weft_spawn_name, name, sizeof name);
@@ -520,34 +520,34 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
 }
 
 /* ---- the end ---- */
-WEFT_HIDDEN void weft_finalized(void);
+WEFT_HIDDEN void weft_end_record_at_finalize(void);
 /* Ends the record after MPI_Finalize. */
-void weft_finalized(void) {
-    weft_halo_end();
+void weft_end_record_at_finalize(void) {
+    weft_end_ghost_watch();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
     if (sessions_used) return; /* a session may live on */
     weft_over = 1;
     weft_recording = 0; /* a call from here on is made outside of MPI's life, or begins a new one */
 }
 
-WEFT_HIDDEN void weft_session_finalized(void);
+WEFT_HIDDEN void weft_end_record_at_session_end(void);
 /* Marks the record as ended after a session, unless MPI goes on. */
-void weft_session_finalized(void) {
+void weft_end_record_at_session_end(void) {
     int initialized = 0; /* the world model ends with its own MPI_Finalize */
     if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized)
         weft_the_record->header->state = WEFT_STATE_FINALIZED;
 }
 
-WEFT_HIDDEN void weft_aborting(int code);
+WEFT_HIDDEN void weft_mark_record_aborted(int code);
 /* Records that the program calls MPI_Abort with this code. */
-void weft_aborting(int code) {
+void weft_mark_record_aborted(int code) {
     if (!weft_the_record || !weft_recording) return;
     weft_the_record->header->state = WEFT_STATE_ABORTED;
-    weft_abort_told(code);
+    weft_record_abort(code);
 }
 
 /* Returns the class of an error code, as the record stores it. */
-uint8_t weft_error_class(int code) {
+uint8_t weft_find_error_class(int code) {
     int class = -1;
     REAL(MPI_Error_class)(code, &class);
     return class >= 0 && class < (int)WEFT_ERROR_OTHER ? (uint8_t)class : WEFT_ERROR_OTHER;
@@ -559,15 +559,18 @@ __attribute__((constructor)) static void loaded(void) {
     if (done) return;
     done = true;
     const char *watch = getenv("WEFT_INTERNAL_BUFFERS");
-    weft_process_look(); /* without a run every call only goes through */
+    weft_read_own_variables(); /* without a run every call only goes through */
     if (weft_run_path[0]) atexit(tell_unseen);
-    weft_watching = weft_leaves_out(WEFT_BUFFERS) ? 0 : !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
+    weft_watching = weft_is_left_out(WEFT_BUFFERS) ? 0
+                    : !watch                       ? 1
+                    : strcmp(watch, "all")         ? strcmp(watch, "0") != 0
+                                                   : 2;
 }
 
 /* Runs at the end of the process: closes the record. */
 __attribute__((destructor)) static void unloaded(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
-    weft_halo_end();
+    weft_end_ghost_watch();
     weft_recording = weft_over = 0;
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);

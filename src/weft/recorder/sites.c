@@ -72,10 +72,10 @@ static int module_visit(struct dl_phdr_info *info, size_t size, void *data) {
         executable[n > 0 ? n : 0] = 0;
         path = executable;
     }
-    weft_text_u(search->text, start - info->dlpi_addr <= end ? info->dlpi_addr : start);
-    weft_text_u(search->text, end);
-    weft_text_s(search->text, build_id, strlen(build_id));
-    weft_text_s(search->text, path, strlen(path));
+    weft_write_unsigned(search->text, start - info->dlpi_addr <= end ? info->dlpi_addr : start);
+    weft_write_unsigned(search->text, end);
+    weft_write_bytes(search->text, build_id, strlen(build_id));
+    weft_write_bytes(search->text, path, strlen(path));
     return 1;
 }
 
@@ -88,16 +88,16 @@ static struct module *module_of(uintptr_t address) {
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     struct module *module = &modules[module_count];
     struct module_search search = {.address = address, .found = module, .text = &text};
-    weft_text_u(&text, module_count + 1);
+    weft_write_unsigned(&text, module_count + 1);
     if (!dl_iterate_phdr(module_visit, &search) || text.overflow) return NULL;
     module->id = (uint32_t)++module_count;
-    weft_define(WEFT_DEF_MODULE, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_MODULE, payload, (size_t)(text.p - payload));
     return module;
 }
 
 /* The module of an address and the offset in it, where there is one. */
-bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset) {
-    if (!weft_lock_taken(&lock)) return false;
+bool weft_find_module(uintptr_t address, uint32_t *module, uint64_t *offset) {
+    if (!weft_take_lock(&lock)) return false;
     const struct module *found = module_of(address);
     if (found) {
         *module = found->id;
@@ -110,27 +110,27 @@ bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset) {
 /* Writes an address as its module and the offset in it. */
 static void text_place(struct weft_text *text, uintptr_t address) {
     struct module *module = module_of(address);
-    weft_text_u(text, module ? module->id : 0);
-    weft_text_u(text, module ? address - module->base : address);
+    weft_write_unsigned(text, module ? module->id : 0);
+    weft_write_unsigned(text, module ? address - module->base : address);
 }
 
 /* Writes the definition of a call site: its address, its line of Python, and its callers. */
 static void site_define(const struct weft_site_cached *site) {
     uint8_t payload[64 + 24 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, site->id);
+    weft_write_unsigned(&text, site->id);
     text_place(&text, site->address);
-    weft_text_u(&text, site->code);
-    weft_text_u(&text, site->offset);
-    weft_text_u(&text, site->callers);
+    weft_write_unsigned(&text, site->code);
+    weft_write_unsigned(&text, site->offset);
+    weft_write_unsigned(&text, site->callers);
     for (uint32_t k = 0; k < site->callers; k++) {
         if (!site->code) text_place(&text, site->returns[k]);
         else {
-            weft_text_u(&text, site->slots[k]);
-            weft_text_u(&text, site->returns[k]);
+            weft_write_unsigned(&text, site->slots[k]);
+            weft_write_unsigned(&text, site->returns[k]);
         }
     }
-    weft_define(WEFT_DEF_SITE, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_SITE, payload, (size_t)(text.p - payload));
 }
 
 /* ---- the way to a call ----
@@ -165,7 +165,7 @@ static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *d
 
 /* Finds the callers of a call site by unwinding the stack. */
 static void find_callers(struct weft_site_cached *site) {
-    if (weft_leaves_out(WEFT_LINES)) return;
+    if (weft_is_left_out(WEFT_LINES)) return;
 #ifdef __x86_64__
     static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
     static bool asked;
@@ -206,7 +206,7 @@ static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
 }
 
 /* Returns whether `bytes` bytes lie on the calling thread's stack, where they can be read. */
-bool weft_on_own_stack(const void *from, size_t bytes) {
+bool weft_is_on_own_stack(const void *from, size_t bytes) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)from;
     return weft_self && on_stack(weft_self, here) && low >= here && low < weft_self->stack_end &&
            bytes <= weft_self->stack_end - low;
@@ -304,7 +304,7 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
             else if (asked.callers && base->heights <= HEIGHTS_TOLD) {
                 struct weft_site_cached told = asked;
                 told.id = id;
-                weft_way_tell(&told);
+                weft_record_caller_frames(&told);
             }
         }
         e = way(thread, &asked);
@@ -316,7 +316,7 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
         }
         e->id = id ? id : ++last_id;
         if (!id) site_define(e);
-        weft_attend_next(thread);
+        weft_look_up_buffers_at_next_call(thread);
     }
     asked = *e;
     pthread_mutex_unlock(&lock);
@@ -338,16 +338,16 @@ static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_sit
 
 static uint32_t python_frame(uint32_t *offset, struct weft_python_callers *callers) {
     WEFT_WORK(WEFT_LINES);
-    return weft_python_frame(offset, callers);
+    return weft_find_python_line(offset, callers);
 }
 
 /* Returns the id of the call site of a wrapper's caller. */
-uint32_t weft_site(struct weft_thread *thread, void *return_address) {
+uint32_t weft_find_call_site(struct weft_thread *thread, void *return_address) {
     uintptr_t address = (uintptr_t)return_address, frame = (uintptr_t)__builtin_frame_address(0);
     uint32_t code = 0, offset = 0;
     if (UNLIKELY(weft_fortran_site != NULL)) {
         /* A binding may make calls of its own before the one that it is for: a datatype for a strided buffer. */
-        bool own = weft_in_fortran(return_address);
+        bool own = weft_is_in_fortran_binding(return_address);
         if (own || address - weft_library_start < weft_library_end - weft_library_start)
             address = (uintptr_t)weft_fortran_site;
         if (!own) weft_fortran_site = NULL;
@@ -366,7 +366,7 @@ uint32_t weft_site(struct weft_thread *thread, void *return_address) {
 }
 
 /* A place in the code, without the way there. */
-uint32_t weft_site_at(uintptr_t address) {
+uint32_t weft_find_code_site(uintptr_t address) {
     const struct weft_site_cached asked = {.address = address};
     uint32_t id = 0;
     pthread_mutex_lock(&lock);
@@ -386,9 +386,9 @@ uint32_t weft_site_at(uintptr_t address) {
     return id;
 }
 
-void weft_sites_forget(struct weft_thread *thread) {
+void weft_clear_site_cache(struct weft_thread *thread) {
     memset(thread->sites, 0, sizeof thread->sites);
     thread->stack_start = thread->stack_end = 0;
 }
 
-void weft_sites_reset(void) { pthread_mutex_init(&lock, NULL); }
+void weft_reset_site_lock(void) { pthread_mutex_init(&lock, NULL); }

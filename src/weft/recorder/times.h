@@ -15,7 +15,7 @@
 
 enum { WEFT_TIMES_MOST = 65536, WEFT_TIME_BYTES = 24, WEFT_TIME_WHOLE = 3 };
 
-static inline double weft_time_after(double before, uint64_t steps, double unit, int off) {
+static inline double weft_add_clock_steps(double before, uint64_t steps, double unit, int off) {
     volatile double passed = (double)steps * unit; /* volatile: a fused multiplication would round in another way */
     double time = before + passed;
     int64_t bits;
@@ -26,18 +26,18 @@ static inline double weft_time_after(double before, uint64_t steps, double unit,
 }
 
 /* The varint that makes `now` of `before`; WEFT_TIME_WHOLE: none does. */
-static inline uint64_t weft_time_code(double before, double now, double unit) {
+static inline uint64_t weft_encode_time(double before, double now, double unit) {
     double steps = (now - before) / unit;
     if (!(steps > -0.5 && steps < 1e15)) return WEFT_TIME_WHOLE;
     uint64_t whole = (uint64_t)(steps + 0.5);
-    double near = weft_time_after(before, whole, unit, 0);
+    double near = weft_add_clock_steps(before, whole, unit, 0);
     int64_t a, b;
     memcpy(&a, &near, sizeof a);
     memcpy(&b, &now, sizeof b);
     return b - a >= -1 && b - a <= 1 ? whole << 2 | (uint64_t)(b - a + 1) : WEFT_TIME_WHOLE;
 }
 
-static inline bool weft_time_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+static inline bool weft_read_time_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
     *value = 0;
     for (int shift = 0; *at < end && shift < 64; shift += 7) {
         uint8_t byte = *(*at)++;
@@ -48,13 +48,13 @@ static inline bool weft_time_varint(const uint8_t **at, const uint8_t *end, uint
 }
 
 /* The next time of those from `*at` on, which moves on; false behind the end. */
-static inline bool weft_time_next(const uint8_t **at, const uint8_t *end, double unit, double *time) {
+static inline bool weft_read_next_time(const uint8_t **at, const uint8_t *end, double unit, double *time) {
     uint64_t code;
-    if (!weft_time_varint(at, end, &code)) return false;
+    if (!weft_read_time_varint(at, end, &code)) return false;
     if (code == WEFT_TIME_WHOLE) {
-        if (!weft_time_varint(at, end, &code)) return false;
+        if (!weft_read_time_varint(at, end, &code)) return false;
         memcpy(time, &code, sizeof *time);
-    } else *time = weft_time_after(*time, code >> 2, unit, (int)(code & 3) - 1);
+    } else *time = weft_add_clock_steps(*time, code >> 2, unit, (int)(code & 3) - 1);
     return true;
 }
 

@@ -18,7 +18,7 @@ static volatile int turn_missed; /* a turn never came: the others are not waited
 enum { LONG_WAIT = 5000, SHORT_WAIT = 50 }; /* ms without any turn taken in a channel until one goes out of turn */
 
 /* Opens the counters that all ranks of this host share, if the plan has turns of windows. */
-WEFT_ASKS void weft_turns_start(const char *folder) {
+WEFT_ASKS void weft_map_turn_counters(const char *folder) {
     int all = 0, here = 0;
     uint64_t size = 0;
     MPI_Comm host = MPI_COMM_NULL;
@@ -28,7 +28,7 @@ WEFT_ASKS void weft_turns_start(const char *folder) {
     REAL(MPI_Comm_size)(MPI_COMM_WORLD, &all);
     REAL(MPI_Comm_free)(&host);
     if (here != all) return;
-    channels = weft_replay_map(folder, "turns", 0, PROT_READ | PROT_WRITE, &size);
+    channels = weft_map_plan_file(folder, "turns", 0, PROT_READ | PROT_WRITE, &size);
     channel_count = size / sizeof *channels;
 }
 
@@ -66,10 +66,10 @@ static void await(const struct weft_plan_turn *t) {
     struct weft_plan_channel *c = channel_of(t);
     uint32_t seen = UINT32_MAX;
     int64_t since = 0;
-    for (unsigned polls = 0; c; weft_be_patient(&polls)) {
+    for (unsigned polls = 0; c; weft_pause_between_polls(&polls)) {
         uint32_t all = __atomic_load_n(&c->all, __ATOMIC_ACQUIRE);
         if ((t->kind == WEFT_TURN_READS ? __atomic_load_n(&c->changes, __ATOMIC_ACQUIRE) : all) >= t->needed) return;
-        weft_replay_drive(); /* the one that is awaited may need this rank's part in it */
+        weft_let_mpi_progress(); /* the one that is awaited may need this rank's part in it */
         if (polls <= WEFT_AWAKE) continue;
         if (all != seen) {
             seen = all;
@@ -88,16 +88,16 @@ static void taken(const struct weft_plan_turn *t) {
 
 /* For every row of an ordinal of the calling thread. */
 static void each(uint32_t ordinal, void (*what)(const struct weft_plan_turn *)) {
-    const struct weft_replay *r = weft_replay_mine();
+    const struct weft_replay *r = weft_find_own_replay();
     const struct weft_plan_turn *t = r ? row_of(r, ordinal) : NULL;
     for (; t && t < r->turns + r->turn_count && t->ordinal == ordinal; t++) what(t);
 }
 
 /* Puts the recorded result of an atomic access into the program's memory. */
-void weft_replay_fetched(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
-    const struct weft_replay *r = weft_self && weft_self->made == made ? weft_replay_mine() : NULL;
+void weft_replay_fetched_value(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
+    const struct weft_replay *r = weft_self && weft_self->made == made ? weft_find_own_replay() : NULL;
     const struct weft_plan_turn *t = r ? row_of(r, ordinal) : NULL;
-    if (t && t->bytes == bytes) weft_poke(result, &t->result, bytes);
+    if (t && t->bytes == bytes) weft_write_buffer(result, &t->result, bytes);
 }
 
 /* ---- locks ---- */
@@ -113,7 +113,7 @@ WEFT_REPLAY_CALL(MPI_Win_lock_all)(int assertion, MPI_Win win) {
 
 /* Lets the next lock of the target in the recorded order go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
-    int64_t ordinal = weft_window_lock_of(win, rank);
+    int64_t ordinal = weft_find_window_lock(win, rank);
     int code = REAL(MPI_Win_unlock)(rank, win);
     if (ordinal >= 0) each((uint32_t)ordinal, taken);
     return code;
@@ -121,7 +121,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
 
 /* Lets the next locks of all targets in the recorded order go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
-    int64_t ordinal = weft_window_lock_of(win, -1);
+    int64_t ordinal = weft_find_window_lock(win, -1);
     int code = REAL(MPI_Win_unlock_all)(win);
     if (ordinal >= 0) each((uint32_t)ordinal, taken);
     return code;
@@ -130,9 +130,9 @@ WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
 /* ---- atomic accesses: in an epoch of locks each for itself, in other epochs nothing is known before their end ---- */
 /* Returns the turn of an atomic access to a target that this thread has locked, NULL for none. */
 static const struct weft_plan_turn *turn(MPI_Win win, int target) {
-    const struct weft_replay *r = target >= 0 ? weft_replay_mine() : NULL;
+    const struct weft_replay *r = target >= 0 ? weft_find_own_replay() : NULL;
     const struct weft_plan_turn *t = r ? row_of(r, weft_self->accesses) : NULL;
-    return t && channel_of(t) && weft_window_lock_of(win, target) >= 0 ? t : NULL;
+    return t && channel_of(t) && weft_find_window_lock(win, target) >= 0 ? t : NULL;
 }
 
 #define IN_TURN(call)                                                                                                      \

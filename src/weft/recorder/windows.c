@@ -50,20 +50,20 @@ static uint64_t name_of(uint64_t key) {
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (groups[i].count && groups[i].key != key) continue;
         groups[i].key = key;
-        return weft_mix(key, (int)++groups[i].count) | 1;
+        return weft_mix_bits(key, (int)++groups[i].count) | 1;
     }
     return 0; /* more groups than are told apart: nothing is known of the window's order */
 }
 
 /* Notes a window that a call has made: with a name that all its members share, and room for its locks. */
-WEFT_ASKS void weft_window_made(MPI_Win handle) {
+WEFT_ASKS void weft_note_window(MPI_Win handle) {
     MPI_Group group;
     struct window *w = calloc(1, sizeof *w);
     if (!w || REAL(MPI_Win_get_group)(handle, &group) != MPI_SUCCESS) {
         free(w);
         return;
     }
-    uint64_t key = weft_group_key(group);
+    uint64_t key = weft_hash_group(group);
     if (REAL(MPI_Group_size)(group, &w->size) != MPI_SUCCESS) w->size = 0;
     REAL(MPI_Group_free)(&group);
     w->locks = calloc((size_t)w->size + 1, sizeof *w->locks);
@@ -80,7 +80,7 @@ WEFT_ASKS void weft_window_made(MPI_Win handle) {
 }
 
 /* Forgets a window that a call has freed. */
-void weft_window_gone(MPI_Win handle) {
+void weft_forget_window(MPI_Win handle) {
     pthread_mutex_lock(&windows_lock);
     for (struct window **link = &windows, *w; (w = *link); link = &w->next)
         if (w->handle == handle) {
@@ -97,7 +97,7 @@ void weft_window_gone(MPI_Win handle) {
 static void keep(struct weft_thread *thread, const struct weft_access *access) {
     struct weft_stream *s = &thread->windows;
     if (weft_the_record->keep) return; /* nobody replays such a run */
-    if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_WINDOWS, (int)thread->slot)) weft_stop();
+    if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_WINDOWS, (int)thread->slot)) weft_stop_recording();
     if (!s->base || !weft_stream_fits(s, sizeof *access)) return;
     memcpy(s->next, access, sizeof *access);
     s->next += sizeof *access;
@@ -106,7 +106,7 @@ static void keep(struct weft_thread *thread, const struct weft_access *access) {
 
 /* ---- locks ---- */
 /* Notes that a lock of a target was taken. `begin`: ticks before the call. */
-void weft_window_locked(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
+void weft_note_window_lock(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
     pthread_mutex_lock(&windows_lock);
     struct held *held = lock_at(window_of(handle), target);
     uint8_t kind = exclusive ? WEFT_ACCESS_EXCLUSIVE : WEFT_ACCESS_SHARED;
@@ -127,15 +127,15 @@ static void unlocked(struct weft_thread *thread, struct window *w, int target) {
 }
 
 /* Records that MPI_Win_unlock has returned for a target, -1 for all. */
-void weft_window_unlocked(struct weft_thread *thread, MPI_Win handle, int target) {
-    weft_window_synced(thread, handle, target, false);
+void weft_end_window_lock(struct weft_thread *thread, MPI_Win handle, int target) {
+    weft_end_atomic_accesses(thread, handle, target, false);
     pthread_mutex_lock(&windows_lock);
     unlocked(thread, window_of(handle), target);
     pthread_mutex_unlock(&windows_lock);
 }
 
 /* Returns the number of the lock that is held at a target, -1 if there is none. */
-int64_t weft_window_lock_of(MPI_Win handle, int target) {
+int64_t weft_find_window_lock(MPI_Win handle, int target) {
     pthread_mutex_lock(&windows_lock);
     struct window *w = window_of(handle);
     const struct held *held = lock_at(w, target);
@@ -194,7 +194,7 @@ static bool rounds(const struct weft_did *did) {
 
 static uint64_t value_at(const void *from, uint8_t bytes) {
     uint64_t value = 0;
-    return from && from != MPI_BOTTOM && bytes && weft_see(&value, from, bytes) ? value : 0;
+    return from && from != MPI_BOTTOM && bytes && weft_copy_buffer(&value, from, bytes) ? value : 0;
 }
 
 /* Returns room for one more access that is not complete, NULL without memory. */
@@ -210,7 +210,7 @@ static struct pending *pending_new(void) {
 }
 
 /* Notes an atomic access that a call has begun; it is recorded once it is complete. */
-void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did) {
+void weft_note_atomic_access(struct weft_thread *thread, const struct weft_did *did) {
     uint32_t ordinal = thread->accesses++;
     if (did->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
     pthread_mutex_lock(&windows_lock);
@@ -234,7 +234,7 @@ void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did
 static void finish(struct weft_thread *thread, struct pending *p) {
     struct weft_access *a = &p->access;
     if (a->kind == WEFT_ACCESS_FETCH && a->bytes) {
-        if (UNLIKELY(weft_replaying)) weft_replay_fetched(a->made, a->ordinal, p->result, a->bytes);
+        if (UNLIKELY(weft_replaying)) weft_replay_fetched_value(a->made, a->ordinal, p->result, a->bytes);
         a->result = value_at(p->result, a->bytes);
     }
     a->end = weft_ticks(weft_clock_kind);
@@ -243,7 +243,7 @@ static void finish(struct weft_thread *thread, struct pending *p) {
 }
 
 /* Records the atomic accesses to a target (-1: all) that a call has completed. `only_here`: at the origin only. */
-void weft_window_synced(struct weft_thread *thread, MPI_Win handle, int target, bool only_here) {
+void weft_end_atomic_accesses(struct weft_thread *thread, MPI_Win handle, int target, bool only_here) {
     pthread_mutex_lock(&windows_lock);
     int kept = 0;
     for (int i = 0; i < pending_count; i++) {
@@ -259,7 +259,7 @@ void weft_window_synced(struct weft_thread *thread, MPI_Win handle, int target, 
 }
 
 /* Records the atomic access whose request is complete, unless it only is complete at the origin. */
-void weft_window_waited(struct weft_thread *thread, MPI_Request request) {
+void weft_end_requested_access(struct weft_thread *thread, MPI_Request request) {
     if (!thread) return;
     pthread_mutex_lock(&windows_lock);
     for (int i = 0; i < pending_count; i++)
@@ -280,7 +280,7 @@ void weft_window_waited(struct weft_thread *thread, MPI_Request request) {
 #define MADE(call)                                                                                                 \
     ENTER;                                                                                                                \
     int code = call;                                                                                                      \
-    if (thread && code == MPI_SUCCESS) weft_window_made(*win);                                                            \
+    if (thread && code == MPI_SUCCESS) weft_note_window(*win);                                                            \
     return code;
 
 WEFT_OUTCOME_WRAPPER(MPI_Win_create)(void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
@@ -312,7 +312,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     ENTER;
     MPI_Win before = *win;
     int code = REAL(MPI_Win_free)(win);
-    if (thread && code == MPI_SUCCESS) weft_window_gone(before);
+    if (thread && code == MPI_SUCCESS) weft_forget_window(before);
     return code;
 }
 
@@ -322,7 +322,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win wi
     uint64_t begin = weft_ticks(weft_clock_kind);
     int code = REAL(MPI_Win_lock)(type, rank, assertion, win);
     bool exclusive = type == MPI_LOCK_EXCLUSIVE && !(assertion & MPI_MODE_NOCHECK);
-    if (thread && code == MPI_SUCCESS) weft_window_locked(thread, win, rank, exclusive, begin);
+    if (thread && code == MPI_SUCCESS) weft_note_window_lock(thread, win, rank, exclusive, begin);
     return code;
 }
 
@@ -331,7 +331,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
     int code = REAL(MPI_Win_lock_all)(assertion, win);
-    if (thread && code == MPI_SUCCESS) weft_window_locked(thread, win, -1, false, begin);
+    if (thread && code == MPI_SUCCESS) weft_note_window_lock(thread, win, -1, false, begin);
     return code;
 }
 
@@ -341,7 +341,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     uint64_t begin = weft_ticks(weft_clock_kind);                                                                         \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS)                                                                                    \
-        weft_window_accessed(thread, &(struct weft_did){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,  \
+        weft_note_atomic_access(thread, &(struct weft_did){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,  \
                                                         .operand = origin, __VA_ARGS__});                                 \
     return code;
 
@@ -396,11 +396,11 @@ WEFT_OUTCOME_WRAPPER(MPI_Rget_accumulate_c) FETCH_REQUESTED(MPI_Rget_accumulate_
         if (thread && code == MPI_SUCCESS) keeps;                                                                         \
         return code;                                                                                                      \
     }
-WEFT_OUTCOME_WRAPPER(MPI_Win_flush) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush)(rank, win), weft_window_synced(thread, win, rank, false))
-WEFT_OUTCOME_WRAPPER(MPI_Win_flush_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_all)(win), weft_window_synced(thread, win, -1, false))
-WEFT_OUTCOME_WRAPPER(MPI_Win_flush_local) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush_local)(rank, win), weft_window_synced(thread, win, rank, true))
-WEFT_OUTCOME_WRAPPER(MPI_Win_flush_local_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_local_all)(win), weft_window_synced(thread, win, -1, true))
-WEFT_OUTCOME_WRAPPER(MPI_Win_unlock) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_unlock)(rank, win), weft_window_unlocked(thread, win, rank))
-WEFT_OUTCOME_WRAPPER(MPI_Win_unlock_all) SYNCED((MPI_Win win), REAL(MPI_Win_unlock_all)(win), weft_window_unlocked(thread, win, -1))
-WEFT_OUTCOME_WRAPPER(MPI_Win_complete) SYNCED((MPI_Win win), REAL(MPI_Win_complete)(win), weft_window_synced(thread, win, -1, false))
-WEFT_OUTCOME_WRAPPER(MPI_Win_fence) SYNCED((int assertion, MPI_Win win), REAL(MPI_Win_fence)(assertion, win), weft_window_synced(thread, win, -1, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush)(rank, win), weft_end_atomic_accesses(thread, win, rank, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_all)(win), weft_end_atomic_accesses(thread, win, -1, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush_local) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_flush_local)(rank, win), weft_end_atomic_accesses(thread, win, rank, true))
+WEFT_OUTCOME_WRAPPER(MPI_Win_flush_local_all) SYNCED((MPI_Win win), REAL(MPI_Win_flush_local_all)(win), weft_end_atomic_accesses(thread, win, -1, true))
+WEFT_OUTCOME_WRAPPER(MPI_Win_unlock) SYNCED((int rank, MPI_Win win), REAL(MPI_Win_unlock)(rank, win), weft_end_window_lock(thread, win, rank))
+WEFT_OUTCOME_WRAPPER(MPI_Win_unlock_all) SYNCED((MPI_Win win), REAL(MPI_Win_unlock_all)(win), weft_end_window_lock(thread, win, -1))
+WEFT_OUTCOME_WRAPPER(MPI_Win_complete) SYNCED((MPI_Win win), REAL(MPI_Win_complete)(win), weft_end_atomic_accesses(thread, win, -1, false))
+WEFT_OUTCOME_WRAPPER(MPI_Win_fence) SYNCED((int assertion, MPI_Win win), REAL(MPI_Win_fence)(assertion, win), weft_end_atomic_accesses(thread, win, -1, false))

@@ -33,20 +33,20 @@ void *weft_pvm_find_real_function(const char *name) {
 }
 
 /* What calls.h asks of a system that has nothing to say to it. */
-void weft_attend(struct weft_thread *thread, struct weft_event *event) { (void)thread, (void)event; }
-void weft_attend_next(struct weft_thread *thread) { (void)thread; }
-void weft_buffer_met(const void *buffer) { (void)buffer; }
-void weft_way_tell(const struct weft_site_cached *site) { (void)site; }
-bool weft_in_fortran(void *address) { return (void)address, false; }
-void weft_several_threads(void) {}
+void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) { (void)thread, (void)event; }
+void weft_look_up_buffers_at_next_call(struct weft_thread *thread) { (void)thread; }
+void weft_note_buffer_for_lookup(const void *buffer) { (void)buffer; }
+void weft_record_caller_frames(const struct weft_site_cached *site) { (void)site; }
+bool weft_is_in_fortran_binding(void *address) { return (void)address, false; }
+void weft_prepare_for_threads(void) {}
 __thread uint64_t weft_decided;
 
 /* PVM's codes of errors are -2 to -36; the record keeps them without the sign. */
-uint8_t weft_error_class(int code) { return code < 0 && code > -255 ? (uint8_t)-code : WEFT_ERROR_OTHER; }
+uint8_t weft_find_error_class(int code) { return code < 0 && code > -255 ? (uint8_t)-code : WEFT_ERROR_OTHER; }
 
 /* In a forked child of a task: let the child not record, and renew the lock that another thread may have held. */
 static void reset_after_fork(void) {
-    weft_process_child();
+    weft_stop_recording_in_child();
     weft_pvm_begun = 1;
     pthread_mutex_init(&lock, NULL);
 }
@@ -57,7 +57,7 @@ static bool is_group_server(void) {
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0) return false;
     path[n] = 0;
-    return !strcmp(weft_soname_of(path), "pvmgs");
+    return !strcmp(weft_find_file_name(path), "pvmgs");
 }
 
 /* Write into the record which version of PVM the program uses and the path of its library. */
@@ -67,7 +67,8 @@ static void define_pvm_library(void) {
     Dl_info info = {.dli_fname = ""};
     if (ask) version = ask();
     if (ask) dladdr((void *)ask, &info);
-    weft_define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname ? info.dli_fname : ""}, 2, false);
+    weft_write_text_definition(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname ? info.dli_fname : ""}, 2,
+                               false);
 }
 
 /* Take this task's rank and create its record in the run's directory. Return false if that fails. */
@@ -76,7 +77,7 @@ static bool create_record(int tid, int parent) {
     if (weft_pvm_rank < 0) return false;
     snprintf(record_path, sizeof record_path, "%s/ranks/pvm-%06d.weft", weft_run_path, weft_pvm_rank);
     weft_the_record = weft_record_create(record_path, weft_level, weft_pvm_rank, (int)weft_pvm_task_count());
-    if (!weft_process_begin()) return false;
+    if (!weft_begin_process_record()) return false;
     snprintf(weft_the_record->header->job, sizeof weft_the_record->header->job, "pvm");
     return true;
 }
@@ -106,16 +107,16 @@ bool weft_pvm_begin_recording(void) {
     } else {
         weft_pvm_serves = is_group_server();
         pthread_atfork(NULL, NULL, reset_after_fork);
-        weft_define_surroundings();
-        weft_python_look();
+        weft_record_surroundings();
+        weft_look_for_python();
         define_pvm_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
         if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
-        weft_clean_environment();
+        weft_remove_own_variables();
         unsetenv("WEFT_INTERNAL_PVM_RANK");
-        weft_endings_begin();
-        if (!weft_agent_path[0] && !weft_pvm_serves) weft_crash_begin();
-        if (weft_agent_path[0]) weft_debug_attend(weft_pvm_rank);
+        weft_begin_watching_exit();
+        if (!weft_agent_path[0] && !weft_pvm_serves) weft_begin_signal_handling();
+        if (weft_agent_path[0]) weft_prepare_for_debugger(weft_pvm_rank);
         weft_recording = 1;
     }
     weft_pvm_begun = 1;
@@ -136,7 +137,7 @@ void weft_pvm_end_recording(void) {
     weft_pvm_begun = 0; /* the next call begins anew */
 }
 
-__attribute__((constructor)) static void on_load(void) { weft_process_look(); }
+__attribute__((constructor)) static void on_load(void) { weft_read_own_variables(); }
 
 /* When the library is unloaded: mark the task as gone and close its record. Not in a forked child. */
 __attribute__((destructor)) static void close_record_at_unload(void) {

@@ -66,20 +66,20 @@ typedef void follower(struct weft_thread *thread, struct weft_event *event);
  * not recorded. `buffer` below 0: its size is not known. */
 static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer,
                                      follower *follow) {
-    struct weft_event *event = weft_begin(thread, id, site);
+    struct weft_event *event = weft_begin_event(thread, id, site);
     if (!event) return NULL;
     event->comm = weft_pvm_context();
     event->peer = weft_pvm_rank_of(tid);
     event->tag = tag;
     if (buffer >= 0) describe_send_buffer(event, buffer);
     if (UNLIKELY(weft_replaying)) follow(thread, event);
-    weft_publish(thread, event);
+    weft_publish_event(thread, event);
     return event;
 }
 
 /* End the event of a send; after an error (`code` below 0) it has no receiver. */
 static void end_send(struct weft_event *event, int code) {
-    weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     if (UNLIKELY(code < 0)) event->peer = WEFT_PVM_STRANGER; /* nothing is on its way */
 }
 
@@ -121,7 +121,7 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
 /* Record pvm_psend: a send of `len` items from the caller's memory. */
 WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datatype) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_psend, AT) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_psend, AT) : NULL;
     if (event) {
         event->comm = weft_pvm_context();
         event->peer = weft_pvm_rank_of(tid);
@@ -130,7 +130,7 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
         event->count = len;
         event->datatype = WEFT_PVM_TYPE(datatype);
         if (UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
-        weft_publish(in.thread, event);
+        weft_publish_event(in.thread, event);
     }
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_psend(tid, msgtag, buf, len, datatype);
@@ -141,7 +141,8 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
 
 /* ---- receiving ---- */
 static uint64_t request_key(const struct asked *a, uint32_t comm) {
-    return weft_mix((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix((uint64_t)(uint32_t)a->tag, 1) ^ weft_mix(comm, 2);
+    return weft_mix_bits((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix_bits((uint64_t)(uint32_t)a->tag, 1) ^
+           weft_mix_bits(comm, 2);
 }
 
 /* Set an event's sender, tag and wildcards as a receive asks for them. */
@@ -247,8 +248,8 @@ static int record_receive(struct weft_thread *thread, const struct asked *reques
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     uint32_t comm = weft_pvm_context();
     uint64_t key = request_key(request, comm);
-    struct weft_event folding, *event = request->polls ? weft_poll_begin(thread, request->own, site, key, &folding)
-                                                       : weft_begin(thread, request->own, site);
+    struct weft_event folding, *event = request->polls ? weft_begin_poll(thread, request->own, site, key, &folding)
+                                                       : weft_begin_event(thread, request->own, site);
     if (!event) return receive(request, timeout);
     const bool folded = event == &folding;
     describe_receive(event, request, comm);
@@ -258,20 +259,20 @@ static int record_receive(struct weft_thread *thread, const struct asked *reques
         follow =
             weft_follow_receive(thread, event, request->hit, request->notice, request->polls, request->looks, &what);
     uint64_t begun = weft_ticks(weft_clock_kind);
-    if (!folded) weft_publish(thread, event);
+    if (!folded) weft_publish_event(thread, event);
     call_begins();
     int buffer = follow == WEFT_FOLLOW_FREE ? receive(request, timeout) : receive_as_planned(request, follow, &what);
     if (LIKELY(!what.extra)) call_ends();
     else weft_pvm_me->calls--;
     uint64_t now = weft_ticks(weft_clock_kind);
     if (request->polls && !buffer) {
-        weft_poll_failed(thread, event, folded, key, now);
+        weft_record_failed_poll(thread, event, folded, key, now);
         return 0;
     }
-    if (folded) event = weft_poll_unfold(thread, request->own, site, &folding, begun);
+    if (folded) event = weft_begin_event_of_successful_poll(thread, request->own, site, &folding, begun);
     if (!event) return buffer;
     if (buffer > 0) describe_received_message(event, request, buffer);
-    weft_leave(event, now, buffer < 0 ? buffer : 0);
+    weft_close_event(event, now, buffer < 0 ? buffer : 0);
     return buffer;
 }
 
@@ -352,7 +353,7 @@ WEFT_PVM_PUBLIC int pvm_probe(int tid, int msgtag) {
 /* Record pvm_precv, a receive of `len` items into the caller's memory. */
 WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datatype, int *rtid, int *rtag, int *rlen) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_precv, AT) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_precv, AT) : NULL;
     if (!event && !in.logs) return real_pvm_precv(tid, msgtag, buf, len, datatype, rtid, rtag, rlen);
     struct asked a = {F_pvm_precv, F_pvm_precv, F_pvm_precv + WEFT_PVM_NOTICE, tid, msgtag, false, false};
     struct weft_followed what = {.tid = tid};
@@ -370,7 +371,7 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
     if (UNLIKELY(weft_replaying)) weft_follow_receive(in.thread, event, a.hit, a.notice, false, false, &what);
-    weft_publish(in.thread, event);
+    weft_publish_event(in.thread, event);
     call_begins();
     int code = real_pvm_precv(what.tid, msgtag, buf, len, datatype, &own_tid, &own_tag, &own_length);
     call_ends();
@@ -382,7 +383,7 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
         if (tid == -1) event->peer = weft_pvm_rank_of(own_tid);
         if (msgtag == -1) event->tag = own_tag;
     }
-    weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     return code;
 }
 
@@ -447,19 +448,19 @@ static void restore_environment(struct carried before) {
 /* Record pvm_spawn and give the new tasks their ranks and the recorder. Also for the spawn by which a group function
  * starts the group server, which is a task of the run as well. */
 WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, int ntask, int *tids) {
-    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_pvm_enter(SITE);
+    struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) = weft_pvm_enter(SITE);
     if (!weft_recording) return real_pvm_spawn(task, argv, flag, where, ntask, tids);
-    struct weft_event *event = thread ? weft_begin(thread, F_pvm_spawn, SITE) : NULL;
+    struct weft_event *event = thread ? weft_begin_event(thread, F_pvm_spawn, SITE) : NULL;
     if (event) {
         event->count = ntask;
         struct weft_text text =
-            weft_tail(thread, event, 64 + (task ? strnlen(task, 4096) : 0) + (where ? strnlen(where, 4096) : 0));
-        weft_text_string(&text, task);
-        weft_text_z(&text, flag);
-        weft_text_string(&text, where);
-        weft_tail_end(thread, &text);
+            weft_begin_tail(thread, event, 64 + (task ? strnlen(task, 4096) : 0) + (where ? strnlen(where, 4096) : 0));
+        weft_write_string(&text, task);
+        weft_write_signed(&text, flag);
+        weft_write_string(&text, where);
+        weft_end_tail(thread, &text);
         if (UNLIKELY(weft_replaying)) weft_follow_call(thread, event);
-        weft_publish(thread, event);
+        weft_publish_event(thread, event);
     }
     size_t room = ntask > 0 ? (size_t)ntask : 1;
     int *own = tids ? tids : calloc(room, sizeof *own);
@@ -475,11 +476,11 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
     if (event) {
         uint64_t now = weft_ticks(weft_clock_kind);
         int n = started > 0 && ranks ? ntask : 0;
-        struct weft_text text = weft_tail_more(thread, 32 + 12 * (uint64_t)n);
-        weft_text_numbers(&text, n, ranks, sizeof *ranks);
-        weft_text_z(&text, started);
-        weft_tail_end(thread, &text);
-        weft_leave(event, now, started < 0 ? started : 0);
+        struct weft_text text = weft_continue_tail(thread, 32 + 12 * (uint64_t)n);
+        weft_write_numbers(&text, n, ranks, sizeof *ranks);
+        weft_write_signed(&text, started);
+        weft_end_tail(thread, &text);
+        weft_close_event(event, now, started < 0 ? started : 0);
     }
     if (own != tids) free(own);
     free(ranks);
@@ -489,12 +490,12 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
 /* Record pvm_exit and end the record. */
 WEFT_PVM_PUBLIC int pvm_exit(void) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_exit, SITE) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_exit, SITE) : NULL;
     if (event && UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
-    if (event) weft_publish(in.thread, event);
+    if (event) weft_publish_event(in.thread, event);
     if (in.logs) weft_log_over(in.logs);
     int code = real_pvm_exit();
-    if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     if (event || in.logs) weft_pvm_end_recording();
     return code;
 }
@@ -502,7 +503,7 @@ WEFT_PVM_PUBLIC int pvm_exit(void) {
 /* Record pvm_kill; in a replay, only once the task has done all that it did before it was killed. */
 WEFT_PVM_PUBLIC int pvm_kill(int tid) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_kill, SITE) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_kill, SITE) : NULL;
     if (event) {
         event->comm = WEFT_ID_WORLD;
         event->peer = weft_pvm_rank_of(tid);
@@ -510,11 +511,11 @@ WEFT_PVM_PUBLIC int pvm_kill(int tid) {
             weft_follow_call(in.thread, event);
             weft_follow_kill(event->peer);
         }
-        weft_publish(in.thread, event);
+        weft_publish_event(in.thread, event);
     }
     int code = real_pvm_kill(tid);
     if ((event || in.logs) && !code) weft_pvm_killed(weft_pvm_rank_of(tid));
-    if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     return code;
 }
 
@@ -523,15 +524,15 @@ WEFT_PVM_PUBLIC int pvm_kill(int tid) {
     WEFT_PVM_PUBLIC int name(int encoding) {                                                                           \
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
-            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) event->count = encoding;                                                                            \
-        if (event) weft_publish(in.thread, event);                                                                     \
+        if (event) weft_publish_event(in.thread, event);                                                               \
         int buffer = real_##name(encoding);                                                                            \
         if (in.thread) {                                                                                               \
             uint32_t id = weft_pvm_new_buffer(buffer);                                                                 \
             if (event) event->object = id;                                                                             \
         }                                                                                                              \
-        if (event) weft_leave(event, weft_ticks(weft_clock_kind), buffer < 0 ? buffer : 0);                            \
+        if (event) weft_close_event(event, weft_ticks(weft_clock_kind), buffer < 0 ? buffer : 0);                      \
         return buffer;                                                                                                 \
     }
 MAKES_BUFFER(pvm_initsend)
@@ -541,11 +542,11 @@ MAKES_BUFFER(pvm_mkbuf)
     WEFT_PVM_PUBLIC int name(int buffer) {                                                                             \
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
-            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) event->object = weft_pvm_buffer(buffer);                                                            \
-        if (event) weft_publish(in.thread, event);                                                                     \
+        if (event) weft_publish_event(in.thread, event);                                                               \
         int code = real_##name(buffer);                                                                                \
-        if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                \
+        if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                          \
         return code;                                                                                                   \
     }
 USES_BUFFER(pvm_freebuf)
@@ -559,20 +560,20 @@ USES_BUFFER(pvm_pkmesgbody)
     WEFT_PVM_PUBLIC int name(const char *format, ...) {                                                                \
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
-            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) {                                                                                                   \
             event->object = weft_pvm_buffer(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());        \
-            struct weft_text text = weft_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));            \
-            weft_text_string(&text, format);                                                                           \
-            weft_tail_end(in.thread, &text);                                                                           \
-            weft_publish(in.thread, event);                                                                            \
+            struct weft_text text = weft_begin_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));      \
+            weft_write_string(&text, format);                                                                          \
+            weft_end_tail(in.thread, &text);                                                                           \
+            weft_publish_event(in.thread, event);                                                                      \
         }                                                                                                              \
         va_list arguments;                                                                                             \
         va_start(arguments, format);                                                                                   \
         int code = body(format, arguments);                                                                            \
         va_end(arguments);                                                                                             \
         if (event) {                                                                                                   \
-            weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                       \
+            weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                 \
             if (F_##name == F_pvm_packf && format && format[0] == '%' && format[1] == '+') /* it begins a message */   \
                 event->object = weft_pvm_new_buffer(real_pvm_getsbuf());                                               \
         }                                                                                                              \

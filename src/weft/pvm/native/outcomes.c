@@ -10,7 +10,7 @@ struct weft_thread *weft_log_enter(void) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin_recording()) return NULL;
     if (weft_depth | !weft_recording) return NULL;
     struct weft_thread *thread = weft_self;
-    if (UNLIKELY(!thread)) thread = weft_thread_new();
+    if (UNLIKELY(!thread)) thread = weft_make_thread();
     if (LIKELY(thread)) weft_depth = 1;
     return thread;
 }
@@ -31,17 +31,17 @@ void weft_log_received(struct weft_thread *thread, const struct asked *request, 
     const bool known = request->tid != -1 && weft_pvm_rank_of(from) != WEFT_PVM_DAEMON;
     if (known && !request->polls) return;
     if (known) {
-        put_done(thread);
+        put_done_outcome(thread);
         return;
     }
     if (!request->polls) {
-        put(thread, WEFT_LOG_SOURCE, encode_source(buffer, from));
+        put_outcome(thread, WEFT_LOG_SOURCE, encode_source(buffer, from));
         return;
     }
-    put(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
+    put_outcome(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
-    put(thread, WEFT_LOG_TAKEN, encode_source(buffer, from));
+    put_outcome(thread, WEFT_LOG_TAKEN, encode_source(buffer, from));
 }
 
 /* The task leaves PVM. */
-void weft_log_over(struct weft_thread *thread) { put_polls(thread); }
+void weft_log_over(struct weft_thread *thread) { put_failed_polls(thread); }

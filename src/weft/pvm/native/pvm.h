@@ -1,7 +1,7 @@
 /* The recorder of PVM inside a task: what its parts share. Beneath it lie calls.h and process.h of weft/recorder.
  *
  * Life of a call: wrapper (wrappers.c, generated, or calls.c) -> weft_pvm_enter -> fields of the slot -> publish -> PVM's
- * own function, found behind this library -> weft_leave. Calls that PVM's libraries make of each other are not the
+ * own function, found behind this library -> weft_close_event. Calls that PVM's libraries make of each other are not the
  * program's (weft_depth), but those that a group function makes to pass messages are recorded under its name.
  */
 #ifndef WEFT_PVM_H
@@ -40,7 +40,7 @@ extern WEFT_HIDDEN volatile int weft_pvm_begun;
 WEFT_INLINE struct weft_thread *weft_pvm_enter(void *site) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin_recording()) return NULL;
     if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return NULL;
-    return weft_enter(site);
+    return weft_enter_call(site);
 }
 
 /* A receive or a look for a message, as it was asked. */

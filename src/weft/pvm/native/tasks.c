@@ -180,7 +180,7 @@ static uint32_t context_count;
 /* Define a PVM context in the record as a communicator and return its id. Stops recording if there are too many. */
 static uint32_t define_context(int context) {
     if (context_count == CONTEXTS) {
-        weft_stop();
+        weft_stop_recording();
         return WEFT_ID_NULL;
     }
     uint8_t payload[128];
@@ -188,16 +188,16 @@ static uint32_t define_context(int context) {
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     uint32_t id = WEFT_ID_DYNAMIC + context_count;
     snprintf(key, sizeof key, "%d", context);
-    weft_text_u(&text, id);
-    weft_text_u(&text, WEFT_ID_WORLD);
-    weft_text_u(&text, F_pvm_setcontext);
-    weft_text_u(&text, (uint64_t)(uint32_t)context);
-    weft_text_u(&text, 0);
-    weft_text_z(&text, weft_pvm_rank);
-    weft_text_s(&text, key, strlen(key));
-    weft_text_u(&text, 0); /* no members of its own: all of its parent's */
-    weft_text_u(&text, 0);
-    weft_define(WEFT_DEF_COMM, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, id);
+    weft_write_unsigned(&text, WEFT_ID_WORLD);
+    weft_write_unsigned(&text, F_pvm_setcontext);
+    weft_write_unsigned(&text, (uint64_t)(uint32_t)context);
+    weft_write_unsigned(&text, 0);
+    weft_write_signed(&text, weft_pvm_rank);
+    weft_write_bytes(&text, key, strlen(key));
+    weft_write_unsigned(&text, 0); /* no members of its own: all of its parent's */
+    weft_write_unsigned(&text, 0);
+    weft_write_definition(WEFT_DEF_COMM, payload, (size_t)(text.p - payload));
     contexts[context_count].context = context;
     contexts[context_count++].id = id;
     return id;
