@@ -39,7 +39,8 @@ def _calls_like(rank: Rank, event: Event) -> list[int]:
 
 def read_pending_call(ranks: Path, event: Event, pid: int) -> Any:
     """Return the record (a row of dtype EVENT) of a call before which a thread is stopped. The recorder has written
-    this row, but does not count it yet (recorder/shim.h: weft_publish asks the replay before it counts the event).
+    this row, but does not count it yet (recorder/calls.h: weft_publish_event asks the replay before it counts the
+    event).
     DebuggerError if the thread is not before that call.
 
     `ranks`: the folder of the records; `pid`: the process of the rank.

@@ -28,13 +28,13 @@ _OWN_MANNERS = re.compile(
 """Functions after which more is to be done than the table can express."""
 
 _LENGTHS = {
-    "weft_peers(comm)": "OF_PEERS",
-    "weft_root(comm, root) ? weft_peers(comm) : 0": "OF_ROOTS_PEERS",
-    "weft_local(comm)": "OF_LOCAL",
-    "weft_indegree(comm)": "OF_INDEGREE",
-    "weft_outdegree(comm)": "OF_OUTDEGREE",
-    "weft_dimensions(comm)": "OF_DIMENSIONS",
-    "weft_sum(n, degrees)": "OF_SUM",
+    "weft_count_peers(comm)": "OF_PEERS",
+    "weft_is_root(comm, root) ? weft_count_peers(comm) : 0": "OF_ROOTS_PEERS",
+    "weft_count_local_ranks(comm)": "OF_LOCAL",
+    "weft_count_sending_neighbours(comm)": "OF_INDEGREE",
+    "weft_count_receiving_neighbours(comm)": "OF_OUTDEGREE",
+    "weft_count_cart_dimensions(comm)": "OF_DIMENSIONS",
+    "weft_sum_positive(n, degrees)": "OF_SUM",
     "nnodes > 0 && index ? index[nnodes - 1] : 0": "OF_GRAPH_EDGES",
     "3 * (int64_t)n": "OF_RANGES",
 }
