@@ -47,9 +47,8 @@ def measure_write_time(folder: Path) -> float | None:
 
 
 def time_one_piece(folder: Path) -> float:
-    """Return the seconds that a folder takes for what the recorder does to get room for more calls: reserve, write and
-    map a piece of a file, and store into it.
-    """
+    """Return how many seconds a folder needs to give the recorder room for more calls. Measured on a file that is
+    removed afterwards: reserve a piece of it, write and map it, store into it."""
     path = folder / f".weft-{os.urandom(8).hex()}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
