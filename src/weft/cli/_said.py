@@ -30,7 +30,7 @@ def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
 
 
 def say_failures(trace: Trace, report: Report) -> None:
-    """Print which analyses of a run failed: the findings that follow lack theirs."""
+    """Print which analyses of a run failed, so that the reader knows which findings may be missing."""
     # Nearly every report is whole.
     from weft.report.failure import describe_failures
 

@@ -24,7 +24,8 @@ _Made = TypeVar("_Made")
 
 
 def run_together(args: argparse.Namespace, step: JobStep) -> int:
-    """Report a run with all processes of a job step, and return the status of the one that prints."""
+    """Analyse a run with all processes of a job step and report it from the first one. Return the exit status: that of
+    the report for the first process, 0 for the others."""
     try:
         workers = join_team(step.size)
     except WeftError:
@@ -51,7 +52,8 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
 
 
 def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
-    """Return the run, which every worker must see alike; on all of them the error if one does not."""
+    """Open the run on every worker of the team, and return it. If a worker cannot open it, or sees another run than
+    the first worker, all of them get the error instead."""
     path, failed = _catch_weft_error(lambda: given or find_newest_run()) if workers.is_first else (None, None)
     path = workers.all_gather(path)[0]
     trace, failed = (None, failed) if path is None else _catch_weft_error(lambda: weft.open(path))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from weft.base.debuggers import find_gdb
-from weft.base.interrupts import immediate_interrupts, kept, limited
+from weft.base.interrupts import deferring_interrupts, immediate_interrupts, interrupting_after
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
 from weft.errors import UsageError, WeftError
@@ -211,7 +211,7 @@ class Console:
             return
         begun = time.monotonic()
         try:
-            with immediate_interrupts(), limited(self.limit):
+            with immediate_interrupts(), interrupting_after(self.limit):
                 answer = self.answer(line)
             self.show(line, answer, None)
         except WeftError as error:
@@ -228,7 +228,7 @@ class Console:
 
     def show(self, line: str, answer: Answer | None, error: str | None) -> None:
         """Print an answer, and what the program wrote meanwhile."""
-        with kept():
+        with deferring_interrupts():
             self._show(line, answer, error)
 
     def _show(self, line: str, answer: Answer | None, error: str | None) -> None:
@@ -255,7 +255,7 @@ class Console:
         """Execute commands until their end; Ctrl-C between two commands does nothing. `echo`: print each command before
         its answer.
         """
-        with kept():
+        with deferring_interrupts():
             for line in lines:
                 if echo and line.strip() and not self.json:
                     print(f"(weft) {line.strip()}", file=self.out)

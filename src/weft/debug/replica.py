@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weft.base.interrupts import has_ended, kept
+from weft.base.interrupts import deferring_interrupts, has_ended
 from weft.debug.record import Position, Record
 from weft.errors import WeftError
 from weft.launch.watch import RankWatch, is_inside_mpi
@@ -123,7 +123,7 @@ class Replica:
 
     def status(self) -> int | None:
         """Return the exit status of the program if it has ended, else None."""
-        with kept():
+        with deferring_interrupts():
             return self.process.wait() if self.over else None
 
     def alive(self, rank: int) -> bool:

@@ -13,16 +13,15 @@ _FIELDS = {
 }  # fmt: skip
 
 _OWN = """
-WEFT_COLD void *weft_pvm_real(const char *name);
+WEFT_COLD void *weft_pvm_find_real_function(const char *name);
 WEFT_INLINE void *weft_pvm_own(void **kept, const char *name) {
-    return LIKELY(*kept != NULL) ? *kept : (*kept = weft_pvm_real(name));
+    return LIKELY(*kept != NULL) ? *kept : (*kept = weft_pvm_find_real_function(name));
 }""".splitlines()
 
 
 def render_names_header() -> str:
-    """Return names.h: the ids of the functions, and each of PVM's own as real_X, which is looked
-    up at its first use.
-    """
+    """Return the C text of names.h. It defines the functions' ids, and for each function of PVM a `real_NAME`, which
+    calls PVM's own function and looks it up at the first use."""
     lines = ["#include <stdarg.h>", "#include <stdio.h>", ""]
     lines += [f"struct {name};" for name in ("pvmhostinfo", "pvmtaskinfo", "pvmminfo", "pvmmboxinfo")]
     lines += ["enum {", *(f"    F_{name} = {number}," for name, number in first_function_ids().items()), "};"]
@@ -57,8 +56,8 @@ def render_wrappers() -> str:
 
 
 def render_wrapper(call: PvmCall) -> Iterator[str]:
-    """Yield the lines of C of one wrapper, which writes the arguments into an event, makes the call, and records its
-    result."""
+    """Yield the C lines of the wrapper of one PVM function. It writes the arguments into an event, makes the call, and
+    records its result."""
     given = ", ".join(declaration for declaration, _, _ in call.given) or "void"
     passed = ", ".join(name for _, name, _ in call.given)
     group, messages = "group" in call.words, call.words & {"packs", "unpacks"}
@@ -107,7 +106,7 @@ def render_wrapper(call: PvmCall) -> Iterator[str]:
 
 
 def _render_tail_bound(values: list[tuple[str, str, str]]) -> str:
-    """Return a C expression for the most bytes that values take at the end of an event's record (in its tail)."""
+    """Return a C expression for the most bytes that some values can take at the end of an event's record (its tail)."""
     parts = ["32"]
     for name, word, length in values:
         if word == "text":
