@@ -43,7 +43,8 @@ ALONE = (
 
 
 def find_job_step(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
-    """Return the job step that this command is a task of; None if it starts the ranks itself, or has only one."""
+    """Return the job step that this process is a task of. None if `weft run` was given a launcher line, or is in no
+    step. UsageError for options that need Weft to start the ranks itself."""
     if plan.line.launcher is not None:
         return None
     step = steps.find_own_step()
@@ -130,8 +131,8 @@ def join_or_create_run(
 
 
 def exit_status(job: Job, joined: SharedRun, own_status: int) -> int:
-    """Return the exit status of a task that does not report. If Weft ended the run, leave a process behind for the
-    launcher first."""
+    """Return the exit status of a task whose run another task reports. If Weft ended the run and this task must not be
+    the last, also leave a process behind, so that the launcher does not miss the task."""
     if job.ended is not None and not joined.is_last_to_end:
         joined.detach_from_launcher()
         return 0

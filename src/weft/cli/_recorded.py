@@ -44,9 +44,8 @@ def record_program(
 
 
 def hash_recorded_execution(path: Path) -> str:
-    """Return the hash of what replays of a run execute that was recorded just now: its program was typed here, and
-    needs no question.
-    """
+    """Return the hash of what a replay of this run executes, as consent to execute it. No question is asked: the run
+    was recorded just now, so that the user has typed its program here."""
     from weft.launch.rundir import read_facts
     from weft.safety.runs import hash_execution
 

@@ -64,8 +64,8 @@ def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Name
 
 
 def replay_facts(session: Replay) -> dict[str, Any]:
-    """Return how a replay ended, for run.json. `weft explore` cannot see it from the exit status, which is the
-    program's own."""
+    """Return the facts for run.json about how a replay ended, which `weft explore` reads: the exit status is the
+    program's own. `held`: a thread still waits for an outcome. `polls`: a rank tests on after the end of its record."""
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
     return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
 
@@ -115,7 +115,8 @@ def _describe_deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list
 
 
 def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """Return what the other outcome changed, compared with the record."""
+    """Return the lines that say what changed because the replay forced another outcome: receives and findings,
+    compared with the record. [] with --uncompared."""
     if args.uncompared:
         return []
     # Most replays have nothing to compare, and a stop is waited for.
@@ -124,7 +125,7 @@ def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[
     from weft.report import AnalysisContext
 
     one, two = AnalysisContext(trace), AnalysisContext(weft.open(job.run.path))
-    known, new = (errors_and_warnings(find_and_report_failures(ground.trace, ground)) for ground in (one, two))
+    known, new = (errors_and_warnings(find_and_report_failures(context.trace, context)) for context in (one, two))
     return describe_outcome(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 

@@ -40,7 +40,8 @@ def write_report(context: AnalysisContext, report: Report, args: argparse.Namesp
 
 
 def write_forms(context: AnalysisContext, report: Report, args: argparse.Namespace) -> Report:
-    """Write the report in each form that is wanted; return it, with what failed meanwhile."""
+    """Write the report in each form that the options ask for. Return the report, to which failures to make its tables
+    have been added."""
     made, report = _make_tables(context, report, args, {form for form, _ in _findings_output.requested_formats(args)})
     _findings_output.write_each_format(args, lambda form, to: write_form(context, report, made, args, form=form, to=to))
     return report

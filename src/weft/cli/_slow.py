@@ -22,8 +22,8 @@ OTHER: Final = "choose another place with --out"
 
 
 def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
-    """Return a faster folder in which to record the run first; None to record in its own. Print the reason, also if a
-    slow one cannot be avoided."""
+    """Return a faster folder in which to record the run first, None to record it in its own folder. If the own folder
+    is slow, print why another one is taken, or why it cannot be."""
     if args.local is not None or args.in_place:
         return None
     ground = staging.find_existing_folder(args.out)
@@ -44,7 +44,8 @@ def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | No
 
 
 def warn_if_slow(run: Path) -> None:
-    """Say that the run of a job step is on a slow file system, if it is: its tasks cannot agree on another."""
+    """Print a note if the run of a job step lies on a slow file system. Another folder cannot be chosen: the tasks of
+    the step would not agree on it."""
     took = staging.measure_write_time(run)
     if took is not None and took >= staging.SLOW:
         say(f"note: {describe_slowness(run, took)}, and the program waits for it: {LOCAL}")

@@ -41,7 +41,8 @@ def refuse_trace_options(args: argparse.Namespace) -> None:
 
 
 def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
-    """Run a program both ways, compare the values, report the first difference, and return the exit status."""
+    """Run a program twice, sequentially and with its directives in turns. Compare the values that both recorded,
+    report the first difference, and return the exit status."""
     from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import LiveComparison
     from weft.values import recording

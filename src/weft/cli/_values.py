@@ -71,7 +71,8 @@ def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
-    """Return the comparison of the run's values with a reference while it goes on, if it was asked for."""
+    """Return a comparison of the run's values with those of the reference that --against names, to be made while the
+    run goes on. None without --against."""
     if args.against is None:
         return None
     from weft.compare.values.live import LiveComparison
@@ -82,9 +83,8 @@ def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> L
 
 
 def report_comparison(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
-    """Report how the values differ from the reference; return DIFFERENT_STATUS if only they are at fault, else
-    `status`.
-    """
+    """Print how the values of a run differ from the reference, and return the exit status. DIFFERENT_STATUS if the
+    values differ and the run did not fail otherwise or was stopped for them; else `status`."""
     if against is None:
         return status
     from weft.compare.values.report import render_values
@@ -113,8 +113,8 @@ class WatchedStart:
 
 
 def plan_line_watches(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> WatchedStart:
-    """Return the launch plan, extended to watch the lines that --watch names, and the ranks' variables. UsageError if
-    that is not possible."""
+    """Return the plan with the programs started so that the lines of --watch are watched, and the variables for the
+    ranks. Also note the watches in run.json. UsageError if a watch is not possible."""
     if not args.watch:
         return WatchedStart(plan, {})
     from weft.launch.launcher_line import LauncherLine, LineContext

@@ -91,7 +91,8 @@ def debug_replay(args: argparse.Namespace) -> int:
 
 
 def require_consent(args: argparse.Namespace) -> tuple[Path, list[str]]:
-    """Return the run, and the options of its replays. UsageError if what it names may not be executed."""
+    """Return the run, and the options for its replays. If the record names the program, the user is asked first in
+    case of doubt; UsageError if the user does not agree."""
     import weft
     from weft.launch.rundir import find_newest_run
 

@@ -180,7 +180,8 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
 
 
 def select_rows(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterator[Row]:
-    """Return the rows that are asked for; for --count print their number only."""
+    """Return the first or last rows, as --first or --last asks. With --count print how many rows there are, and return
+    none."""
     if args.count:
         print(sum(1 for _ in rows), file=to)
         return iter(())
@@ -193,7 +194,7 @@ def find_if_needed(trace: Trace, query: str) -> list[Finding]:
 
 
 def option_terms(args: argparse.Namespace) -> list[Any]:
-    """Return the filter terms that the options mean."""
+    """Return the filter terms for the options --rank, --function, --tag, --time and --comm that were given."""
     from weft.trace.filter import Term
 
     options = {"rank": args.rank, "fn": args.function, "tag": args.tag, "time": args.time, "comm": args.comm}

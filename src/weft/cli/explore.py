@@ -113,8 +113,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def line_of_finding(trace: Trace, finding: int | None) -> str | None:
-    """Return the line (`file:line`) of the race that a finding's number means, None for no number. UsageError if it is
-    not a race."""
+    """Return the call site (`file:line`) of the race that `finding`, its number in the report, means; None without a
+    number. UsageError if the number is too large, or the finding is not a message race."""
     if finding is None:
         return None
     from weft.base.words import plural
@@ -187,7 +187,8 @@ def write_explored(trace: Trace, explored: Explored, search: Search, runs: Repla
 
 
 def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
-    """Say that there is nothing to explore, and return the status."""
+    """Print that no other outcome of the run is possible, and return status 0. `left`: what could have other outcomes
+    but is not varied."""
     if args.format == "json":
         stays = {"polls": list(left.polls), "sets": list(left.sets)}
         told = {"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all", "unvaried": stays}
@@ -245,7 +246,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
 
 
 def print_cut_off(trace: Trace, explored: Explored) -> None:
-    """Print why some variants were not run to their end, and how to see them."""
+    """Print which variants were not run to their end and why, each with the command that shows it."""
     for variant, why in explored.cut_off[:MANY]:
         run = shown_path(trace.path.with_name(explored.rows[variant.parent].run))
         print(f"not known: weft replay {run} --force {variant.forced}: {why}")

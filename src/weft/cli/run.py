@@ -321,16 +321,17 @@ def record_plan(
                 hosts=hosts,
             )  # fmt: skip
     except WeftError:
-        remove_task_recording(args, directory)
+        finish_task_recording(args, directory)
         recording.remove_value_folder(directory.open_folder())
         directory.discard()
         raise
-    remove_task_recording(args, directory)
+    finish_task_recording(args, directory)
     return values.report_comparison(conclude_run(plan, job, args, against), job, against, debug=args.debug)
 
 
 def make_growth_watch(directory: RunDirectory, args: argparse.Namespace) -> GrowthWatch | None:
-    """Return what says that a record grows fast; None if it keeps the end only, or outcomes only."""
+    """Return the watch that warns when a record grows fast. None with --keep or --level outcomes, which keep records
+    small."""
     if args.keep is not None or args.level == "outcomes":
         return None
     from weft.launch.growth import GrowthWatch
@@ -354,7 +355,8 @@ def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
 
 
 def make_early_end(against: LiveComparison | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
-    """Return what ends the job early, if that was asked for: a value that differs, a call over the limit."""
+    """Return a function that says whether to end the job early: because a value differs from the reference, or a call
+    lasts over the limit. None if neither was asked for."""
     if against is None and witness is None:
         return None
     return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
@@ -400,10 +402,9 @@ def reporting_live(directory: RunDirectory, args: argparse.Namespace) -> Iterato
             snapshots.delete_unfinished_copies(directory.path)
 
 
-def remove_task_recording(args: argparse.Namespace, directory: RunDirectory) -> None:
-    """With --tasks, complete the files that recorded the ranks' tasks: cut them to their contents, or remove their
-    folder if it is empty.
-    """
+def finish_task_recording(args: argparse.Namespace, directory: RunDirectory) -> None:
+    """With --tasks, cut the files that recorded the ranks' tasks to their contents; an empty folder of them is
+    removed."""
     if args.tasks:
         from weft.tasks import call_recording
 
@@ -518,14 +519,16 @@ def resolve_call_sites(job: Job, args: argparse.Namespace) -> str | None:
 
 
 def finish_hosts(job: Job, hosts: Hosts) -> None:
-    """Remove what hosts sent, as all of it is in the run. Tasks of a job step wait until it is reported."""
+    """Remove the files that the hosts sent, as the run has all of them now. Close the connections, too, unless tasks
+    of a job step still wait for the report."""
     hosts.remove_incoming()
     if job.shared_run is None:
         hosts.close()
 
 
 def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
-    """Report on a program without MPI that has probes: its values are the run. Returns the exit status."""
+    """Report on a program without MPI that has probes: the run then consists of their values. Return the exit
+    status."""
     say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
         "the program never initialised MPI")  # fmt: skip
     failed = values.report_values(kept)
@@ -594,7 +597,7 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
 
 
 def describe_interruption(job: Job) -> str:
-    """Return what ended the run from outside."""
+    """Return words for the signal that ended the run from outside, as `interrupted by SIGINT (Ctrl-C)`."""
     name = str(job.run.facts.get("interrupted_by", "a signal"))
     return {
         "SIGINT": "interrupted by SIGINT (Ctrl-C)",
@@ -616,7 +619,7 @@ def describe_memory_kills(job: Job) -> list[str]:
 
 
 def describe_shared_memory(job: Job) -> list[str]:
-    """Return a line if a crash may be for want of shared memory, which no MPI reports."""
+    """Return a line if the run may have crashed for lack of shared memory, which no MPI reports; else []."""
     import signal
 
     from weft.base import abilities
@@ -641,7 +644,8 @@ def status_text(job: Job) -> str:
 
 
 def read_other_mpi_note(run: Path) -> tuple[str, str] | None:
-    """Return another MPI that a recorder noted in its process: that library, and the soname it was built for."""
+    """Return the note of a recorder that found itself in a process of another MPI: (the library of that process, the
+    soname for which the recorder was built). None if there is no such note."""
     for note in sorted((run / "ranks").glob("other-mpi-*.txt"))[:1]:
         lines = note.read_text(errors="replace")[:4096].splitlines()
         if len(lines) == 2 and lines[0]:
@@ -650,7 +654,8 @@ def read_other_mpi_note(run: Path) -> tuple[str, str] | None:
 
 
 def read_unseen_mpi_note(run: Path) -> str | None:
-    """Return the MPI library that a process initialised without its recorder seeing it, as noted at its end."""
+    """Return the MPI library that a process initialised without its recorder seeing any of it, None if no process
+    did."""
     for note in sorted((run / "ranks").glob("unseen-mpi-*.txt"))[:1]:
         return note.read_text(errors="replace")[:4096].partition("\n")[0]
     return None
@@ -713,7 +718,8 @@ class UnanalysedRun:
 
 
 def write_report(args: argparse.Namespace, subject: Subject, report: Report | None = None) -> bool:
-    """Write the JSON that was asked for, whatever came of the run; return whether that went well."""
+    """Write the JSON report that the options ask for, also if nothing could be analysed. Return False, after a
+    message, if a file cannot be written."""
     files = [args.report] if args.report is not None else []
     if report is None:  # nothing was analysed, which a document says best
         files += [
@@ -742,9 +748,9 @@ def write_output_files(args: argparse.Namespace, context: AnalysisContext, repor
 
 
 def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
-    """Print a line a finding, worst first, and write the reports.
+    """Print a line for each finding, worst first, and write the reports that the options ask for.
 
-    Return whether Weft itself did all of it, and 1 if a finding counts as a failure, else 0.
+    Returns whether the analysis and all files succeeded, and 1 if a finding counts as a failure, else 0.
     """
     if args.no_report:
         say(f"not analysed, as --no-report says: weft report {shown_path(job.run.path)}")
@@ -756,9 +762,9 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
 
     try:
         trace = weft.open(shown_path(job.run.path))
-        ground = AnalysisContext(trace)
+        context = AnalysisContext(trace)
         with show_progress("analysing the run") as advance:
-            report = run_analyses(trace, ground=ground, progress=advance)
+            report = run_analyses(trace, context=context, progress=advance)
         counted = 0
         if args.fail_on or args.baseline or args.suppress:
             choice = _findings_output.read_selection(args, "never")
@@ -766,8 +772,8 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
             counted = _findings_output.find_status(report.findings, choice)
         print_own_blocks(summary_blocks(trace, report), sys.stderr)
         with contextlib.suppress(OSError):
-            draw_worst_finding(ground, report)
-        write_output_files(args, ground, report)
+            draw_worst_finding(context, report)
+        write_output_files(args, context, report)
     except KeyboardInterrupt:
         say(f"the analysis was interrupted; the record is whole: weft report {shown_path(job.run.path)}")
         raise

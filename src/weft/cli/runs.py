@@ -135,7 +135,8 @@ def remove_run(path: Path) -> None:
 
 
 def may_be_recorded(path: Path) -> bool:
-    """Return whether a process of a run may still write to it, or `weft run` is at work at its end."""
+    """Return whether a run may still be written: a rank may still run, or a file changed in the last 10 s, as `weft
+    run` finishes the run then."""
     from weft.launch.rank_processes import is_record_final
 
     latest = max((one.lstat().st_mtime for one in path.rglob("*")), default=0.0)

@@ -137,7 +137,8 @@ class MarkingFrontEnd(FrontEnd):
         """Return copies of the sources with the runtime's calls, and the source map of the numbers in them."""
 
     def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
-        """Mark, compile and run a program once. The runtime writes what it finds to `findings_path`."""
+        """Insert the runtime's calls into a program's sources, compile it and run it once. The runtime writes its
+        findings to `findings_path`; the outcome has none of them yet."""
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")

@@ -29,7 +29,7 @@ class Progress:
         self._next = float(FIRST_SECONDS)
 
     def look(self, more: str = "") -> None:
-        """Say how long it has taken, and `more`, if it is time to."""
+        """Report how many seconds the work has taken so far, if the next report is due. `more`: text to add."""
         taken = time.monotonic() - self._began
         if taken >= self._next:
             self._say(f"{self._doing} for {taken:.0f} s{more}")

@@ -31,7 +31,8 @@ def partitions_made_ready(event: Event) -> Iterable[int]:
 
 
 def has_unready_send(rank: Rank, receive: Event) -> bool:
-    """Return whether a partitioned send of `rank` to the caller of `receive` was started and is not ready."""
+    """Return whether `rank` has started a partitioned send to the caller of `receive`, but not marked all of its
+    partitions as ready."""
     comm = receive.comm
     inits = masks_of(rank.trace.functions).where(rank, frozenset(("Psend_init",)))
     starts = masks_of(rank.trace.functions).where(rank, calls.STARTS)

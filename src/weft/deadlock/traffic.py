@@ -90,7 +90,8 @@ class Traffic:
     # Columns
 
     def _resolve_peers(self, comm_ids: NDArray[Any], peers: Ints) -> tuple[Ints, Ints]:
-        """Return the communicator index and the rank index of peers that are given as ranks in communicators."""
+        """Return (communicator indices, rank indices) of peers that are given as ranks in communicators. Negative
+        peers, such as wildcards, stay as they are; a peer that cannot be resolved becomes UNKNOWN."""
         comms = np.full(len(comm_ids), NONE, np.int64)
         found = np.where(peers < 0, peers, UNKNOWN)
         for id in sorted_distinct(comm_ids):
@@ -125,7 +126,8 @@ class Traffic:
         return column
 
     def _tail_columns(self, which: Ints, *names: str) -> tuple[Ints, dict[str, Any]]:
-        """Return events and, by name, the columns of scalar arguments that their slots have no room for.
+        """Return (event indices, {name: column}) of scalar arguments that are recorded in the variable part of a call,
+        as its row of fixed size has no room for them.
 
         Events of functions that lack one of the arguments are left out.
         """
@@ -300,7 +302,8 @@ class Traffic:
         return self._resolve_wildcards(ends) if unresolved.any() or self._cancels else ends
 
     def _sendrecv_source(self, which: Ints, tail: dict[str, Any], request: Ints) -> MessageEnds:
-        """Return the receiving half of Sendrecv: a wildcard is resolved by the status in the tail's exit part."""
+        """Return the receiving half of the Sendrecv calls `which`. Where source or tag is a wildcard and the call has
+        returned, they are those of its status."""
         source, tag = tail["source"].copy(), tail["recvtag"].copy()
         wild = (source == ANY_SOURCE) | (tag == ANY_TAG)
         wild &= (request == 0) & ((self.events["flags"][which] & Flag.CLOSED) != 0)
@@ -320,7 +323,8 @@ class Traffic:
         return bool(len(self._where(calls.CANCELS)))
 
     def _completion_rows(self, ends: MessageEnds) -> Ints:
-        """Return for each end with a request, the row in `completions` that finished it, or -1."""
+        """Return for each message end the row in `completions` that completed its request; -1 without a request or
+        completion."""
         done = self.completions
         found = np.full(len(ends), NONE, np.int64)
         rows = np.flatnonzero(ends.request > 1)
@@ -355,14 +359,19 @@ class Traffic:
 
 
 def _require_column(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
-    """Return a column that these calls have. NoArgument if functions.json says otherwise."""
+    """Return the column of the argument `name`, which the calls must have. Raises NoArgument if they lack it, as with
+    a wrong functions.json."""
     if not isinstance(value := found.get(name), kind):
         raise NoArgument(name)
     return value
 
 
 def first_row_after(ids: Ints, events: Ints, request: Ints, event: Ints) -> Ints:
-    """Return for each use of a request at an event the first row (id, event) of that request after it, or -1."""
+    """Find for each use of a request the next row about the same request after it.
+
+    `ids`, `events`: request and event index of the rows. `request`, `event`: the uses. Returns row indices, -1 for
+    none.
+    """
     found = np.full(len(request), NONE, np.int64)
     if not len(ids) or not len(request):
         return found
@@ -377,7 +386,8 @@ def first_row_after(ids: Ints, events: Ints, request: Ints, event: Ints) -> Ints
 
 
 def _statuses_at(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:
-    """Return the status at `offsets` of the array of event `owners`; not known where that array is shorter."""
+    """Return the statuses at `offsets` of the arrays of statuses that calls filled. `owners`: which call's array, as
+    index into `statuses`. A status beyond the end of its array is marked as not known."""
     lengths = np.diff(statuses.starts)[owners]
     there = offsets < lengths
     place = np.where(there, statuses.starts[:-1][owners] + offsets, 0)

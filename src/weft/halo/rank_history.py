@@ -127,9 +127,9 @@ class RankHistory:
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
     def _replace_shell_looks(self, done: Done, ghost_look_counts: Mapping[int, list[int]]) -> Done:
-        """Return one execution of a use, in which counts of recorded values of ghosts replace those of recorded values
-        of the outer layers (the shell).
-        """
+        """Return an execution of a use (`done`) in which each count of recorded values of the outer layers (the shell)
+        is replaced by the count of recorded values of the ghosts among them. `ghost_look_counts`: part -> ghost count
+        by shell count."""
         parts = [read.part for read in self.uses[done.use].reads]
         if not any(part in ghost_look_counts for part in parts):
             return done

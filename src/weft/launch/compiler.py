@@ -78,9 +78,8 @@ def find_linked_library(mpicc: Path) -> MPILibrary | None:
 
 
 def find_library_of_launcher(launcher: str) -> MPILibrary | None:
-    """Return the MPI library installed together with a launcher, None if unknown: the default if a program shows no
-    MPI.
-    """
+    """Return the MPI library that is installed together with a launcher, None if it is unknown. Weft takes this
+    library where the program itself does not show its MPI library."""
     folder = Path(launcher).parent
     installed = [path for name in ("libmpi.so.12", "libmpi.so.40") if (path := folder.parent / "lib" / name).exists()]
     if len(installed) == 1 and folder.name == "bin" and folder.parent != Path("/usr"):

@@ -54,7 +54,8 @@ class GrowthWatch:
 
 
 def describe_growth(run: Path, file: Path, rate: float) -> str:
-    """Return `rank 1 records 640 MB a second, most of it for bcast at a.c:8; ...`, with what to do."""
+    """Return the sentence that says how fast a record grows, most of it by which call, and what the user can do.
+    `rate`: bytes a second."""
     # Few jobs record so much: the others do without numpy and the reader of records.
     import numpy as np
 

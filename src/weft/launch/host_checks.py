@@ -78,8 +78,8 @@ class TrialLauncher:
     library: MPILibrary
 
     def command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
-        """Return the command that starts one process of the trial on each host; `facts` are its instructions, passed
-        as JSON."""
+        """Return the command that starts one process of the trial on each host. `facts`: what the processes have to
+        do, passed as JSON."""
         names, count = ",".join(hosts), str(len(hosts))
         options = {
             Family.HYDRA: ["-hosts", names, "-n", count, "-ppn", "1"],
@@ -233,7 +233,8 @@ def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemChec
 
 
 def drop_placement_options(family: Family, options: Sequence[str]) -> list[str]:
-    """Return a launcher's options without those that say how many ranks there are and on which hosts."""
+    """Return a launcher's options without those for the number of ranks and their hosts, with the values of these
+    options."""
     kept: list[str] = []
     at = 0
     while at < len(options):
@@ -245,7 +246,8 @@ def drop_placement_options(family: Family, options: Sequence[str]) -> list[str]:
 
 
 def check_each_host(launcher: TrialLauncher, hosts: Sequence[str]) -> tuple[list[SystemCheck], list[dict[str, Any]]]:
-    """Start a process on each host by itself, all at the same time; return the checks, and where each process ran."""
+    """Start a process on each host by itself, all at the same time. Return the checks, and for each process that ran
+    what it printed about its place."""
     with open_listener() as listening:
         port = int(listening.getsockname()[1])
         attempts = [TrialJob(launcher, [host], port=port) for host in hosts]
@@ -310,9 +312,8 @@ def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck
 
 
 def describe_unreached_hosts(hosts: Sequence[str], unreached: Sequence[str]) -> str:
-    """Return between which hosts no message arrived; `unreached`: those that the first host does not reach by
-    itself.
-    """
+    """Return the words that say between which of the `hosts` no message arrived. `unreached`: hosts that exchanged no
+    message with the first host when the two were tried alone."""
     if len(hosts) == 2:
         return f"between {hosts[0]} and {hosts[1]}"
     if unreached:

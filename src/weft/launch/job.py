@@ -90,7 +90,7 @@ class Job:
             self.shared_run.report(ending=False)
         if self.shared_run is not None and self.shared_run.reported:
             return ELSEWHERE
-        if self.shared_run is not None and self._is_watched_by_another_task(self.shared_run):
+        if self.shared_run is not None and self._leave_to_watching_task(self.shared_run):
             return ELSEWHERE
         pause = self.watch.look()
         if self.growth is not None:
@@ -130,10 +130,9 @@ class Job:
         whole.status, whole.signals = self.shared_run.first_failed_status(0), self.process.signals
         return replace(self, process=whole)
 
-    def _is_watched_by_another_task(self, shared_run: SharedRun) -> bool:
-        """Return whether another task of the step watches; if that task has ended the run, begin to end this task's
-        rank.
-        """
+    def _leave_to_watching_task(self, shared_run: SharedRun) -> bool:
+        """Return whether another task of the job step watches the ranks; if none does, this task becomes the one that
+        watches. If the watching task has ended the run already, also begin to end this task's own rank."""
         ended = shared_run.read_forced_ending()
         if ended is None:
             return not shared_run.try_to_watch()
@@ -146,7 +145,7 @@ class Job:
         if self._question is None:
             if not self.watch.is_judged or len(fallen) > len(self._fallen):
                 self._fallen = fallen
-                self._question = self._start_deadlock_check()
+                self._question = self._make_deadlock_check()
             return
         proof = self._question.poll_deadlocks()
         if proof is None:
@@ -162,8 +161,9 @@ class Job:
             self.proof = proof
             self._start_ending("deadlock")
 
-    def _start_deadlock_check(self) -> StandstillCheck:
-        """Return a check for deadlock, by this host's files or by all hosts' copies."""
+    def _make_deadlock_check(self) -> StandstillCheck:
+        """Make the check for a deadlock: on the run folder of this host, or, with --local on several hosts, on copies
+        of all hosts' records."""
         if self.hosts is None:
             return DeadlockCheck(self.run.path, [header.pid for header in self._fallen])
         # Only runs with --local have hosts.

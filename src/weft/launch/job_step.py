@@ -54,9 +54,8 @@ def step_from_variables(environment: Mapping[str, str]) -> JobStep | None:
 
 
 def is_below_mpi_process(step: JobStep) -> bool:
-    """Return whether a parent process of the same task uses MPI itself: then the parent is the task, and this its
-    command.
-    """
+    """Return whether a process that uses MPI is above this one in the same task. That process is then the rank, and
+    this one a command which the rank started."""
     pid = os.getppid()
     for _ in range(ANCESTORS):
         parent = read_parent(pid)
@@ -100,7 +99,8 @@ def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
 
 
 def openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of Open MPI's mpirun."""
+    """Return the job step that Open MPI's mpirun started this task for, read from its variables. None if mpirun did
+    not start it, or did so in a step of Slurm."""
     name = environment.get("PMIX_NAMESPACE", "")
     if not name or name.startswith("slurm."):
         return None
@@ -108,7 +108,8 @@ def openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
 
 
 def slurm_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of srun. A batch script has no step number, and is no task."""
+    """Return the job step that srun started this task for, read from Slurm's variables. None outside of a step: a
+    batch script has a job number, but no step number."""
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if not job or not (step or "").isdigit():
         return None
@@ -125,7 +126,8 @@ def flux_step(environment: Mapping[str, str]) -> JobStep | None:
 
 
 def lsf_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of LSF's jsrun."""
+    """Return the job step that LSF's jsrun started this task for, read from its variables. None if jsrun did not start
+    it."""
     job, name = environment.get("LSB_JOBID"), environment.get("JSM_NAMESPACE_ID")
     if not job or not name:
         return None
@@ -133,7 +135,8 @@ def lsf_step(environment: Mapping[str, str]) -> JobStep | None:
 
 
 def pbs_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of PALS, the launcher of Cray's systems under PBS."""
+    """Return the job step that PALS (the launcher of Cray's systems under PBS) started this task for, None if it did
+    not."""
     job, name = environment.get("PBS_JOBID", ""), environment.get("PALS_APID")
     if not name:
         return None
@@ -159,8 +162,8 @@ def make_step(
     *,
     lasting: bool = False,
 ) -> JobStep | None:
-    """Return the step if the variables named `rank_variable` and `size_variable` hold valid numbers, else None: they
-    may be another user's."""
+    """Make the job step from the environment of a task. `rank_variable` and `size_variable`: the names of
+    the variables that hold the task's rank and the number of tasks. None if these do not hold valid numbers."""
     words = environment.get(rank_variable, ""), environment.get(size_variable, "")
     if not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) and int(word) <= MOST_RANKS for word in words):
         return None
@@ -168,9 +171,8 @@ def make_step(
 
 
 def find_control_port(pid: int) -> str | None:
-    """Return the address at which the hydra proxy above a process reaches its mpiexec: the same for all proxies of a
-    job.
-    """
+    """Return the address at which the hydra proxy above a process reaches its mpiexec, None if there is no proxy above
+    it. The address is the same for all proxies of a job."""
     for _ in range(ANCESTORS):
         parent = read_parent(pid)
         try:

@@ -250,7 +250,8 @@ def add_srun_variables(
 
 
 def add_to_srun_context(context: LineContext, merged: Mapping[str, str], preload: str) -> LineContext:
-    """Add the variables to srun's list of exports; a user's NONE keeps its meaning: nothing but these variables."""
+    """Add the variables to the --export of one srun context, beside what the user exports. With the user's
+    --export=NONE the ranks get these variables and nothing else."""
     words, exported = [], "ALL"
     options = iter(context.options)
     for word in options:

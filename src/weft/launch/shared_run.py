@@ -229,9 +229,8 @@ class SharedRun:
         return self._tasks
 
     def find_absent_ranks(self) -> list[int]:
-        """Return the ranks of the job step whose tasks run but did not join this run. Empty unless a record shows that
-        the MPI world is as large as the step.
-        """
+        """Return the ranks of the job step that have not joined this run. Empty as long as no record shows that the
+        MPI world has as many ranks as the step: the other tasks may not be ranks of MPI at all."""
         absent = set(range(self.step.size)) - {task.rank for task in self.read_tasks()}
         known = absent and any(
             header is not None and header.world_size == self.step.size

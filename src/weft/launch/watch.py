@@ -77,7 +77,7 @@ class RankWatch:
             file.has_moved()
 
     def _update_files(self) -> None:
-        """Take up new rank files, and drop those that were renamed."""
+        """Begin to watch the rank files that are new, and forget those that were renamed."""
         try:
             names = {name for name in os.listdir(self.ranks) if name.endswith(".weft")}
         except OSError:
@@ -92,7 +92,8 @@ class RankWatch:
         return [file.header for file in self.files.values() if file.header is not None and _has_died(file)]
 
     def are_all_inside_mpi(self) -> bool:
-        """Return whether every rank of every world has begun, and is inside MPI or has left it, at least one inside."""
+        """Return whether only MPI can make the job move on. Every rank of every world has then begun, each is in an
+        MPI call or has left MPI or died, and at least one is in a call."""
         return (
             bool(self.files)
             and self.has_all_ranks()

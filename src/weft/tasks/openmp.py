@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.interrupts import kept
+from weft.base.interrupts import deferring_interrupts
 from weft.debug.answers import change
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, quoted, strip_reference, word
@@ -217,7 +217,7 @@ class NativeBackend:
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has moved on, and return where it stopped."""
-        with kept():
+        with deferring_interrupts():
             return self._advance_task(movement, task, child=child)
 
     def _advance_task(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
@@ -268,7 +268,7 @@ class NativeBackend:
         """Run until the program creates its first task, and return where it stopped. Weft's tool starts only with the
         first implicit task.
         """
-        first = str(self._gdb.ask("-break-insert -f on_implicit")["bkpt"]["number"])
+        first = str(self._gdb.ask("-break-insert -f handle_implicit_task")["bkpt"]["number"])
         stop: dict[str, Any] = {}
         try:
             self._gdb.run("-exec-continue")
@@ -899,7 +899,7 @@ class NativeBackend:
 
     def interrupt(self) -> Stop:
         """Stop the program at its current position."""
-        with kept():
+        with deferring_interrupts():
             return self._halt_program()
 
     def _halt_program(self) -> Stop:

@@ -68,7 +68,7 @@ class RunView:
         self._scales: dict[str, Scale] = {"time": clock_scale(timeline, last), "folded": folded_scale(timeline, last)}
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
-        self.ground = AnalysisContext(trace)
+        self.context = AnalysisContext(trace)
         self.replayed = ReplaySession(trace)
         self.report: Report | None = None
         self.failure: str | None = None
@@ -85,9 +85,9 @@ class RunView:
         """
         self.shown.wait(patience)
         try:
-            self._links = Links(self.rows, self.ground.match)
+            self._links = Links(self.rows, self.context.match)
             self.matched.set()
-            self.report = run_analyses(self.trace, ground=self.ground)
+            self.report = run_analyses(self.trace, context=self.context)
         except Exception as error:  # the graph is worth looking at without
             self.failure = f"the analysis failed: {type(error).__name__}: {error}"
         self.matched.set()
@@ -295,7 +295,7 @@ class RunView:
         each row: (event, True for its end or False for its start), or None.
         """
         self._wait_for_match()
-        order = self.ground.order
+        order = self.context.order
         past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
         return {"past": [_decode_point(p, 0) for p in past], "future": [_decode_point(p, 0xFFFFFFFF) for p in future]}
 

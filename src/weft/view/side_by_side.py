@@ -112,8 +112,8 @@ class SideBySide:
                     if picture.report is None:
                         raise UsageError(picture.failure or f"{picture.trace.path} could not be analysed")
                     reports.append(errors_and_warnings(picture.report.findings))
-                made = compare(self.before.ground.match, self.after.ground.match, self.after.ground.order)
-                messages = compare_message_contents(made, self.after.ground.order, Tolerance())
+                made = compare(self.before.context.match, self.after.context.match, self.after.context.order)
+                messages = compare_message_contents(made, self.after.context.order, Tolerance())
                 self._contents = messages.contents
                 told = render_comparison(
                     made, find_slower_places(made), (reports[0], reports[1]), with_calls=messages.results is None

@@ -138,9 +138,8 @@ def gather_copies(path: Path, sources: Sequence[Path]) -> GatherResult:
 
 
 def find_run_folders(source: Path, facts: dict[str, Any]) -> list[Path]:
-    """Return a list with the run's folder in a copied folder. If all of --local was copied, that is the folder in the
-    copy that has the name from `facts`; else it is the copy itself.
-    """
+    """Return a list with the folder of the run in `source`, a copy from a host. If the whole folder of --local was
+    copied, the run is the folder in it that has the name from `facts`; otherwise the copy itself is the run."""
     own = source / Path(str(facts.get("local") or ".")).name
     with suppress(OSError):  # a name that no folder can have
         return [own if source.is_dir() and own.is_dir() else source]

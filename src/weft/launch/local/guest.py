@@ -94,7 +94,8 @@ class GuestTask(SharedRun):
         return False
 
     def _were_records_just_taken(self) -> bool:
-        """Return whether the records were taken just now: a launcher ends the remaining ranks when one has failed."""
+        """Return whether the run's host took this host's records at most JUST seconds ago. A task that ends so soon
+        afterwards was probably ended by the launcher, as it does with all ranks once one has failed."""
         try:
             return time.time() - (self.own / GIVEN).stat().st_mtime < JUST
         except OSError:

@@ -257,7 +257,8 @@ class Hosts:
             raise ProtocolError("too many ranks")
 
     def _store_pack(self, host: Host, taking: PackReceiver) -> None:
-        """Store a complete pack of a host's records: the final one, or a snapshot."""
+        """Store the complete pack of a host's records that `taking` has received. The final pack is confirmed to the
+        host; any other pack is the host's snapshot for a deadlock check."""
         host.taking = None
         if taking.folder.parent.name == INCOMING:
             host.gathered = taking
@@ -399,7 +400,7 @@ class Hosts:
 
 
 def check_state(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return a host's report about its ranks if it is well-formed. Raises ProtocolError."""
+    """Return a host's report about its ranks unchanged if it is well-formed. Raises ProtocolError if it is not."""
     worlds = facts.get("worlds")
     pairs = list(worlds.values()) if isinstance(worlds, dict) else [None]
     fits = all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair) for pair in pairs)

@@ -90,7 +90,8 @@ class HostsDeadlockCheck:
         return self._proof if same else []
 
     def _merge_snapshots(self) -> None:
-        """Merge the copies from all hosts into one run."""
+        """Move the copies of the records that all hosts have sent into one run folder. What is missing in a copy is
+        missing there, too: it proves nothing."""
         ranks = self._folder / "ranks"
         shutil.rmtree(ranks, ignore_errors=True)
         ranks.mkdir(parents=True, exist_ok=True)

@@ -129,9 +129,8 @@ class MultiHostRun(SharedRun):
         return time.monotonic() - self._failed
 
     def _may_stop_waiting(self, process: JobProcess) -> bool:
-        """Return whether this task need not wait any more for other tasks and hosts. That is so if all have ended, or
-        if this task has waited long enough.
-        """
+        """Return whether this task need not wait any more for other tasks and hosts: all have ended, or it has waited
+        long enough for tasks that did not join, or for the rest after a failure."""
         left = bool(self._running_tasks()) or any(host.lost is None and not host.idle for host in self._guest_hosts())
         few = not left and len(self.read_tasks()) + self._count_guest_ranks() < self.step.size
         if self._apart_since is None or not (few and self.find_absent_ranks()):
@@ -153,9 +152,8 @@ class MultiHostRun(SharedRun):
         return sum(host.started for host in self._guest_hosts())
 
     def find_absent_ranks(self) -> list[int]:
-        """Return the ranks whose tasks run without having joined; ranks of hosts that found this run by Slurm are not
-        among them.
-        """
+        """Return the ranks of the job step that have not joined this run, neither as a task nor through a host that
+        found the run by way of Slurm."""
         if len(self.read_tasks()) + self._count_guest_ranks() >= self.step.size:
             return []
         known = {rank for host in self._guest_hosts() for rank in host.rank_numbers()}

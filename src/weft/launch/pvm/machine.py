@@ -231,7 +231,8 @@ class VirtualMachine:
         return f"rank {rank}, {registry.render_label(self.tasks.read_tasks(), rank)}"
 
     def _may_still_start(self, tid: int) -> bool:
-        """Return whether a spawned task may still make its first call of PVM."""
+        """Return whether a spawned task may still make its first call of PVM: the daemon has a child process, or the
+        system does not say."""
         children = Path(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") if self._daemon else None
         try:
             return bool(children and children.read_text().split())
