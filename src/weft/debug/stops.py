@@ -59,13 +59,13 @@ class Stops:
             for one in mine:
                 assert one.point is not None
                 try:
-                    hand.arm([*good, one.point])
+                    hand.replace_breakpoints([*good, one.point])
                     good.append(one.point)
                     taken.add(one.id)
                 except DebuggerError as error:
                     refused.setdefault(one.id, []).append(error)
             if not mine:
-                hand.arm([])
+                hand.replace_breakpoints([])
         for b in more:
             if b.id in refused and b.id not in taken:
                 raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
@@ -74,7 +74,7 @@ class Stops:
         """Remove the breakpoints by line from the ranks for a while."""
         for rank, hand in self._standing.hands.items():
             if self._standing.runs(rank):
-                hand.arm([])
+                hand.replace_breakpoints([])
 
     def show(self) -> Answer:
         """Return all breakpoints."""

@@ -209,7 +209,7 @@ class Mi:
             raise DebuggerError("the rank could not be halted")
         return self.stops.pop(0)
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Set exactly these breakpoints in gdb, and remove all others. DebuggerError for a line without code."""
         wanted = {point.id: point for point in points}
         for number, point in list(self.points.items()):

@@ -83,8 +83,8 @@ class TaskDebugger:
             return self._advance_repeatedly(movement, int(repetitions or 1))
 
     def _advance_repeatedly(self, movement: Movement, repetitions: int) -> Answer:
-        """Advance `repetitions` times and return the last stop; end earlier at any stop that is no line, such as a
-        breakpoint.
+        """Advance the task in focus `repetitions` times, and return the last stop. End earlier at any stop other than a
+        plain line, such as a breakpoint.
         """
         answer: Answer = {}
         for _ in range(repetitions):
@@ -107,8 +107,8 @@ class TaskDebugger:
         return answer
 
     def _keep_stepped_task_in_focus(self, task: int | None) -> Answer:
-        """Put a stepped task back into focus if another task has reached a breakpoint meanwhile. Return the answer's
-        part `stays`, which names the task and its line; empty if nothing was put back.
+        """Put a stepped task back into focus if another task has reached a breakpoint meanwhile. Return {"stays": the
+        task's number, label and line} for the answer; empty if the focus did not have to change.
         """
         row = next((row for row in self.read_rows() if row.id == task), None)
         if row is None or row.kind != "task" or self.stop.task == task:
@@ -123,13 +123,13 @@ class TaskDebugger:
             with immediate_interrupts(), limited(self.limit):
                 return self.backend.advance(movement, self.focus, child=self.child)
         except KeyboardInterrupt:
-            stop = self._keep_focus(movement, self.backend.interrupt())
+            stop = self._attribute_interrupt(movement, self.backend.interrupt())
             over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
-    def _keep_focus(self, movement: Movement, stop: Stop) -> Stop:
-        """If Ctrl-C interrupted a step, return the stop as that of the task in focus, at the line of this task. Any
-        other stop is returned unchanged.
+    def _attribute_interrupt(self, movement: Movement, stop: Stop) -> Stop:
+        """If Ctrl-C interrupted a step, return the stop as one of the task in focus, at this task's line. Any other
+        stop is returned unchanged.
         """
         row = next((row for row in self.read_rows() if row.id == self.focus), None) if movement != "continue" else None
         if row is None or stop.why != "interrupted" or stop.task == row.id:
@@ -181,7 +181,7 @@ class TaskDebugger:
             raise UsageError(f"no living task has the pedigree {reference}: `tasks` with --format json tells them")
         if not found and not reference.isdigit():
             try:
-                held = self.backend.find_task(self.focus, reference)
+                held = self.backend.find_task_of_value(self.focus, reference)
             except DebuggerError as error:
                 raise UsageError(
                     f"no task is called {reference!r} (`tasks` lists them), nor does it lead to one: {error}"
@@ -328,7 +328,7 @@ class TaskDebugger:
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
                       task=task, descendants=bool(descendants), condition=condition or "", pedigree=way)  # fmt: skip
         try:
-            self.backend.arm([*self.points, point])
+            self.backend.replace_breakpoints([*self.points, point])
         except WeftError:
             self._ids = itertools.chain([point.id], self._ids)  # the next one that is taken has its number
             raise
@@ -357,7 +357,7 @@ class TaskDebugger:
         self._once.discard(number)
         self.points = [one for one in self.points if one.id != number]
         if self.stop.why != "ended":
-            self.backend.arm(self.points)
+            self.backend.replace_breakpoints(self.points)
 
     def breakpoints(self) -> Answer:
         """List all breakpoints and watchpoints."""
@@ -376,7 +376,7 @@ class TaskDebugger:
             if self.stop.why != "ended":
                 self.backend.unwatch(number)
         self.points = [p for p in self.points if str(p.id) not in chosen]
-        self.backend.arm(self.points)
+        self.backend.replace_breakpoints(self.points)
         return self.breakpoints()
 
     def watch(self, expression: str) -> Answer:

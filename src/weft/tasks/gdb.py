@@ -74,7 +74,9 @@ class Terminal:
         self._reader.start()
 
     def _store_program_output(self) -> None:
-        """Store the program's output until the terminal closes, without the marks of `drain`."""
+        """Store what the program writes to the terminal, until the terminal closes. The marks that `drain` writes are
+        left out.
+        """
         held = b""
         with suppress(OSError, ValueError):
             while more := os.read(self._master, 1 << 16):
@@ -88,8 +90,8 @@ class Terminal:
                 held = whole[len(whole) - part :]
 
     def drain(self) -> None:
-        """Wait up to 5 s until everything that the program has written is stored: a mark written behind it has to
-        arrive.
+        """Wait until everything that the program has written is stored, but at most 5 s. A mark is written to the
+        terminal and awaited.
         """
         self._drained.clear()
         with suppress(OSError):
@@ -122,7 +124,9 @@ class Gdb(Mi):
         self._runtime: list[tuple[int, int]] = []
 
     def read_messages(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the messages that gdb sends within `seconds`. After a stop, the list of threads is read anew."""
+        """Return the messages that gdb sends within `seconds`. If one reports a stop, the list of threads is read
+        again.
+        """
         before = len(self.stops)
         found = super().read_messages(seconds)
         if len(self.stops) > before:
@@ -150,8 +154,9 @@ class Gdb(Mi):
     # Stops
 
     def wait(self, seconds: float | None, *, heeds_interrupts: bool = True) -> dict[str, Any] | None:
-        """Return the program's next stop as gdb describes it; None if none came within `seconds`. `heeds_interrupts`:
-        Ctrl-C raises KeyboardInterrupt. NoProgress if `idle` returns True.
+        """Return the program's next stop as gdb describes it; None if none comes within `seconds`. If
+        `heeds_interrupts`, Ctrl-C raises KeyboardInterrupt. NoProgress if `idle`, which is asked meanwhile, returns
+        True.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while not self.stops:
@@ -323,10 +328,10 @@ class Gdb(Mi):
 
     @contextmanager
     def temporary_breakpoints(self, locations: list[str], thread: int, lowest_sp: int = 0) -> Iterator[set[str]]:
-        """Set breakpoints for one thread inside a `with` block, and yield their numbers.
+        """Set breakpoints for one thread inside a `with` block, and yield their numbers in gdb.
 
-        `lowest_sp`: with a lower one they do not stop, so that deeper calls of the same code do not; 0: they
-        always stop.
+        `locations`: in gdb's words. `lowest_sp`: stop only while the stack pointer is not below this address, so that
+        deeper calls of the same code do not stop; 0: stop always.
         """
         made = set()
         only = f"-c {quoted(f'$sp >= {lowest_sp}')} " if lowest_sp else ""

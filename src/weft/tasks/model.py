@@ -249,8 +249,8 @@ def render_wait(task: TaskRow, awaited_task: int) -> str:
 
 
 def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[int], bool]:
-    """Return the numbers of the living tasks that a task needs in order to continue, and whether any single task of
-    them suffices.
+    """Return (the numbers of the living tasks that must act before this task can continue, whether any single one of
+    them suffices). These are the tasks that it waits for and the task on top of it on its worker's stack.
     """
     above = {task.above} & living_tasks if task.above is not None else set()
     if task.wait is None or task.wait.free:
@@ -259,7 +259,8 @@ def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[
 
 
 def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
-    """Return the tasks that can never continue, by number: those that remain when all that can continue have ended.
+    """Return the tasks that can never continue, by number. Each task that can continue is taken to end, until no other
+    task can; the tasks left over are returned.
 
     This is the AND-OR release of Hilbrich et al. (2012), on tasks.
     """
@@ -287,7 +288,9 @@ def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
 
 
 def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
-    """Return cycles among the tasks that can never continue, one cycle for each group that waits for one another."""
+    """Return the deadlocks: cycles of tasks that can never continue, as each waits for the next. From each group of
+    tasks that wait for one another, one cycle is returned.
+    """
     left = find_stuck_tasks(tasks)
     found, seen = [], set[int]()
     for start in sorted(left):

@@ -167,8 +167,8 @@ class NativeBackend:
     # The table
 
     def _read_records(self) -> tuple[Any, dict[int, int]]:
-        """Return the records of all tasks as an array, and which task owns each lock (owner by the lock's address);
-        both are empty before the tool starts and after the program's end.
+        """Return (the records of all tasks as an array, the number of the task that owns each lock by the lock's
+        address). Both are empty before Weft's tool starts and after the program's end.
         """
         ended = self._gdb.exited is not None
         if not self._base and not ended:
@@ -245,9 +245,10 @@ class NativeBackend:
 
     @contextmanager
     def _breakpoint_at_region_end(self, record: Any) -> Iterator[None]:
-        """Set a breakpoint inside a `with` block at the point at which a thread leaves its part of a region.
+        """Inside a `with` block, let the program stop where the followed task's thread leaves its part of a parallel
+        region. The runtime reports the end of that implicit task much later.
 
-        The runtime reports the end of that implicit task much later.
+        No breakpoint is set for other tasks. `record`: the followed task's.
         """
         stacked = self.runtime == "OpenMP" and int(record["state"]) in STACKED
         thread = self._gdb.threads.get(int(record["worker"]), 0) if stacked else 0
@@ -279,7 +280,7 @@ class NativeBackend:
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if stop.get("bkptno") != first:
-            return self._interpret_stop(stop, movement, None)
+            return self._handle_gdb_stop(stop, movement, None)
         self._set_spawn_watch(True)
         return self._run_and_interpret("-exec-continue", movement, None)
 
@@ -289,8 +290,8 @@ class NativeBackend:
         self._set_spawn_watch(False)
 
     def _set_spawn_watch(self, on: bool) -> None:
-        """Make Weft's tool stop at the next new task (`on`), or at none; in the latter case it also follows no task any
-        more.
+        """Make Weft's tool stop the program at the next new task (`on`), or stop reporting: no new tasks, and no events
+        of the task that was followed.
         """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         if base:
@@ -300,7 +301,9 @@ class NativeBackend:
                 self._set_trace_flags(row, layout.SPAWNS if on else 0)
 
     def _continue_task(self, movement: Movement, record_address: int) -> Stop:
-        """Let the followed task, given by its record's address, move on from where it is now; return the next stop."""
+        """Let the followed task move on from where it is now, and return the next stop. `record_address`: the address
+        of the task's record.
+        """
         record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
         # On no stack, and its record has what it lay on: it is done, and was not told yet.
@@ -340,11 +343,10 @@ class NativeBackend:
         return self._run_and_interpret(f"-exec-{movement} --thread {thread}", movement, record_address)
 
     def _run_until_on_top(self, thread: int, record: Any, movement: Movement) -> Stop | None:
-        """Let the tasks above the followed task on its worker's stack run until the followed task is back at its own
-        line.
+        """Let the tasks above the followed task on its worker's stack run, until the followed task is on top again.
 
-        Returns a stop if another one came first, or the stop at a new line; else None. The tasks above may be at the
-        same lines: the table shows to which task a line belongs.
+        Return the stop if the task has then reached another line, or if another stop came first; None if it is back in
+        its old line. The tasks above may be at the same lines: the table shows to which task a line belongs.
         """
         address, task = int(record["address"]), int(record["id"])
         own = self._thread_and_frames(task, {row.id: row for row in self.tasks()})[1]
@@ -362,10 +364,11 @@ class NativeBackend:
     def _run_to_caller(
         self, thread: int, record_address: int, movement: Movement, caller: Frame | None = None, stack_pointer: int = 0
     ) -> Stop | None:
-        """Run a thread out of a call to the program's line that made the call; return a stop if another one came first.
+        """Run a thread out of a call, back to the program's line that made the call. Return None once it is there, or
+        another stop that comes first.
 
-        `caller`: the frame to return to, by default the innermost of the program. `stack_pointer`: that of the frame,
-        as tasks that the thread begins in the call may reach the same line.
+        `caller`: the frame to return to, by default the innermost of the program. `stack_pointer`: that frame's stack
+        pointer; tasks that the thread begins inside the call may be at the same line, but have lower ones.
         """
         caller = caller or next((frame for frame in self._gdb.stack(thread) if is_program_frame(frame)), None)
         if caller is None:
@@ -375,19 +378,21 @@ class NativeBackend:
             stop = self._continue_to_stop()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
                 return None if self._gdb.exited is None else self._make_end_stop()
-        return self._interpret_stop(stop, movement, record_address)
+        return self._handle_gdb_stop(stop, movement, record_address)
 
     def _run_and_interpret(self, command: str, movement: Movement, record_address: int | None) -> Stop:
         """Let the program run by a command of gdb's machine interface, and return what its stop means for the followed
         task.
         """
         if command == "-exec-continue":
-            return self._interpret_stop(self._continue_to_stop(), movement, record_address)
+            return self._handle_gdb_stop(self._continue_to_stop(), movement, record_address)
         self._gdb.run(command)
-        return self._interpret_stop(self._wait_for_stop(), movement, record_address)
+        return self._handle_gdb_stop(self._wait_for_stop(), movement, record_address)
 
     def _continue_to_stop(self) -> dict[str, object]:
-        """Let the program run, and return its next stop; interruptions that only look for a deadlock are left out."""
+        """Let the program run, and return its next stop. Interruptions by which Weft only looks for a deadlock are not
+        returned.
+        """
         while True:
             self._gdb.run("-exec-continue")
             stop = self._wait_for_stop()
@@ -395,7 +400,10 @@ class NativeBackend:
                 return stop
 
     def _wait_for_stop(self) -> dict[str, object]:
-        """Return the next stop. A program that does not stop is interrupted now and then to look for a deadlock."""
+        """Return the next stop as a dictionary. A program that does not stop is interrupted now and then to look for a
+        deadlock. The dictionary has `deadlock` or `held` (why held tasks block the program) if the look finds one, else
+        `looked`; then the program has to be continued.
+        """
         stop = self._gdb.wait(LOOK[min(self._looks, len(LOOK) - 1)])
         if stop is not None and stop.get("signal-name") == "SIGINT":  # that of a look which met another stop
             return {**stop, "looked": True}
@@ -410,9 +418,9 @@ class NativeBackend:
                 return {**stop, "looked": True}
         return stop
 
-    def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return what a stop of gdb means for the followed task. If the stop does not concern this task, let the
-        program run on, and return the next stop.
+    def _handle_gdb_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
+        """Return what a stop that gdb reports means for the followed task. If it does not concern this task, let the
+        program run on, and return the next stop instead.
         """
         if self._gdb.exited is not None:
             return self._make_end_stop()
@@ -465,8 +473,8 @@ class NativeBackend:
         return self._make_stop("breakpoint", thread, point=point.id)
 
     def _make_watchpoint_stop(self, stop: dict[str, Any], thread: int) -> Stop | None:
-        """Return the stop at a watchpoint: the value has changed, or its frame is about to return; None for other
-        stops.
+        """Return the stop for a watchpoint whose value has changed or whose frame is about to return. None if gdb has
+        stopped for another reason.
         """
         ended = {key: one for key, one in self._watches.items() if one.end and one.end == stop.get("bkptno")}
         if ended:
@@ -494,8 +502,8 @@ class NativeBackend:
         return self._make_stop("line", thread) if thread else self._continue_task(movement, record_address)
 
     def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
-        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. This is
-        asked after another stop that came before gdb reported the line.
+        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. Needed after
+        a stop of another thread that came before gdb could report the line.
         """
         record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0
@@ -560,7 +568,9 @@ class NativeBackend:
         return self._run_and_interpret("-exec-continue", "next", self._join)
 
     def _find_joining_record(self, record: Any, rows: Any) -> Any:
-        """Return the record of the task that waits for the end of the task with a record; None if none does."""
+        """Return the record of the task that waits for the end of another task: its parent, or a task at the end of its
+        taskgroup or at the barrier of its team. None if there is none. `record`: the other task's; `rows`: all records.
+        """
         parent = rows[rows["id"] == record["parent"]]
         if len(parent):
             return self._find_joining_record(parent[0], rows) if self._has_left_region(parent[0]) else parent[0]
@@ -575,22 +585,24 @@ class NativeBackend:
         return any(one.left for one in self._tasks_on_same_worker(record) if one.id == record["id"])
 
     def _own_frames(self, record: Any, stack: list[Frame]) -> list[Frame] | None:
-        """Return the frames of the task with a record, taken from its worker's stack. None if the task has not reached
-        its code, or has just left it.
+        """Return the frames that a task has in the stack of its worker. None if the task has not reached its code, or
+        has just left it.
         """
         with_it = self._tasks_on_same_worker(record)
         part = assign_stack_parts(stack, with_it)[int(record["id"])] if with_it else 0
         return frames_of_part(stack, part) if part != NO_CODE else None
 
     def _tasks_on_same_worker(self, record: Any) -> list[StackedTask]:
-        """Return the tasks on the stack of a task's worker."""
+        """Return all tasks on the stack of the worker that runs a task, the topmost first. Empty if the runtime is not
+        OpenMP's.
+        """
         return (
             layout.tasks_on_worker(self._read_records()[0], int(record["worker"])) if self.runtime == "OpenMP" else []
         )
 
     def _run_into_body(self, thread: int, record_address: int, *, new: bool) -> Stop:
-        """Run a worker that is about to begin (`new`) or resume the followed task to the first line of the program in
-        the task's body; return the stop there, or another one that came first.
+        """Run a worker into the body of the followed task, to the first line of the program there. Return the stop
+        there, or another one that comes first. The worker is about to begin the task (`new`) or to resume it.
         """
         with self._gdb.temporary_breakpoints([f"'{name}'" for name in self._bodies.task_symbols], thread) as made:
             self._gdb.run("-exec-continue")
@@ -624,12 +636,12 @@ class NativeBackend:
             self._gdb.run(f"-exec-{'next-instruction' if beginning else 'step'} --thread {thread}")
             stop = self._gdb.wait(None) or {}
             if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
-                return self._interpret_stop(stop, "step", record_address)
+                return self._handle_gdb_stop(stop, "step", record_address)
         return self._make_stop("line", thread)
 
     def _is_first_part(self, thread: int) -> bool:
-        """Return whether an untied task that clang compiled reaches its code for the first time. The variable
-        `.part_id.` of the innermost frame points to 1 then.
+        """Return whether an untied task that clang compiled enters its code for the first time. It enters it again
+        after each suspension. The variable `.part_id.` of the innermost frame points to 1 at the first time.
         """
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame 0 --all-values")["variables"]
         part = next((str(one.get("value", "")) for one in told if one["name"] == ".part_id."), "")
@@ -728,8 +740,8 @@ class NativeBackend:
         ]
 
     def _is_before_main(self, level: int) -> bool:
-        """Return whether the frame at `level` is that of a program that has not executed an instruction of its main:
-        its variables have no memory yet.
+        """Return whether the program has not executed an instruction of its `main` yet, so that the variables of the
+        frame at `level` have no memory.
         """
         return level == 0 and not self._gdb.ran and not (self._pid or self._core)
 
@@ -744,12 +756,12 @@ class NativeBackend:
             raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
         return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
-    def find_task(self, task: int | None, expression: str) -> int:
-        """Return the number of the task in whose frames a pointer points. DebuggerError if it points into no task's
-        frames.
+    def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
+        """Return the number of the task into whose frames a pointer points. DebuggerError if it points into no task's
+        frames. `expression`: yields the pointer; `frame_task`: the task in whose frame it is evaluated.
         """
         rows = {row.id: row for row in self.tasks()}
-        thread, frames = self._thread_and_frames(task, rows)
+        thread, frames = self._thread_and_frames(frame_task, rows)
         level = int(frames[0]["level"]) if frames else 0
         address = int(self._gdb.evaluate(f"(unsigned long)({expression})", thread or self._current_thread(), level))
         found = find_holding_task(self._gdb, address, rows)
@@ -757,14 +769,14 @@ class NativeBackend:
             raise DebuggerError(f"{expression} is {address:#x}, and lies in no task's frames")
         return found
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Replace all breakpoints by `points`. In bodies of tasks that begin with the compiler's own code, also stop at
         the address that executes the line.
         """
         for number in self._behind:
             self._gdb.ask(f"-break-delete {number}")
         self._behind = {}
-        self._gdb.arm(points)
+        self._gdb.replace_breakpoints(points)
         for point in [point for point in points if point.line]:
             for place in self._bodies.line_addresses(point.file, point.line):
                 made = self._gdb.insert(point, f"*{place:#x}")
@@ -777,7 +789,7 @@ class NativeBackend:
         if self._core is not None:
             raise UsageError("a core file does not run: nothing in it changes")
         value = self.evaluate(task, expression, level)
-        thread, at, words = self._gdb_expression(task, expression, level)
+        thread, at, words = self._translate_for_gdb(task, expression, level)
         address = self._gdb.pointer(f"$weft{number} = &({words})", thread, at)
         end = self._insert_return_breakpoint(address, thread)
         try:
@@ -793,17 +805,17 @@ class NativeBackend:
         )
         return value
 
-    def _gdb_expression(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
-        """Return gdb's numbers of a task's thread and frame, and the expression in the form that gdb understands
-        there.
+    def _translate_for_gdb(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
+        """Return (gdb's number of a task's thread, gdb's number of the frame, the expression in the form that gdb
+        understands there).
         """
         return *self._gdb_frame(task, level), expression
 
     def _insert_return_breakpoint(self, variable_address: int, thread: int) -> str:
-        """Set a breakpoint at the return of the frame that contains a variable; return gdb's number of it, empty if no
-        frame contains the variable.
+        """Set a breakpoint where the frame that contains a variable returns, and return gdb's number of the breakpoint.
+        Empty if no frame contains the variable.
 
-        The breakpoint is at the caller's next instruction, and stops once the stack no longer reaches down to the
+        The breakpoint is at the caller's next instruction. It stops only when the stack no longer reaches down to the
         variable.
         """
         for one in dict.fromkeys((thread, *self._gdb.threads.values())):
@@ -826,8 +838,8 @@ class NativeBackend:
             self._delete_watchpoint(key)
 
     def _delete_watchpoint(self, gdb_number: str) -> None:
-        """Delete a watchpoint by gdb's number, and the breakpoint at the return of its frame if nothing else needs
-        that.
+        """Delete a watchpoint by gdb's number. The breakpoint at the return of its frame is deleted too, unless another
+        watchpoint needs it.
         """
         end = self._watches.pop(gdb_number).end
         with suppress(DebuggerError):
@@ -886,8 +898,8 @@ class NativeBackend:
         return self._holds.workers() if self._holds is not None and self._gdb.exited is None else {}
 
     def catch(self, exception_name: str, *, on: bool) -> None:
-        """Raise a UsageError: Weft need not catch an exception that leaves a native task, as it ends the program by a
-        signal.
+        """Raise a UsageError: for native tasks nothing is to be caught, as an exception that leaves one ends the
+        program by a signal.
         """
         raise UsageError(
             f"an exception that leaves a task of {self.runtime} ends the program by a signal, which stops by itself"
@@ -903,7 +915,7 @@ class NativeBackend:
             return self._halt_program()
 
     def _halt_program(self) -> Stop:
-        """Halt the program, note stops of held tasks that came before, and return the stop."""
+        """Halt the program, and return the stop. Held tasks whose stops gdb had reported before are put to wait first."""
         self._gdb.read_messages(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
         stop = self._gdb.halt() if self._gdb.running else {}
         while stop or self._gdb.stops:

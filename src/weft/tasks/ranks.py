@@ -59,17 +59,19 @@ def prepare_replay_folder(folder: Path) -> None:
 
 
 def inspect_rank(replica: Replica, rank: int) -> Hand:
-    """Attach a debugger to a rank of a replay and return it: for asyncio, for OpenMP tasks, or plain gdb, by what the
-    rank runs.
+    """Attach a debugger to a rank of a replay, and return it. Which one depends on what the rank runs: Python, OpenMP
+    tasks with Weft's tool, or other native code.
     """
     pid = replica.controls[rank].pid
     if replica.agent(rank).exists():
         return AsyncioHand(replica.agent(rank), replica.folder / f"rank-{rank}.tasks.sock")
-    return OpenMPHand(pid) if _has_tool(pid) else NativeHand(pid)
+    return OpenMPHand(pid) if _was_started_with_ompt_tool(pid) else NativeHand(pid)
 
 
-def _has_tool(pid: int) -> bool:
-    """Return whether a process was started with an OMPT tool."""
+def _was_started_with_ompt_tool(pid: int) -> bool:
+    """Return whether a process has OMP_TOOL_LIBRARIES in its environment, so that an OpenMP runtime reports its tasks
+    to Weft's OMPT tool.
+    """
     with suppress(OSError):
         return b"\0OMP_TOOL_LIBRARIES=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     return False
@@ -95,10 +97,10 @@ class TaskHand(Protocol):
         ...
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on, and return the stop; the rank is stopped afterwards, unless the
-        stop is `waiting`.
+        """Let the rank run until a task has made a movement, and return the stop. The rank is stopped afterwards,
+        unless the stop is `waiting`: then the rank waits for other ranks.
 
-        `idle`: is called repeatedly meanwhile; True if the rank makes no progress.
+        `idle`: is called repeatedly meanwhile; returns True if the rank makes no progress.
         """
         ...
 
@@ -172,8 +174,8 @@ class OpenMPHand(NativeHand):
             super().drive()
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Return the result of an expression that calls a function. Only the given thread runs meanwhile, so that the
-        tasks of other threads stay where they are.
+        """Return gdb's answer for an expression that calls a function of the program. Only the given thread runs
+        meanwhile, so that the tasks of other threads stay where they are.
         """
         self._own.console("set scheduler-locking on")
         try:
@@ -214,8 +216,8 @@ class AsyncioHand(PythonHand):
         return nullcontext()
 
     def _advance_from_agent_stop(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Advance a task from a line at which the rank's own agent stops it, and return the next stop. The task is
-        chosen before that agent lets it continue.
+        """Advance a task from a line at which the rank's own agent has stopped it, and return the next stop. The task
+        to follow is passed to asyncio's agent first, and then the rank's own agent lets it continue.
         """
         self.backend.resume_task(movement, task, child=child)
         self.backend.tasks()  # answered behind it
@@ -228,7 +230,9 @@ class AsyncioHand(PythonHand):
         return self._follows
 
     def follow(self) -> None:
-        """Let only tasks stop the rank from now on; a task that is stopped at a line continues."""
+        """From now on, stop the rank at lines of its tasks only, by asyncio's agent. A task that the rank's own agent
+        has stopped continues.
+        """
         if not self._follows:
             self._take_over()
             super().resume()
@@ -236,10 +240,10 @@ class AsyncioHand(PythonHand):
     def _take_over(self) -> None:
         """Let asyncio's agent handle breakpoints and steps from now on, in place of the rank's own agent."""
         talk, points = self.backend, self._points
-        super().arm([])
+        super().replace_breakpoints([])
         super().unstep()
         self._follows = True
-        talk.arm(points)
+        talk.replace_breakpoints(points)
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has moved on, and return where it stopped."""
@@ -268,7 +272,7 @@ class AsyncioHand(PythonHand):
             self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Set these breakpoints in the rank. DebuggerError for a condition if the rank's tasks are followed."""
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
@@ -276,13 +280,13 @@ class AsyncioHand(PythonHand):
         if any(point.task is not None for point in points):
             self.follow()
         if self._follows:
-            self.backend.arm(points)
+            self.backend.replace_breakpoints(points)
         else:
-            super().arm(points)
+            super().replace_breakpoints(points)
 
     def step(self, how: str) -> None:
-        """Plan a step of the task that runs in the rank (`step`, `next` or `finish`), which `resume` makes.
-        DebuggerError if none runs.
+        """Plan a step (`step`, `next` or `finish`) of the task that runs in the rank; the next `resume` makes it.
+        DebuggerError if no task runs.
         """
         if not self._follows:
             super().step(how)
@@ -310,7 +314,9 @@ class AsyncioHand(PythonHand):
             self.backend.resume_task(*wish)
 
     def poll(self) -> None:
-        """Note a stop that the rank has made since the last call."""
+        """Store a stop that the rank has made since the last call, with its frame and task. Does nothing while
+        `advance` waits for the stop itself.
+        """
         if self._lent:
             return
         super().poll()
@@ -334,8 +340,8 @@ def make_stop_frame(stop: Stop) -> Frame:
 
 
 def make_stop_news(stop: Stop) -> dict[str, Any]:
-    """Return what the prompt reports of a stop beside its line: `point`, the number of its breakpoint; empty for other
-    stops.
+    """Return {"point": number of the breakpoint} for a stop at a breakpoint, which the prompt reports beside the line;
+    empty for other stops.
     """
     return {"point": stop.breakpoint} if stop.breakpoint is not None else {}
 
@@ -367,7 +373,9 @@ class RankBackend:
         return stop
 
     def _drive_other_ranks(self) -> bool:
-        """Let the other ranks do what this one needs; return True if the rank has made no progress for some seconds."""
+        """Let the other ranks make the calls for which this rank waits. Return True if this rank has made no progress
+        for STUCK seconds, or the replay has left its record.
+        """
         now = time.monotonic()
         if now - self._looked < TICK:
             return False
@@ -411,12 +419,12 @@ class RankBackend:
         with self._hand.while_halted():
             return self._hand.backend.assign(task, name, expression, level)
 
-    def find_task(self, task: int | None, expression: str) -> int:
+    def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
         """Return the number of the task that an expression refers to. DebuggerError if there is none."""
         with self._hand.while_halted():
-            return self._hand.backend.find_task(task, expression)
+            return self._hand.backend.find_task_of_value(frame_task, expression)
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Breakpoints are those of all ranks (debug/breakpoints.py)."""
         raise NotImplementedError
 
@@ -483,7 +491,7 @@ class TaskPrompt(Prompt):
         self.on: int | None = None
 
     def told(self, answer: Answer) -> list[str]:
-        """Return the lines of text that show an answer. The lines for a rank's task are labelled with the rank."""
+        """Return the lines of text that show an answer. Lines for a task of a rank begin with the rank's number."""
         if answer["kind"] != "of-rank":
             return super().told(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
@@ -514,7 +522,7 @@ class TaskPrompt(Prompt):
         return answer
 
     def _focus_stopped_task(self) -> None:
-        """After a breakpoint has stopped a task of the rank in focus, let later commands refer to that task."""
+        """If a breakpoint has stopped a task of the rank in focus, let the commands that follow refer to this task."""
         hand: Any = self.debugger.hands.get(self.debugger.focus)
         task = getattr(hand, "task", None)
         if task is not None and (self.on is not None or any(p.task for p in self._breakpoint_points())):
@@ -525,8 +533,8 @@ class TaskPrompt(Prompt):
         return (b.point for b in self.debugger.stops.breakpoints.all if b.point is not None)
 
     def debugger_of_rank(self, rank: int) -> TaskDebugger:
-        """Return the debugger with the commands of `weft tasks` for a rank. UsageError if the rank has no tasks to
-        follow.
+        """Return the debugger that executes the commands of `weft tasks` for a rank; it is made at the first call.
+        UsageError if the rank has no tasks to follow.
         """
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):

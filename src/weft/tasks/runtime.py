@@ -87,7 +87,9 @@ def has_opencilk(code: bytes) -> bool:
 
 
 def make_runtime_folder(library: Path) -> Path:
-    """Return a folder of the cache with links to a runtime under every name by which programs load one."""
+    """Return a folder, to be searched for libraries, in which every name by which programs load an OpenMP runtime is a
+    link to `library`. It is made in Weft's cache if it is missing.
+    """
     key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
     folder = cache_folder() / "openmp" / key
     make_private(folder)
@@ -107,16 +109,16 @@ def tool_environment(library: str) -> dict[str, str]:
 
 
 def schedule_environment(mode: str, file: str) -> dict[str, str]:
-    """Return the environment variables with which Weft's tool records or replays the order of tasks. `mode`: `record`
-    or `replay`; `file`: that of the order.
+    """Return the environment variables with which Weft's tool records or replays the order in which tasks take their
+    turns. `mode`: `record` or `replay`; `file`: the path of the file with the order.
     """
     preloaded = [str(build_tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
     return {"WEFT_INTERNAL_TASKS_TURNS": f"{mode}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
 
 
 def replay_environment(programs: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Return the environment variables for the ranks of a replay; empty if no program has OpenMP tasks that Weft can
-    follow. `programs`: their command lines.
+    """Return the environment variables with which Weft's OMPT tool follows the tasks in the ranks of a replay. Empty if
+    no program has OpenMP tasks that Weft can follow. `programs`: their command lines.
     """
     for program in programs:
         found = shutil.which(program[0])

@@ -87,15 +87,17 @@ class LoadedModule:
         return dict(struct.iter_unpack("<QQ", held))
 
     def code_padding(self) -> Iterator[tuple[int, int]]:
-        """Yield the unused ends of the last pages of the module's code as (first address, address after the last)."""
+        """Yield (first address, address after the last) of the unused bytes at the end of the last page of each
+        executable segment.
+        """
         for one in self.segments:
             if one.kind == PT_LOAD and one.flags & PF_X and one.filed == one.length:
                 end = one.at + one.length
                 yield end, (end + PAGE - 1) // PAGE * PAGE
 
     def _table_address(self, tag: int) -> int:
-        """Return the address of a table of the dynamic section, by its tag (DT_…): glibc stores it relocated, others as
-        in the file.
+        """Return the address in memory of a table of the dynamic section. `tag`: DT_…, the kind of table. glibc stores
+        this address relocated, other C libraries store it as it is in the file.
         """
         at = self._dynamic[tag]
         return at if at >= self._moved else at + self._moved

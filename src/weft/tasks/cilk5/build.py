@@ -144,8 +144,8 @@ def _compile_source(
 
 
 def add_task_records(c_code: str, procedures: Procedures) -> str:
-    """Return cilk2c's output with the record of a task in each procedure's frame, and add the procedures to
-    `procedures`.
+    """Return cilk2c's output with Weft's record of a task added to each procedure's frame. The procedures and their
+    variables are added to `procedures`.
 
     The record is in the frame's own type, so that all sizes and offsets that cilk2c asks the C compiler for stay true.
     """

@@ -178,7 +178,8 @@ class OpenCilkBackend(NativeBackend):
                 return told
 
     def next_stop(self) -> dict[str, Any]:
-        """Return gdb's next stop of the program, without its reason if it repeats a stop that was reported before.
+        """Return the program's next stop as gdb describes it. If gdb reports a breakpoint hit a second time for a
+        thread that has not moved, only the thread is returned, without a reason.
 
         If two threads reach breakpoints at once, gdb reports the second one before the first one has moved, and then
         the first one once more.
@@ -196,8 +197,8 @@ class OpenCilkBackend(NativeBackend):
         return {"thread-id": str(thread)} if again else stop
 
     def _thread_position(self, thread: int) -> tuple[str, bytes]:
-        """Return a thread's registers and the bytes of its innermost frame, to see whether it has moved; empty if the
-        thread has gone.
+        """Return (a thread's registers as text, the bytes of its innermost frame), to see later whether the thread has
+        moved. Both are empty if the thread has gone.
         """
         if thread not in self._gdb.threads.values():
             return "", b""
@@ -230,7 +231,9 @@ class OpenCilkBackend(NativeBackend):
         return self._make_stop(why, thread)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that a thread runs. UsageError for a pedigree."""
+        """Return whether a breakpoint is for the task that a thread runs. UsageError for a breakpoint on a task's
+        pedigree, as tasks of OpenCilk have none here.
+        """
         if point.pedigree:
             raise UsageError("tasks of OpenCilk have no pedigrees here: `break WHERE task ID`")
         return super().is_meant_for_thread(point, thread)
@@ -252,8 +255,8 @@ class OpenCilkBackend(NativeBackend):
     def _thread_and_frames(
         self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
     ) -> tuple[int, list[Frame]]:
-        """Return gdb's number of a task's thread, and the task's frames there. DebuggerError if gdb reaches none of
-        them.
+        """Return (gdb's number of the thread that runs a task, the task's frames there). DebuggerError if gdb reaches
+        none of the frames.
         """
         place = self.read_table().places.get(task or 0)
         if self._gdb.exited is not None or place is None:

@@ -76,8 +76,8 @@ class TaskMovement:
         self._lines: set[int] = set()
 
     def complete(self) -> Stop:
-        """Run the program until the command is done for the task, and return the stop; after the task's end, run to its
-        parent's join.
+        """Run the program until the command is done for the task, and return the stop. If the task ends, its parent is
+        run until it is past the sync that waits for the task.
         """
         with self._temporary_breakpoints():
             if self._how == "finish":
@@ -109,8 +109,8 @@ class TaskMovement:
     # Where it is
 
     def _find_task_and_activation(self, key: Key) -> tuple[OpenCilkTask, Activation] | None:
-        """Return the task that an activation belongs to, and the activation; None if it has returned. A task on a
-        worker comes before one on the heap.
+        """Return (task, activation) for the function call that has this key (function, frame address); None if the call
+        has returned. If a task on a worker and one on the heap have it, the one on the worker is returned.
         """
         found = [
             (place, one) for place in self._backend.read_table().rows for one in place.activations if one.key == key
@@ -124,9 +124,8 @@ class TaskMovement:
     # Moves
 
     def _run_to_activation(self, key: Key) -> int | Stop | None:
-        """Run until an activation is on top of a thread, and return gdb's number of the thread.
-
-        A stop if another one came first; None if the activation has returned.
+        """Run until the function call with this key is the innermost one of a thread, and return gdb's number of the
+        thread. If another stop comes first, return that stop; if the call has returned, return None.
         """
         while True:
             found = self._find_task_and_activation(key)
@@ -182,8 +181,8 @@ class TaskMovement:
             self._lines.add(resumed.at.line)
 
     def _run_to_other_line(self, movement: Movement) -> Stop:
-        """Run to another line of the innermost activation, of its caller, or (`step`) of a called function; return the
-        stop.
+        """Run to another line, and return the stop. The line is in the innermost function call, in its caller, or, for
+        the movement `step`, in a called function.
         """
         begun = self._backend.gdb.moves
         while self._chain:

@@ -50,8 +50,8 @@ class ChildNumbers:
         self._next = ROOT
 
     def child_number(self, descriptor_address: int) -> int:
-        """Return the number of the child task whose helper has a descriptor at an address; a new number if it has none
-        yet.
+        """Return the number of a child task, given the address of the frame descriptor of the helper function that
+        spawned it. A child without a number gets a new one, which is written into the descriptor.
         """
         mark = self._memory.number(descriptor_address) >> MARK
         known = self._known.get(descriptor_address)
@@ -103,8 +103,10 @@ class OpenCilkTable:
         self._set_wait_status(closures)
 
     def _count_own_parts(self, parts: list[list[Activation]], worker: OpenCilkWorker) -> int:
-        """Return how many parts of a worker's stack, counted from the top, are tasks on that worker. They end before
-        the first part whose parent was stolen or is not in the worker's deque.
+        """Return how many tasks, counted from the top of a worker's stack, are on that worker. The count ends before
+        the first task whose parent was stolen, or is not in the worker's deque.
+
+        `parts`: the activations (function calls) of each task, the task on top first.
         """
         gone = [
             closure.spawn_parent for closure in self._memory.closure_ancestors(worker.bottom) if closure.spawn_parent
@@ -126,7 +128,9 @@ class OpenCilkTable:
         return self._numbers.child_number(part[-1].descriptor) if part[-1].detached else ROOT
 
     def _make_task(self, stack: CactusStack, parts: list[list[Activation]], part_index: int) -> OpenCilkTask:
-        """Return the part of a stack with an index as a task on the heap, with its number and its parent's."""
+        """Return the task whose function calls are `parts[part_index]`, as a task on the heap, with its own number and
+        its parent's.
+        """
         part = parts[part_index]
         after = parts[part_index + 1] if part_index + 1 < len(parts) else []
         parent = self._id(after) if after else 0
@@ -154,7 +158,9 @@ class OpenCilkTable:
                 self.places[self._id(part)] = self._make_task(stack, parts, at)
 
     def _add_tasks_without_stack(self, closures: list[Closure], descriptors: set[int]) -> None:
-        """Add the tasks that no stack leads to: their last child is done, and a worker is about to continue them."""
+        """Add the tasks that are on no worker's stack, although their last child is done: a worker is about to continue
+        them. `descriptors`: addresses of frame descriptors.
+        """
         known = {one.key for place in self.places.values() for one in place.activations}
         for descriptor in descriptors:
             frame = self._memory.frame(descriptor)
@@ -163,7 +169,9 @@ class OpenCilkTable:
                 self._add_heap_tasks(stack, stack.split_by_task())
 
     def _set_wait_status(self, closures: list[Closure]) -> None:
-        """Set the runtime's status of each task that has a closure, and where a task on the heap will continue."""
+        """Set for each task that has a closure (the runtime's record of a stolen frame) the status that the runtime
+        stores there. For a task on the heap, also set the address at which it will continue.
+        """
         for closure in closures:
             if not closure.frame:
                 continue
@@ -176,8 +184,9 @@ class OpenCilkTable:
 
 
 def contains_descriptor(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
-    """Return whether one of the descriptors (addresses) is in the stack frame of an activation. The frame reaches from
-    the next lower frame of `activations`, but at most 1 MiB down, up to its own canonical frame address.
+    """Return whether one of `descriptors`, addresses of the runtime's frame descriptors, is in the stack frame of an
+    activation (function call). The stack frame reaches down from its canonical frame address to the next lower one of
+    `activations`, but at most 1 MiB.
     """
     ends = [other.cfa for other in activations if other.cfa < activation.cfa]
     start = max((activation.cfa - (1 << 20), *ends))
