@@ -110,11 +110,13 @@ class Agent:
             creation.install_creation_hooks()
 
     def _hook_loop_creation(self) -> None:
-        """Add each loop that the program creates from now on to `loops`, and to the schedule if that is active."""
+        """From now on, add each event loop that the program creates to `loops`. If the order of steps is controlled,
+        the schedule takes over the new loop, too.
+        """
         original = base_events.BaseEventLoop.__init__
 
         def init(loop: Any) -> None:
-            """Initialize a loop as asyncio does, and note it."""
+            """Initialize a loop as asyncio does, and add it to `loops`."""
             original(loop)
             self.loops.add(loop)
             if self._scheduled:
@@ -123,8 +125,8 @@ class Agent:
         base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
 
     def _disable_in_fork(self) -> None:
-        """Switch off tracing, breakpoints and the connection to the debugger, as in a child made by fork(), which is
-        not debugged.
+        """Switch off tracing and breakpoints, and close the connection to the debugger. Needed in a child made by
+        fork(), which is not debugged.
         """
         sys.settrace(None)
         self.tracer.movement = "continue"
@@ -149,15 +151,17 @@ class Agent:
         self._disable_in_fork()
 
     def _serve_debugger(self) -> None:
-        """Answer the debugger in this thread until it disconnects, and then end the program, which it has started."""
+        """Answer the debugger's requests in this thread until it disconnects. Then end the program, as the debugger has
+        started it.
+        """
         if self._line is not None:
             self._answer_requests(self._line)
         if os.getpid() == self._pid:
             os._exit(143)  # the debugger has gone, and the program was its own
 
     def _answer_requests(self, line: socket.socket) -> None:
-        """Answer the requests that arrive on a socket until its other end closes; between them, check whether all is
-        idle.
+        """Answer the requests that arrive on a socket, until its other end closes. Whenever none arrives for
+        CHECK_INTERVAL, check whether the program is idle.
         """
         while os.getpid() == self._pid:
             ready, _, _ = select.select([line], [], [], CHECK_INTERVAL)
@@ -167,10 +171,10 @@ class Agent:
                 self._check_idle()
 
     def _receive_requests(self, line: socket.socket) -> bool:
-        """Read from the debugger's socket, and handle each complete request; return False if the other end has closed
-        it.
+        """Read from the debugger's socket, and handle each complete request. Return False if the other end has closed
+        the socket.
 
-        While a thread is stopped, requests are put into the inbox, and that thread handles them.
+        While a thread is stopped, requests are put into its inbox, and that thread handles them.
         """
         more = line.recv(65536)
         self._lines += more
@@ -196,11 +200,11 @@ class Agent:
         self.stop(None, "died", task, died(task))
 
     def stop(self, frame: FrameType | None, why: str, task: Task | None, text: str = "") -> None:
-        """Stop this thread at `frame`, tell the debugger, and answer its requests here until one lets the program
-        continue.
+        """Stop the calling thread at `frame`, and report the stop to the debugger. Requests are answered here until one
+        lets the program continue.
 
         `why`: the reason of the stop, such as `line`, `breakpoint`, `watch`, `done`. `task`: the task that stopped, if
-        any. `text`: further words for people. Does nothing in a forked child or without a debugger.
+        any. `text`: more words for the user. Nothing happens in a forked child or without a debugger.
         """
         if os.getpid() != self._pid or self._line is None:
             return
@@ -248,8 +252,8 @@ class Agent:
         return False
 
     def _resume_program(self, request: Request) -> None:
-        """Let the program continue as a request asks: freely, or until one task has made a `step`, `next` or
-        `finish`.
+        """Let the program continue as a request demands: freely, or until its task has made a `step`, `next` or
+        `finish`. If that task is done, freely.
         """
         standing, frame = self._standing, self._frame
         self._standing, self._frame, self._task = False, None, None
@@ -261,9 +265,9 @@ class Agent:
         self.tracer.resume(how, task, frame if standing else None, into_child=request["child"])
 
     def _check_idle(self) -> None:
-        """Tell the debugger when no loop and no thread has anything to do, so that it looks for a deadlock.
+        """If no loop and no thread has anything to do, report this to the debugger, which then looks for a deadlock.
 
-        The interval between messages doubles while nothing changes, up to MOST_IDLE_CHECKS checks.
+        The interval between reports doubles while nothing changes, up to MOST_IDLE_CHECKS checks.
         """
         if self._standing or not self._patience:
             return
@@ -288,8 +292,8 @@ class Agent:
             self.send({"idle": True, "quiet": before and self._quiet, "held": self.schedule.held_ready_tasks()})
 
     def _check_lost_wakeups(self) -> bool:
-        """Return whether a loop sleeps although a callback is ready, now and at the last check too. The debugger gets a
-        message about such loops, less and less often while they sleep.
+        """Return whether a loop sleeps although a callback is ready, both now and at the previous check. Such loops are
+        also reported to the debugger, less and less often.
         """
         before, now = self._lost, self._find_lost_wakeups()
         self._lost = now
@@ -343,9 +347,9 @@ class Agent:
         return list_child_processes()
 
     def do_hung(self, request: Request) -> Any:
-        """Return a row for each object that tasks or threads wait for, with those that wait and those that could end
-        the wait. The list is empty if there are more tasks than the request's `most`, as the variables of all tasks
-        have to be read.
+        """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait (see
+        `describe_awaited_objects`). Empty if there are more tasks than the request's `most`, as the variables of all
+        tasks have to be read.
         """
         tasks, dead = self.tasks(), find_dead_tasks()
         if len(tasks) > (request.get("most") or len(tasks)):
@@ -392,7 +396,7 @@ class Agent:
         return told | self.thread_monitor.thread_columns(threads)
 
     def _running_tasks(self) -> list[tuple[int, Task]]:
-        """Return each task that runs now, with the identity of its thread."""
+        """Return (identity of the thread, task) for each task that runs now."""
         found = []
         for loop in list(self.loops):
             task = asyncio.current_task(loop) if loop.is_running() else None
@@ -402,9 +406,10 @@ class Agent:
         return found
 
     def _task_frames(self, number: int | None, *, with_libraries: bool = False) -> list[FrameType]:
-        """Return the frames of a task or thread by its number, innermost first; for None, those of the stopped thread.
+        """Return the frames of the task or thread with a number, innermost first. For None, those of the stopped
+        thread.
 
-        Frames of libraries are left out, except the frame of the stop; `with_libraries` keeps them.
+        Frames of libraries are left out unless `with_libraries`, but the frame of the stop is always kept.
         """
         task = self._find_task(number)
         entry = self.thread_monitor.find_entry(number) if task is None else None
@@ -443,8 +448,8 @@ class Agent:
         }
 
     def _selected_frame(self, request: Request) -> FrameType:
-        """Return the frame of a task that a request selects by `level`. LookupError if the task has no frame of the
-        program.
+        """Return the frame that a request selects by its `task` and `level`; too high a level selects the outermost
+        frame. LookupError if the task has no frame of the program.
         """
         frames = self._task_frames(request["task"])
         if not frames:
@@ -484,8 +489,8 @@ class Agent:
         return SHORT_REPR.repr(value)
 
     def do_held(self, request: Request) -> tuple[int | None, str]:
-        """Return the number of the task or thread to which the value of an expression belongs (None if to none), and
-        the value as text.
+        """Return (number of the task or thread that an expression yields, the value as text). The value may also be a
+        task's coroutine. The number is None if the value is something else.
         """
         frame = self._selected_frame(request)
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
@@ -500,7 +505,9 @@ class Agent:
             self._trace_all_threads(stacks)
 
     def _trace_all_threads(self, frames: list[FrameType]) -> None:
-        """Install the trace function in all threads and on those of `frames` that breakpoints or watchpoints need."""
+        """Install the trace function in all threads. Also trace the lines of those of `frames` in which breakpoints or
+        watchpoints need it.
+        """
         threading.settrace(self.tracer.trace_call)
         self.tracer.trace_frames(frames)
         if self._standing:
@@ -552,7 +559,9 @@ class Agent:
         getattr(self._activate_schedule(), request["how"])(request["path"])
 
     def do_catch(self, request: Request) -> None:
-        """Stop from now on when a task ends by an exception (of the given name, if any), or no longer (`on`: False)."""
+        """Stop from now on when a task ends by an exception whose class has the request's `name`; an empty name means
+        any. If the request's `on` is False, stop no longer.
+        """
         if request["on"]:
             self.deaths.start_catching(request["name"], self.tasks())
         else:
@@ -605,7 +614,7 @@ class RankAgent(Agent):
         return answer
 
     def _serve_debugger(self) -> None:
-        """Accept one debugger after the other and answer it."""
+        """Accept debuggers, one after the other, and answer their requests."""
         self._aside()
         while os.getpid() == self._pid:
             line = self._listener.accept()[0]
@@ -642,7 +651,7 @@ def all_thread_frames() -> list[FrameType]:
 
 def innermost_program_frame(thread: int) -> FrameType | None:
     """Return the innermost frame of a running thread that is the program's own code; None if there is none. `thread`:
-    its identity.
+    the identity of the thread.
     """
     stack = frame_and_callers(sys._current_frames().get(thread))
     return next((frame for frame in stack if not is_library(frame.f_code.co_filename)), None)

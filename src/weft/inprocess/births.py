@@ -77,7 +77,9 @@ class Births:
         return Birth(*self._birth_record(task)[:5])
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """Return the births of a task, of its parent, of the parent's parent and so on."""
+        """Return the births (number, parent, and the instruction that created it) of a task, of its parent, and so on
+        up to the first task.
+        """
         found, at = [], self._birth_record(task)
         while at is not None:
             found.append(Birth(*at[:5]))
@@ -85,7 +87,7 @@ class Births:
         return found
 
     def _birth_record(self, task: Task) -> Any:
-        """Return the birth record that a task carries, or give it one without a parent."""
+        """Return the birth record that a task carries. A task without one gets a new record without a parent."""
         try:
             return task._weft_birth  # type: ignore[attr-defined]
         except AttributeError:
@@ -93,7 +95,9 @@ class Births:
             return late
 
     def _new_birth_record(self, parent_record: Any, code: CodeType | None, lasti: int) -> Any:
-        """Return the birth record of a new task; the chain of its ancestors is cut after MOST_ANCESTORS."""
+        """Return the birth record of a new task. Only the last MOST_ANCESTORS ancestors stay in the chain of records.
+        `code`, `lasti`: the code and the offset of the instruction that created the task.
+        """
         if parent_record is None:
             return (self._next(), None, code, lasti, self._root(), None, 0, itertools.count(1).__next__)
         if parent_record[6] > MOST_ANCESTORS:
@@ -221,7 +225,9 @@ class FastBirths(Births):
         return Birth(*self._read(task))
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """Return the births of a task, of its parent, of the parent's parent and so on."""
+        """Return the births (number, parent, and the instruction that created it) of a task, of its parent, and so on
+        up to the first task.
+        """
         return [Birth(*row) for row in self._chain(task)]
 
 
@@ -229,8 +235,11 @@ _births: Births
 
 
 def install_births(on_create: OnCreate, library: str, *wait_functions: Callable[[Any], Any]) -> None:
-    """Number all tasks from now on, by the C part if it works in this Python, otherwise in Python. `on_create`: is
-    called for new tasks; `library`: the C part's path, empty for none.
+    """From now on, give each asyncio task a number at its creation, in C if the C part works in this Python, else in
+    Python.
+
+    `on_create`: is called for new tasks. `library`: the path of the C part, empty to do without it. `wait_functions`:
+    passed to the C part.
     """
     global _births  # noqa: PLW0603
     try:
@@ -286,8 +295,8 @@ def registered_tasks() -> list[Task]:
 
 
 def pedigree(task: Task) -> str:
-    """Return a task's path from the first task: `1.2.1` is child 1 of child 2 of task 1, in every run with the same
-    spawns.
+    """Return a task's pedigree, its path from the first task: `1.2.1` is the first child of the second child of task 1.
+    It is the same in every run with the same spawns.
     """
     return ".".join(str(born.nth or "") for born in reversed(ancestry(task)))
 

@@ -24,8 +24,8 @@ BLOCKED_FOR = 0.5
 
 
 def find_round_frame(loop: Any, stack: list[FrameType]) -> tuple[FrameType, list[FrameType]] | None:
-    """Return the frame of a stack in which asyncio's own loop runs its callbacks (`_run_once`), and the frames inside
-    it, innermost first. None if the loop does not run in this stack.
+    """Return (the frame of `_run_once`, in which a loop of asyncio runs its callbacks; the frames inside it, innermost
+    first). None if the loop does not run in this stack.
     """
     for depth, frame in enumerate(stack):
         code = frame.f_code
@@ -92,7 +92,7 @@ def _describe_ready_handle(handle: Any) -> dict[str, Any]:
 
 
 def find_blocked_loops(loops: list[Any], stacks: dict[int, list[FrameType]], asleep: set[int]) -> list[dict[str, Any]]:
-    """Return a row for each loop whose thread has been in one callback for a while.
+    """Return a row for each loop whose thread has been in one callback for BLOCKED_FOR seconds or longer.
 
     A row has: `seconds`, `task` (its number; None for a plain callback), `at` (the program's innermost line), `source`
     (that line's text), `library` (the function of a library that it has called), `sleeps` (whether the thread waits
@@ -127,8 +127,8 @@ def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -
 
 
 def split_own_frame(stack: list[FrameType]) -> tuple[FrameType | None, str]:
-    """Return the program's innermost frame of a stack, and the name of the library function that it has called (empty
-    if none).
+    """Return (the program's innermost frame in a stack, the name of the library function that it has called). The frame
+    is None if there is none; the name is empty if it has called none. `stack`: innermost first.
     """
     depth = next((i for i, frame in enumerate(stack) if not is_library(frame.f_code.co_filename)), len(stack))
     own = stack[depth] if depth < len(stack) else None

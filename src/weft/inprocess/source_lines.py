@@ -33,8 +33,8 @@ def source_position(frame: FrameType) -> Position | None:
 
 
 def find_method_call(frame: FrameType) -> tuple[str, ast.expr] | None:
-    """Return the method that a frame is calling without arguments, and the expression of its object; None for any other
-    code.
+    """Return (method, expression of its object) for the method that a frame is calling without arguments. None if it
+    does something else.
 
     `self.lock.acquire()` gives ("acquire", `self.lock`); `with self.lock` gives ("with", `self.lock`).
     """
@@ -70,7 +70,9 @@ def _parse_statement(source: str) -> ast.stmt | None:
 
 
 def look_up_value(expression: ast.expr, frame: FrameType) -> Any:
-    """Return the value of a name or attribute in a frame; UNKNOWN if that would execute code of the program."""
+    """Return the value of a variable or attribute in a frame. UNKNOWN if it has no value, is another kind of
+    expression, or looking it up could execute code of the program.
+    """
     if isinstance(expression, ast.Name):
         return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id, UNKNOWN))
     if not isinstance(expression, ast.Attribute):
@@ -117,7 +119,9 @@ def _is_position_in_node(node: ast.AST, line: int, column: int) -> bool:
 
 
 def _is_unchanged_in_body(expression: ast.expr, body: list[ast.stmt]) -> bool:
-    """Return whether no statement of a body assigns to a part of the expression or calls its `release`."""
+    """Return whether an expression still means the same object at the end of a `with`: no statement of `body` assigns
+    to a part of the expression, or calls its `release`.
+    """
     parts = {ast.unparse(part) for part in ast.walk(expression) if isinstance(part, ast.expr)}
     for node in (one for statement in body for one in ast.walk(statement)):
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):

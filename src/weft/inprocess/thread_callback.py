@@ -56,10 +56,9 @@ class ThreadCallback:
         return 0
 
     def _make_listener(self, name: str, event: str) -> Callable[..., None]:
-        """Return the function that sys.monitoring calls at an event; it calls the callback at the first event in the
-        thread.
+        """Return a function for sys.monitoring that calls the callback at the next event in the thread.
 
-        `name`: of the event; `event`: what a trace function calls it.
+        `name`: the event of sys.monitoring; `event`: the name that a trace function has for it.
         """
         has_value = name in ("PY_RETURN", "PY_YIELD")
 
@@ -74,8 +73,9 @@ class ThreadCallback:
         return call_in_thread
 
     def _call_at_event(self, frame: FrameType, event: str, value: object) -> None:
-        """Call the callback; if that has installed a trace function, pass this event to it, unless another one had it
-        already.
+        """Call the callback with `frame`. If it installs a trace function, pass this event on to that function: Python
+        itself passes only later events. Nothing is passed on if a trace function had been installed before, and so has
+        had the event.
         """
         had = sys.gettrace() is not None and (event == "call" or frame.f_trace is not None)
         self._callback(frame)

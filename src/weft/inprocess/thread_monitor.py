@@ -41,8 +41,8 @@ class ThreadMonitor:
     # Who waits
 
     def find_sleeping_threads(self) -> set[int]:
-        """Return the identities of the threads that sleep, after a look for SETTLE_TIME; empty at once if no thread
-        waits for anything.
+        """Return the identities of the threads that sleep. They are watched for SETTLE_TIME seconds, unless no thread
+        waits for anything: then the result is empty at once.
         """
         if not any(
             find_thread_wait(frame_and_callers(top))
@@ -68,8 +68,8 @@ class ThreadMonitor:
         return None if self.is_active(asleep) else asleep
 
     def is_active(self, asleep: set[int]) -> bool:
-        """Return whether a loop or the main thread has something to do. `asleep`: the threads that have not run for a
-        while.
+        """Return whether a loop has something to do, or, without a running loop, the main thread. `asleep`: the
+        identities of the threads that have not run for a while.
         """
         tops = sys._current_frames()
 

@@ -915,7 +915,9 @@ class NativeBackend:
             return self._halt_program()
 
     def _halt_program(self) -> Stop:
-        """Halt the program, and return the stop. Held tasks whose stops gdb had reported before are put to wait first."""
+        """Halt the program, and return the stop. If gdb reported stops of held tasks before, their threads are made to
+        wait first.
+        """
         self._gdb.read_messages(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
         stop = self._gdb.halt() if self._gdb.running else {}
         while stop or self._gdb.stops:

@@ -268,7 +268,9 @@ class Cilk5Backend(NativeBackend):
         return at.line if at is not None else 0
 
     def _resume_followed_task(self, movement: Movement) -> Stop:
-        """Let the followed task continue, wherever it is, after a stop that does not concern it; return the next stop."""
+        """Let the followed task continue, wherever it is, after a stop that does not concern it. Return the
+        next stop.
+        """
         record = self._record_at(self._followed) if self._followed else None
         if record is None or movement == "continue":
             return self._run_and_interpret("-exec-continue", movement, None)
