@@ -357,7 +357,7 @@ def make_early_end(against: LiveComparison | None, witness: LiveFindings | None)
     """Return what ends the job early, if that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
-    return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
+    return lambda _: (against is not None and against.compare_if_due()) or (witness is not None and witness.over_limit)
 
 
 def join_pvm(plan: LaunchPlan) -> None:

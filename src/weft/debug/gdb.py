@@ -218,7 +218,7 @@ class NativeHand:
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Return gdb's answer for an expression that may call a function of the rank."""
-        return self.gdb.called(text, thread, level)
+        return self.gdb.evaluate_with_calls(text, thread, level)
 
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
