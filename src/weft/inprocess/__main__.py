@@ -41,8 +41,8 @@ def load_agent_module(module_name: str = "agent") -> types.ModuleType:
 
 
 def run_with_agent() -> None:
-    """Run the program under an agent that stops it before its first line, and report its exit
-    status to the debugger.
+    """Run the program under an agent that stops it before its first line. At the end, report its exit status to the
+    debugger, and exit with it.
     """
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
@@ -62,8 +62,8 @@ class ImportCallback:
         self._module, self._then = module, callback
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """Return the awaited module's spec, changed so that the callback is called after the import; None for all other
-        modules.
+        """Return the spec of the awaited module, changed so that the callback is called after the import. None for all
+        other modules. Python calls this method when it looks for a module.
         """
         if name != self._module:
             return None
@@ -143,7 +143,7 @@ def record_task_steps(library: str) -> None:
 
 
 def call_at_import(module: str, callback: Callable[[], object]) -> None:
-    """Call `callback` as soon as the program has imported `module`: at once if it has already."""
+    """Call `callback` as soon as the program has imported `module`. If it has imported it already, call it at once."""
     if module in sys.modules:
         callback()
     else:

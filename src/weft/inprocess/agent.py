@@ -100,8 +100,8 @@ class Agent:
         self.thread_monitor.own_threads.add(_thread.start_new_thread(self._serve_debugger, ()))
 
     def _install_hooks(self, library: str) -> None:
-        """Hook the creation of loops, tasks and threads, so that each is numbered. `library`: the
-        path of the C part.
+        """Let each new task and thread get a number at its creation, and keep track of new loops and of errors that
+        nobody retrieves. `library`: the path of the C part.
         """
         self._hook_loop_creation()
         self._unretrieved.install()
@@ -138,7 +138,7 @@ class Agent:
     # The conversation
 
     def send(self, message: Request) -> None:
-        """Send the debugger one message as a line of JSON; disconnect if it no longer listens."""
+        """Send the debugger one message as a line of JSON. If the debugger no longer listens, close the connection."""
         try:
             with self._sending:
                 if self._line is not None:
@@ -240,7 +240,7 @@ class Agent:
             self.send({"stop": {"why": "ended", "code": exit_status, "task": None, "at": None}})
 
     def _handle_request(self, request: Request) -> bool:
-        """Answer one request by the method `do_NAME`; return True if the request lets the program continue."""
+        """Answer one request by calling the method `do_NAME`. Return True if the request lets the program continue."""
         if request["do"] == "go":
             self._resume_program(request)
             return True
@@ -322,7 +322,7 @@ class Agent:
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
     def do_quiet(self, _: Request) -> bool:
-        """Return whether nothing can happen in the program any more. The program is not stopped for this."""
+        """Return whether nothing can happen in the program any more, without stopping it."""
         asleep = self.thread_monitor.find_sleeping_threads()
         if self._standing or self.thread_monitor.is_active(asleep) or self.schedule.is_delaying_tasks:
             return False
@@ -333,8 +333,8 @@ class Agent:
         return next((name for name in OTHER_TASK_LIBRARIES if name in sys.modules), "")
 
     def do_main(self, _: Request) -> dict[str, Any]:
-        """Return where the main thread is: `asleep` (whether the thread does not run), `at` (the program's innermost
-        line) and `library` (the library function that this line has called; empty for none).
+        """Return where the main thread is, as a dictionary: `asleep` (whether the thread does not run), `at` (the
+        program's innermost line) and `library` (the library function that this line has called; empty for none).
         """
         ident = threading.main_thread().ident or 0
         asleep = ident in self.thread_monitor.find_threads_that_do_not_run()
@@ -374,14 +374,16 @@ class Agent:
         }
 
     def _find_task(self, number: int | None) -> Task | None:
-        """Return the task with a number, if it is not done or is the stopped one; None otherwise."""
+        """Return the task with a number. None if there is none, or if it is done, unless it is the task that has
+        stopped.
+        """
         if number is None:
             return None
         here = [self._task] if self._task is not None else []  # it may be done: where it died is looked at
         return next((task for task in (*here, *self.tasks()) if birth(task).id == number), None)
 
     def do_tasks(self, _: Request) -> object:
-        """Return the table of all tasks and threads as columns."""
+        """Return the table of all tasks and threads as columns, by name."""
         tasks = self.tasks()
         running = {id(task): thread for thread, task in self._running_tasks()}
         loops = list(self.loops)
@@ -429,7 +431,9 @@ class Agent:
         return [f for f in frames if with_libraries or f is self._frame or not is_library(f.f_code.co_filename)]
 
     def do_frames(self, request: Request) -> Any:
-        """Return the frames of a task, and where each of its ancestors was created."""
+        """Return {"frames": the frames of a task, innermost first, "spawns": where the task and each of its ancestors
+        was created}.
+        """
         task = self._find_task(request["task"])
         first = self.thread_monitor.find_row(request["task"]) if task is None else None
         maker = self._find_task(first["parent"]) if first is not None else None
@@ -458,8 +462,8 @@ class Agent:
         return chosen
 
     def do_evaluate(self, request: Request) -> str:
-        """Return the value of an expression in a task's frame as text. The expression cannot rebind names of the
-        frame.
+        """Return the value of an expression in a task's frame as text. Assignments in the expression do not change the
+        frame's variables.
         """
         frame = self._selected_frame(request)
         return SHORT_REPR.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
@@ -519,7 +523,9 @@ class Agent:
                 loop.call_soon_threadsafe(sys.settrace, self.tracer.trace_call)
 
     def do_watch(self, request: Request) -> str:
-        """Watch an expression in a task's frame: stop when its value changes. Returns the value now, as text."""
+        """Watch an expression in a task's frame, so that the program stops when its value changes. Return the value now
+        as text.
+        """
         watch = WatchedExpression(request["number"], request["text"], self._selected_frame(request), SHORT_REPR.repr)
         self.tracer.watchpoints.add(watch)
         self._trace_all_threads(all_thread_frames())
@@ -536,14 +542,16 @@ class Agent:
         births.NAMES[request["task"]] = request["name"]
 
     def _activate_schedule(self) -> Schedule:
-        """Let the schedule control the steps of all loops, present and future, and return it."""
+        """Let the schedule control the order of steps in all loops, also in later ones, and return the schedule."""
         self._scheduled = True
         for loop in list(self.loops):
             self.schedule.take_over_loop(loop)
         return self.schedule
 
     def do_hold(self, request: Request) -> None:
-        """Hold a task, so that it makes no step, or release it. TypeError if its loop is not one of asyncio's own."""
+        """Hold a task, so that it makes no step, or release it, as the request's `on` says. TypeError if its loop is
+        not one of asyncio's own.
+        """
         task = self._find_task(request["task"])
         if task is not None and not isinstance(task.get_loop(), base_events.BaseEventLoop):
             raise TypeError("its loop is not asyncio's own: its tasks cannot be held")
@@ -553,7 +561,7 @@ class Agent:
                 loop.call_soon_threadsafe(lambda: None)
 
     def do_schedule(self, request: Request) -> None:
-        """Begin to record the order of steps in a file, or to replay the order of a file; the request's `how` is
+        """Begin to record the order of steps in a file, or to replay the order that a file has. The request's `how` is
         `record` or `replay`.
         """
         getattr(self._activate_schedule(), request["how"])(request["path"])
@@ -577,7 +585,7 @@ class Agent:
         return linecache.getlines(request["file"])
 
     def do_interrupt(self, _: Request) -> None:
-        """Stop a running loop between two steps of its tasks, once it gets there."""
+        """Stop a running loop between two steps of its tasks, as soon as the loop comes there."""
         for loop in list(self.loops):
             if loop.is_running():
                 idle = time.monotonic() - self._since if self._since is not None else 0
@@ -607,8 +615,8 @@ class RankAgent(Agent):
         super().__init__(None, library)
 
     def do_look(self, request: Request) -> dict[str, Any]:
-        """Return variables of a task's frame or parts of a value, or assign a value, by the functions of
-        debug/agent.py.
+        """Read or change a task's frame by the functions of the rank's own agent (debug/agent.py), and return their
+        answer. The request's `what`: list variables, list parts of a value, or assign a value.
         """
         answer: dict[str, Any] = self._look_into(self._selected_frame(request), request["what"], request["given"])
         return answer
@@ -624,7 +632,7 @@ class RankAgent(Agent):
             self._on_disconnect()
 
     def _on_disconnect(self) -> None:
-        """Remove breakpoints and watchpoints, and let the program continue without a debugger."""
+        """After a debugger has gone, remove breakpoints and watchpoints, and let the program continue."""
         line, self._line = self._line, None
         if line is None:
             return
@@ -636,7 +644,9 @@ class RankAgent(Agent):
             self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
 
     def _next_request(self) -> Request:
-        """Wait for the debugger's next request, and let MPI make progress meanwhile."""
+        """Wait for the debugger's next request to the stopped thread, and return it. MPI is called meanwhile, so that
+        its messages make progress.
+        """
         while True:
             try:
                 return self._inbox.get(timeout=PROGRESS_INTERVAL)

@@ -69,14 +69,14 @@ class AttachedAgent(Agent):
         return super().tasks()
 
     def _serve_debugger(self) -> None:
-        """Answer the debugger until it goes, and leave the program running."""
+        """Answer the debugger until it disconnects. The program continues afterwards."""
         if self._line is not None:
             with suppress(OSError):
                 self._answer_requests(self._line)
         self._on_disconnect()
 
     def _on_disconnect(self) -> None:
-        """Remove breakpoints, tracing and callbacks, and let a stopped thread continue."""
+        """After the debugger has gone, remove breakpoints, tracing and callbacks, and let a stopped thread continue."""
         line, self._line = self._line, None
         if line is None or os.getpid() != self._pid:
             return
@@ -98,7 +98,9 @@ class AttachedAgent(Agent):
 
 
 def start_connected_agent(socket_path: str) -> Any:
-    """Start an agent that is connected to the debugger's socket, and return it. OSError if nobody listens there."""
+    """Start an agent that is connected to a debugger's socket, and return the agent. OSError if nobody
+    listens there.
+    """
     importlib.import_module("asyncio.tasks")
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.connect(socket_path)

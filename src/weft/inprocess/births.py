@@ -173,8 +173,8 @@ def _asyncio_task_set() -> Any:
 
 
 def _asyncio_birth_objects() -> list[Any]:
-    """Return four objects of asyncio by which the C code sees new tasks and finds the running one. They are the set of
-    all tasks, its guard and its remove function (each None from Python 3.14 on), and the running tasks.
+    """Return four objects of asyncio that the C code needs to see new tasks and to find the running one. They are the
+    set of all tasks, its guard and its remove function (each None from Python 3.14 on), and the running tasks.
     """
     if not HAS_GLOBAL_TASK_SET:
         return [None, None, None, asyncio.current_task]
@@ -278,7 +278,7 @@ def ancestry(task: Task) -> list[Birth]:
 
 
 def find_loops() -> list[Any]:
-    """Return the loops of all tasks, including loops that were created before Weft's hooks."""
+    """Return the loops of all tasks. Loops that were created before Weft's hooks are among them."""
     if HAS_GLOBAL_TASK_SET:
         return list({id(task.get_loop()): task.get_loop() for task in registered_tasks()}.values())
     # asyncio tells the tasks of one loop only, and no list of loops.
@@ -308,7 +308,9 @@ def is_asyncio_code(code: CodeType) -> bool:
 
 @cache
 def source_line(code: CodeType, lasti: int) -> int:
-    """Return the source line of an instruction, by its offset `lasti`; 0 if unknown."""
+    """Return the source line of an instruction; 0 if it is unknown. `lasti`: the offset of the instruction in
+    `code`.
+    """
     for start, end, line in code.co_lines():
         if start <= lasti < end:
             return line or 0

@@ -47,8 +47,8 @@ class ThreadWait(NamedTuple):
 
 
 def find_thread_wait(stack: list[FrameType]) -> ThreadWait | None:
-    """Return what the thread with this stack (innermost first) waits for; None if it runs or the wait is not
-    understood.
+    """Return what a thread waits for. None if it runs, or its wait is not understood. `stack`: the frames of the
+    thread, innermost first.
     """
     if not stack or stack[0].f_code.co_filename.startswith(OWN_FOLDER):
         return None
@@ -75,7 +75,9 @@ def find_untimed_wait(ident: int, stack: list[FrameType], asleep: set[int]) -> T
 
 
 def _is_timed_wait(frame: FrameType) -> bool | None:
-    """Return whether the wait in a frame of `threading` has a time limit; None if the frame does not wait."""
+    """Return whether the wait in a frame of the module `threading` has a time limit. None if the frame does
+    not wait.
+    """
     own = frame.f_locals
     if is_library_function(frame, THREADING, "Condition.wait"):
         waiter = own.get("waiter")
@@ -132,8 +134,8 @@ def is_locked(lock: Any) -> bool:
 
 
 def rlock_owner(lock: object) -> int | None:
-    """Return the identity of the thread that owns an RLock, read from its repr; None for other objects or a free
-    RLock.
+    """Return the identity of the thread that owns an RLock, read from its repr. None if the RLock is free, or `lock` is
+    another object.
     """
     found = re.search(r"owner=(\d+)", repr(lock)) if isinstance(lock, LOCK_TYPES[1]) else None
     return int(found[1]) or None if found is not None else None
@@ -146,7 +148,7 @@ class SleepingThreads:
         self._before: dict[int, tuple[int, str]] = {}
 
     def find_sleeping_since_last_call(self) -> set[int]:
-        """Return the identities of the threads that have slept all the time since the last call."""
+        """Return the identities of the threads that have slept without a break since the last call of this method."""
         now = {}
         for ident, thread in list(threading._active.items()):  # type: ignore[attr-defined]
             told = _sleep_counters(getattr(thread, "native_id", None))

@@ -36,7 +36,9 @@ class TaskBreakpoint:
         return self._left <= 0
 
     def is_condition_true(self, frame: FrameType) -> bool:
-        """Return whether the condition holds in a frame; a condition that cannot be evaluated counts as true."""
+        """Return whether the breakpoint's condition is true in a frame. A condition that cannot be evaluated counts as
+        true.
+        """
         try:
             return not self.condition or bool(eval(self.condition, {**frame.f_globals, **frame.f_locals}))
         except Exception:

@@ -66,7 +66,7 @@ class _StartingThreads(dict[Any, Any]):
 
 
 def _hook_pool_submissions() -> None:
-    """Record each work that is given to a ThreadPoolExecutor from now on."""
+    """From now on, record who gives a function to a ThreadPoolExecutor, and where."""
     item: Any = sys.modules["concurrent.futures.thread"]._WorkItem
     original = item.__init__
 
@@ -144,8 +144,8 @@ def find_creator(frame: FrameType | None) -> int | None:
 
 
 def is_library_function(frame: FrameType, file_prefix: str, function_name: str) -> bool:
-    """Return whether a frame executes the function with this qualified name, in a file whose path begins with
-    `file_prefix`.
+    """Return whether a frame executes the function with a qualified name, in a file of a library. `file_prefix`: the
+    beginning of the file's path.
     """
     return frame.f_code.co_qualname == function_name and frame.f_code.co_filename.startswith(file_prefix)
 
@@ -170,7 +170,9 @@ def work_function(frame: FrameType) -> Any:
 
 
 def submitted_function(item: Any) -> Any:
-    """Return the function of a work item of a pool; from Python 3.14 on it is stored together with its arguments."""
+    """Return the function that a work item of a thread pool is to call. From Python 3.14 on, the item stores it
+    together with its arguments.
+    """
     function = getattr(item, "fn", None)
     task = getattr(item, "task", None)
     return task[0] if function is None and isinstance(task, tuple) else function

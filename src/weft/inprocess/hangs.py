@@ -79,7 +79,7 @@ def _has_signal_handlers() -> bool:
 
 
 def _has_native_threads() -> bool:
-    """Return whether there are threads that Python does not know: these may call back into the program."""
+    """Return whether there are threads that Python does not know. They may call back into the program at any time."""
     try:
         return len(os.listdir("/proc/self/task")) > len(sys._current_frames())
     except OSError:

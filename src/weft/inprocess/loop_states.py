@@ -40,8 +40,8 @@ def _is_selecting(inside: list[FrameType]) -> bool:
 
 
 def find_lost_wakeups(loops: list[Any], stacks: dict[int, list[FrameType]]) -> list[dict[str, Any]]:
-    """Return a row for each loop that sleeps although a callback is ready: another thread added it without waking the
-    loop.
+    """Return a row for each loop that sleeps although a callback is ready, as another thread added the callback without
+    waking the loop.
 
     A row has: `key` (the loop and its callbacks, to compare two looks), `seconds` (until a timer wakes the loop; None
     if none does), `ready` (rows of the callbacks).

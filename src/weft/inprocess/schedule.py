@@ -149,7 +149,9 @@ class Schedule:
         (self.held_tasks.add if on else self.held_tasks.discard)(task)
 
     def record(self, path: str) -> None:
-        """Record in a file which task makes each step, and which reader, writer or timer runs in between."""
+        """From now on, write into a file which task makes each step, and which reader, writer or timer runs
+        in between.
+        """
         self._file = Path(path).open("w")  # noqa: SIM115 - for as long as the process lives
         self._file.write(json.dumps({"schema": SCHEMA}) + "\n")
         _defer_thread_results()
@@ -162,7 +164,9 @@ class Schedule:
         events.Handle._run = noted  # type: ignore[method-assign, assignment]
 
     def replay(self, path: str) -> None:
-        """Let the tasks make their steps in the order of a recorded file. ValueError for a file of another kind."""
+        """From now on, let the tasks make their steps in the order that a file has recorded. ValueError if it is a file
+        of another kind.
+        """
         self._turns = {
             loop: RecordedTurns(of, self._handle_name, self._is_timer_set) for loop, of in read_schedule(path).items()
         }
@@ -284,7 +288,7 @@ class Schedule:
         return task is not None and birth(task).id in self.held_tasks
 
     def _may_run_now(self, handle: Any) -> bool:
-        """Return whether a reader, writer or timer may run now; if not, set it aside until its turn."""
+        """Return whether a reader, writer or timer may run now. If it may not, it is set aside until its turn."""
         turns = self._turns.get(self._loop_number(handle._loop)) if self._turns is not None else None
         if turns is None or handle not in self._marks:
             return True

@@ -24,7 +24,9 @@ UNKNOWN = object()
 
 
 def source_position(frame: FrameType) -> Position | None:
-    """Return the source position of the instruction that a frame executes; None if unknown."""
+    """Return the position in the source (lines and columns) of the instruction that a frame executes. None if it is
+    unknown.
+    """
     found = next(islice(frame.f_code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)
     if found is None or None in found:
         return None
@@ -61,7 +63,7 @@ def _source_text(file: str, position: Position) -> str:
 
 
 def _parse_statement(source: str) -> ast.stmt | None:
-    """Return the syntax tree of a text that is one statement; None if it is not."""
+    """Return the syntax tree of a text that consists of one statement. None if it does not."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError):
@@ -85,7 +87,7 @@ def look_up_value(expression: ast.expr, frame: FrameType) -> Any:
 
 
 def find_with_objects(frame: FrameType) -> Iterator[Any]:
-    """Yield the objects that a frame has entered by `with` and is certainly still inside."""
+    """Yield the objects that a frame has entered by a `with` statement and has certainly not left."""
     at = source_position(frame)
     if at is None:
         return
@@ -96,7 +98,7 @@ def find_with_objects(frame: FrameType) -> Iterator[Any]:
 
 
 def _enclosing_with_blocks(file: str, line: int, column: int) -> list[ast.With]:
-    """Return the `with` statements of the same function whose bodies contain a position, outermost first."""
+    """Return the `with` statements of one function that have a position inside their bodies, outermost first."""
     at: ast.AST | None = parse_file(file)
     found: list[ast.With] = []
     while at is not None:

@@ -108,7 +108,7 @@ def record_steps(library: str) -> None:
 
 
 def encode_unsigned(value: int) -> bytes:
-    """Return a number as a varint of 7 bits a byte, as definitions in a record hold it."""
+    """Return a number as a varint with 7 bits in each byte, the form in which records have numbers."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -67,7 +67,9 @@ class TaskDeaths:
             task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: Task) -> None:
-        """Call `on_death` if a task ended by an exception of the caught class."""
+        """Call `on_death` if a task has ended by an exception of the class that is to be reported. asyncio calls this
+        at the end of each task.
+        """
         error = find_cancellation(task) or find_fatal_exception(task)
         if error is None or not self.is_catching or not isinstance(task, asyncio.Task):
             return
@@ -112,8 +114,8 @@ def exception_frames(task: Task) -> list[FrameType]:
 
 
 def innermost_error_site(error: BaseException) -> list[Any] | None:
-    """Return [file, line, function] of the innermost line of the program that an exception has passed; None if there is
-    none.
+    """Return [file, line, function] of the innermost line of the program's own code in an exception's traceback. None
+    if there is none.
     """
     trace, found = error.__traceback__, []
     while trace is not None:

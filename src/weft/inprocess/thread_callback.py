@@ -35,7 +35,9 @@ class ThreadCallback:
         self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_pending_call)
 
     def request_call(self) -> None:
-        """Request one call of the callback in the thread; any thread may request it."""
+        """Request that the callback is called once in the thread, as soon as the thread executes Python. Any thread may
+        request it. A request that is still open is not repeated.
+        """
         if self._tool is not None:
             return
         self._tool = find_free_tool_id() if sys.version_info >= (3, 14) else None
@@ -63,7 +65,7 @@ class ThreadCallback:
         has_value = name in ("PY_RETURN", "PY_YIELD")
 
         def call_in_thread(_: CodeType, *told: Any) -> None:
-            """Call the callback if this is the awaited thread, and stop listening."""
+            """Call the callback if this is the thread in which it is to be called, and stop listening."""
             if self._tool is not None and _thread.get_ident() == self._thread:
                 tool, self._tool = self._tool, None
                 _MONITORING.set_events(tool, 0)

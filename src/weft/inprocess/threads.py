@@ -204,14 +204,16 @@ class ThreadSnapshot:
         return not any(entry.state == "done" or self._describe_pool_wait(entry.queue)["free"] for entry in others)
 
     def find_object_waits(self) -> Iterator[ObjectWait]:
-        """Yield the waits of threads for objects that have no row in the table, such as locks and queues."""
+        """Yield the waits of threads for objects such as locks and queues, which have no row in the table."""
         for ident in self.stacks:
             block, number = self.find_untimed_wait(ident), self.find_executed_number(ident)
             if block is not None and number is not None and not any(map(self._find_number_of, block.others)):
                 yield ObjectWait(number, block.thing, block.what, "", self.stacks[ident][::-1])
 
     def blockers_by_loop(self) -> dict[int, int]:
-        """Return, by the id() of each loop whose thread is blocked, the number of the task or thread that blocks it."""
+        """Return who blocks each loop: id() of the loop -> number of the task or thread that blocks the loop's thread.
+        Loops that are not blocked are left out.
+        """
         found = {}
         for ident, loop in self._loops.items():
             if (
@@ -223,7 +225,9 @@ class ThreadSnapshot:
         return found
 
     def find_executed_number(self, ident: int) -> int | None:
-        """Return the number in the table of the task, work or thread that a thread executes; None if it has none."""
+        """Return the table's number of the task, work or thread that a thread executes. None if it has no number.
+        `ident`: the thread's identity.
+        """
         if ident in self.current:
             return birth(self.current[ident]).id
         entry = self._by_ident.get(ident)
@@ -285,10 +289,10 @@ class ThreadSnapshot:
         return None
 
     def find_lock_holder(self, lock: object, asking_thread: int) -> int | None:
-        """Return the number of the task or thread that holds a lock; None if unknown, or if it is `asking_thread`
-        itself.
+        """Return the number of the task or thread that holds a lock. None if that is unknown, or is the thread
+        `asking_thread` itself.
 
-        An RLock knows its thread; for other locks, whoever has entered the lock by `with` holds it.
+        An RLock knows its thread. Any other lock is held by whoever has entered it by `with`.
         """
         if (ident := rlock_owner(lock)) is not None:
             return self.find_executed_number(ident) if ident != asking_thread else None
@@ -319,7 +323,7 @@ class ThreadSnapshot:
         return [self._entry_as_row(entry) for entry in self.entries]
 
     def _entry_as_row(self, entry: ThreadEntry) -> dict[str, Any]:
-        """Return the row of a thread or work as a dictionary for the debugger."""
+        """Return the table's row for a thread, or for the work of a pool, as a dictionary for the debugger."""
         known, wait = entry.creation, None
         if entry.state == "running":
             wait = self._describe_entry_wait(entry)
@@ -337,7 +341,7 @@ class ThreadSnapshot:
 
 
 def strip_threading_frames(stack: list[FrameType]) -> list[FrameType]:
-    """Return a thread's frames without the frames of threading that begin it."""
+    """Return a thread's frames without its outermost ones, in which the module threading starts the thread."""
     ends = len(stack)
     while ends and is_library_function(stack[ends - 1], threading.__file__, stack[ends - 1].f_code.co_qualname):
         ends -= 1

@@ -91,7 +91,7 @@ class Tracer:
         return self.breakpoints.needs_tracing or self.watchpoints.is_active
 
     def must_trace_frame(self, frame: FrameType) -> bool:
-        """Return whether breakpoints or watchpoints need the lines of a frame, whichever task runs them."""
+        """Return whether breakpoints or watchpoints must see each line of a frame, whichever task executes it."""
         if self.watchpoints.is_active and not is_library(frame.f_code.co_filename):
             return True
         return self.breakpoints.needs_tracing and bool(self.breakpoints.breakpoint_lines(frame.f_code))
@@ -106,7 +106,9 @@ class Tracer:
         self._main_thread_callback.request_call()
 
     def _on_main_thread_interrupted(self, frame: FrameType) -> None:
-        """Install the trace function in the main thread, which is between two instructions of `frame`."""
+        """Install the trace function in the main thread, and on the frames there that need it. The main thread calls
+        this between two instructions of `frame`.
+        """
         task = self.traced_task
         if self.is_tracing_all:
             self.trace_frames(frame_and_callers(frame))

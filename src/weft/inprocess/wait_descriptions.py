@@ -174,7 +174,9 @@ def describe_peer(transport: Any) -> str:
 
 
 def _describe_socket(sock: Any, address: object) -> str:
-    """Return the address that a socket connects to or receives from, or else its file number."""
+    """Return the address that a socket connects to or receives from. If it has none, return the number of its file
+    descriptor.
+    """
     try:
         return f"to {format_address(address)}" if address is not None else f"from {format_address(sock.getpeername())}"
     except OSError:
@@ -203,7 +205,7 @@ def find_variable_name(thing: object, frames: list[FrameType]) -> str:
 
 
 def own_attributes(thing: object) -> Iterator[tuple[str, object]]:
-    """Yield the names and values in an object's own dictionary; no code of the object is executed."""
+    """Yield (name, value) for the attributes in an object's own dictionary. No code of the object is executed."""
     if thing is not None:
         try:
             yield from list(object.__getattribute__(thing, "__dict__").items())
@@ -212,7 +214,9 @@ def own_attributes(thing: object) -> Iterator[tuple[str, object]]:
 
 
 def reachable_objects(frame: FrameType) -> Iterator[object]:
-    """Yield the local and used global variables of a frame, and the attributes of its `self`."""
+    """Yield the values of a frame's local variables, of the global variables that it uses, and of the attributes of its
+    `self`.
+    """
     yield from list(frame.f_locals.values())
     for _, value in own_attributes(frame.f_locals.get("self")):
         yield value
@@ -231,7 +235,9 @@ def describe_awaited_function(frames: list[FrameType]) -> str:
 
 
 def _describe_executor_work(waiter: Any) -> str:
-    """Return in words the work of a process pool or another executor that completes a future; empty if none does."""
+    """Return in words the work in a process pool or another executor that completes the future `waiter`. Empty if there
+    is none.
+    """
     source = find_executor_future(waiter)
     module: Any = sys.modules.get("concurrent.futures.process")
     for manager in list(module._threads_wakeups) if module is not None and source is not None else ():
@@ -242,7 +248,9 @@ def _describe_executor_work(waiter: Any) -> str:
 
 
 def find_executor_future(waiter: Any) -> Any:
-    """Return the executor's future that will complete a loop's future; None if there is none."""
+    """Return the future of a thread pool or other executor that will complete `waiter`, a future of a loop. None if
+    there is none.
+    """
     for callback, _ in getattr(waiter, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_call_check_cancel":
             return read_closure_variable(callback, "source")
@@ -250,8 +258,8 @@ def find_executor_future(waiter: Any) -> Any:
 
 
 def read_closure_variable(function: Any, name: str) -> Any:
-    """Return the value of a variable in a function's closure; None if the function has no such variable or no value
-    yet.
+    """Return the value of a variable in a function's closure. None if the function does not have the variable, or the
+    variable has no value yet.
     """
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     try:

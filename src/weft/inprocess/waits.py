@@ -36,7 +36,7 @@ def task_frames(task: Task) -> list[FrameType]:
 
 
 def coroutines_with_frames(task: Task) -> list[tuple[Any, FrameType]]:
-    """Return a suspended task's coroutines and generators, each with its frame, outermost first."""
+    """Return (coroutine or generator, its frame) for each that a suspended task consists of, outermost first."""
     found: list[tuple[Any, FrameType]] = []
     at: Any = task.get_coro()
     while at is not None:
@@ -60,8 +60,8 @@ WRAPPER_TYPES = {"async_generator_asend", "async_generator_athrow", "coroutine_w
 
 
 def unwrap_awaitable(awaitable: Any) -> Any:
-    """Return the coroutine or generator that an awaitable of `async for`, `anext` or `__await__` wraps; None for
-    others.
+    """Return the coroutine or generator inside an awaitable that `async for`, `anext` or `__await__` has made. None for
+    other objects.
     """
     if type(awaitable).__name__ not in WRAPPER_TYPES:
         INNERMOST_TYPES.add(type(awaitable))
@@ -181,8 +181,8 @@ def frame_site(frame: FrameType | None) -> list[Any] | None:
 
 
 def instruction_site(code: CodeType | None, lasti: int) -> list[Any] | None:
-    """Return [file, line, function] of an instruction, by its code object and offset; None if
-    there is no code object.
+    """Return [file, line, function] of an instruction, or None without a code object. `lasti`: the offset of the
+    instruction in `code`.
     """
     return None if code is None else [code.co_filename, source_line(code, lasti), code.co_qualname]
 
@@ -218,8 +218,8 @@ def _inner_asyncio_functions(codes: list[CodeType]) -> Iterator[str]:
 
 
 def future_wait_kind(codes: list[CodeType]) -> str:
-    """Return the kind of a wait for a future, such as `sleep` or `queue`, by the asyncio functions that await it.
-    `codes`: outermost first.
+    """Return the kind of a wait for a future, such as `sleep` or `queue`. It follows from the asyncio functions that
+    await the future. `codes`: the call stack, outermost first.
     """
     found = find_wait_function(codes, _KIND_BY_FUNCTION)
     return _KIND_BY_FUNCTION[found[0]] if found is not None else "future"
@@ -305,7 +305,7 @@ def has_shield_callback(callbacks: list[Any]) -> bool:
 
 
 def find_joining_task(task: Task, others: list[Task]) -> Task | None:
-    """Return the task among `others` that waits for the end of a task right now; None if none does."""
+    """Return the task among `others` that waits right now for the end of `task`. None if none does."""
     for other in others:
         waiter = getattr(other, "_fut_waiter", None)
         if other is not task and waiter is not None:

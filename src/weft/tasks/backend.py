@@ -102,15 +102,16 @@ class Backend(Protocol):
         ...
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created.
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
 
         `with_libraries`: keep the frames of libraries.
         """
         ...
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
-        """Return the value of an expression in a task's frame as text. `gdb_format`: a letter such as `x`, empty for
-        none.
+        """Return the value of an expression in a task's frame as text. `level`: of the frame, 0 for the innermost;
+        `gdb_format`: a letter such as `x`, empty for none.
         """
         ...
 

@@ -289,7 +289,9 @@ def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int,
 
 
 def make_entry_registers(registers: list[int], code_address: int, frame_address: int) -> list[int]:
-    """Return the registers with which the thread enters the injected code, which gets its frame's address in rbx."""
+    """Return the registers with which the thread enters the injected code. The code gets the address of its stack frame
+    in rbx.
+    """
     given = list(registers)
     given[RIP], given[RBX], given[RSP] = code_address, frame_address, frame_address
     given[R12] = registers[RSP] - RED_ZONE - 8 * (SAVED + 2)
@@ -331,10 +333,10 @@ def _find_function(modules: list[LoadedModule], name: str) -> int:
 
 @contextmanager
 def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[LoadedModule]]]:
-    """Stop all threads of a process inside a `with` block; yield the stopped threads, the process's memory and its
-    modules.
+    """Stop all threads of a process inside a `with` block, and yield (the stopped threads, the process's memory, its
+    program and libraries).
 
-    InjectionError if the process changes meanwhile, UsageError if stopping it is forbidden.
+    InjectionError if the process changes meanwhile; UsageError if it may not be stopped.
     """
     held = Standing()
     try:

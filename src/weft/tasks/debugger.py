@@ -117,7 +117,9 @@ class TaskDebugger:
         return {"stays": {"task": row.id, "label": row.label, "at": row.at.as_dict() if row.at else None}}
 
     def _advance_once(self, movement: Movement) -> Stop:
-        """Advance once, and return the stop. Ctrl-C or the time limit interrupts the program."""
+        """Let the task in focus make one movement, and return the stop. Ctrl-C or the time limit interrupts the
+        program.
+        """
         begun = time.monotonic()
         try:
             with immediate_interrupts(), limited(self.limit):
@@ -171,8 +173,8 @@ class TaskDebugger:
         return [{"pid": pid, "name": name} for pid, name in found]
 
     def find(self, reference: str) -> TaskRow:
-        """Return the task with a number, name or pedigree, or the one to which an expression leads. UsageError if there
-        is none, or several bear the name.
+        """Return the task with a number, name or pedigree (its path from the first task), or the task to which an
+        expression leads. UsageError if there is none, or if several have the name.
         """
         rows = self.read_rows()
         found = [row for row in rows if reference == str(row.id)] or [row for row in rows if reference == row.name]
@@ -203,8 +205,8 @@ class TaskDebugger:
         return found
 
     def set_focus(self, reference: str) -> Answer:
-        """Put a task into focus, whichever thread runs it, and return its row; for an empty reference, return the row
-        of the task in focus.
+        """Put a task into focus, whichever thread runs it, and return its row as the answer. An empty reference changes
+        nothing, and the answer is the row of the task in focus.
         """
         if not reference:
             return {"kind": "task", "task": self.current().as_dict()}
@@ -425,7 +427,9 @@ class TaskDebugger:
 
 
 def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], bool]:
-    """Return a function that tests whether a row matches a filter such as `new`, `waiting`, `under=3` or `name=x`."""
+    """Return a function that tests a row of the table of tasks against a filter, such as `new`, `waiting`, `under=3` or
+    `name=x`.
+    """
     key, _, value = word.partition("=")
     if word in KINDS:
         return lambda row: row.kind == word

@@ -181,8 +181,8 @@ class Gdb(Mi):
         return stop
 
     def run(self, command: str) -> None:
-        """Let the program run by a command of gdb's machine interface, such as `-exec-continue`; forget earlier
-        stops.
+        """Let the program run by a command of gdb's machine interface, such as `-exec-continue`. Stops that were
+        reported before are forgotten.
         """
         self.ran = True
         self.stops.clear()
@@ -210,7 +210,9 @@ class Gdb(Mi):
         return next((lwp for lwp, id_ in self.threads.items() if id_ == thread), 0)
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return all frames of a thread, innermost first; frames of the OpenMP runtime lose their source file."""
+        """Return all frames of a thread, innermost first. Frames of the OpenMP runtime get no source file, so that they
+        do not look like the program's.
+        """
         self.ask(f"-thread-select {thread}")
         frames = list(self.ask("-stack-list-frames").get("stack", []))
         for frame in frames:
@@ -219,8 +221,8 @@ class Gdb(Mi):
         return frames
 
     def _is_in_runtime(self, pc: int) -> bool:
-        """Return whether an address is in the OpenMP runtime. Intel's runtime brings debug information, so that its
-        frames look like the program's.
+        """Return whether an address is in the OpenMP runtime. Needed for Intel's runtime, whose frames have debug
+        information as the program's do.
         """
         if not self._runtime:
             for library in self.ask("-file-list-shared-libraries").get("shared-libraries", []):
@@ -292,7 +294,7 @@ class Gdb(Mi):
         self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
     def return_site(self, return_address: int) -> SourceLine | None:
-        """Return the source line of the call that returns to an address; None if unknown."""
+        """Return the source line of a call, given the address to which the call returns. None if unknown."""
         if return_address not in self._sites:
             self._sites[return_address] = self._find_line(return_address - 1) if return_address else None
         return self._sites[return_address]
@@ -358,7 +360,9 @@ def strip_compiler_suffix(function: str) -> str:
 
 
 def is_program_frame(frame: Frame) -> bool:
-    """Return whether a frame is at a line of the program's own source, not of a library or of Weft's part."""
+    """Return whether a frame is at a line of the program's own source. A library's source, or that of Weft's part in
+    the program, is not.
+    """
     file = str(frame.get("fullname", ""))
     return (
         bool(file and frame.get("line"))

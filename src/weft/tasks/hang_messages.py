@@ -15,11 +15,11 @@ MOST = 8
 
 
 def render_hang(awaited_objects: list[dict[str, Any]], cancellations: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return in words why nothing can happen any more: the reason behind all waits first, then a line for each other
-    object that tasks wait for.
+    """Return in words why nothing can happen any more: first the cause of all waits, then a line for each other object
+    that tasks wait for.
 
-    `awaited_objects`: the rows of inprocess/hangs.py, `describe_awaited_objects`; `cancellations`: those of
-    cancellations.py.
+    `awaited_objects`: the rows that `describe_awaited_objects` returns (inprocess/hangs.py). `cancellations`: the rows
+    of tasks that ignored a cancellation (inprocess/cancellations.py).
     """
     known = {row.id: row for row in rows}
     awaited_objects = sorted(awaited_objects, key=lambda thing: _cause_sort_key(thing, known))
@@ -64,10 +64,10 @@ def _find_awaited_tasks(row: TaskRow, rows: dict[int, TaskRow]) -> set[int]:
 
 
 def render_lost_wakeups(lost: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return in words that loops sleep although a callback is ready: which callback, and the calls that can have made
-    it so.
+    """Return in words that event loops sleep although a callback is ready: which callback, and which calls can have
+    made it ready without waking the loop.
 
-    `lost`: the rows of inprocess/loop_states.py, `find_lost_wakeups`.
+    `lost`: the rows that `find_lost_wakeups` returns (inprocess/loop_states.py).
     """
     known = {row.id: row for row in rows}
     return "\n".join(_render_lost_wakeup(loop, known) for loop in lost)
@@ -96,9 +96,10 @@ def _render_site(site: list[Any] | None) -> str:
 
 
 def render_delays(delays: dict[str, Any], awaited_objects: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return what holds up a program that is not hung, one line each, the most certain first; empty if nothing does.
+    """Return in words what holds up a program that is not hung, one line for each reason, the most certain first. Empty
+    if nothing does.
 
-    `delays`: the rows of inprocess/loop_states.py and cancellations.py; `awaited_objects`: as in `render_hang`.
+    `delays`: the rows of blocked loops and ignored cancellations (inprocess). `awaited_objects`: as for `render_hang`.
     """
     known = {row.id: row for row in rows}
     lines = [_render_blocked_loop(loop, known) for loop in delays["blocked"]]
@@ -134,8 +135,8 @@ def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
 
 
 def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
-    """Return a line, in a list, with the works for which asyncio.run waits at its end, as it shuts down the loop's
-    pool. The list is empty if asyncio.run waits for no work.
+    """Return one line, in a list, for a program that asyncio.run is ending: the functions in threads whose end it waits
+    for. The list is empty if it waits for none.
     """
     works = [row for row in rows if row.kind == "work" and row.state == "running"]
     if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):
@@ -205,7 +206,9 @@ def _render_counts(rows: list[TaskRow]) -> str:
 
 
 def render_all_held_by_user(rows: list[TaskRow]) -> str:
-    """Return in words that nothing else can happen, as the user holds every task that could continue (`rows`)."""
+    """Return a sentence that says that nothing can happen as the user holds tasks. `rows`: the tasks that could
+    continue if they were not held.
+    """
     these = "them" if len(rows) > 1 else "it"
     are = conjugate(rows, "are")
     return f"nothing else can happen while {render_labels(rows)} {are} held: `release` lets {these} go on"

@@ -60,7 +60,7 @@ class HeldTasks:
         return task in self._held
 
     def hold(self, task: int) -> str:
-        """Hold a task, and return in words how it is held and which tasks wait for it."""
+        """Hold a task, so that it makes no step, and return in words how it is held and which tasks wait for it."""
         record = self._record(task)
         one = self._held.setdefault(task, HeldTask(int(record["address"])))
         self._gdb.write(one.address + BYTE, 1, 1)
@@ -175,8 +175,8 @@ class HeldTasks:
     # A task that runs
 
     def _stop_thread_of_task(self, task: int, hold: HeldTask) -> str:
-        """Make a held task's thread wait, now or when it is back in the program; return how, in words. UsageError if
-        impossible.
+        """Make a held task's thread wait: at once, or as soon as it is back in the program's code. Return how it is
+        held, in words. UsageError if that is impossible.
         """
         row = self._find_row(task)
         if row.worker is None:

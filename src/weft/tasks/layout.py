@@ -229,7 +229,7 @@ class TaskRows:
         return [self._make_row(fields) for fields in zip(*columns, strict=True)]
 
     def _make_row(self, fields: tuple[int, ...]) -> TaskRow:
-        """Return the row of a task from the fields of its record, in the order of `tasks`."""
+        """Return the row of a task. `fields`: the fields of its record, in the order in which `tasks` reads them."""
         id_, parent, state, wait, worker, created, waiting, what, needs, scope, above, *place = fields
         depth, address, way = place[0], place[1], format_pedigree(place[2])
         made = self._site(created)
@@ -277,8 +277,8 @@ class TaskScopes:
         self._chains = {scope: self._outer_scopes(read, scope) for scope in np.unique(used).tolist() if scope}
 
     def _outer_scopes(self, read: Read, scope: int) -> list[int]:
-        """Return the addresses of a taskgroup or team and those around it, from the inside out. DebuggerError if they
-        are too many.
+        """Return the addresses of a taskgroup or team and of all those around it, the innermost first. DebuggerError if
+        there are too many.
         """
         found: dict[int, None] = {}
         while scope and scope not in found:

@@ -113,8 +113,8 @@ def render_label(kind: str, number: int, name: str) -> str:
 
 
 def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
-    """Return rows as dictionaries for JSON. A site or wait that several rows share becomes a single dictionary, which
-    all these rows contain.
+    """Return rows as dictionaries for JSON. Rows that share a site or a wait get the same dictionary of it, which saves
+    time and memory.
     """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
@@ -147,7 +147,7 @@ class TaskTable:
         return list(self._tasks.values())
 
     def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
-        """Add a new task, which has not begun; `site`: the line that created it. HookError if the table has it
+        """Add a new task, which has not begun. `site`: the line that created it. HookError if the task is in the table
         already.
         """
         if task in self._tasks:
@@ -182,7 +182,7 @@ class TaskTable:
         del self._tasks[task]
 
     def _require_state(self, task: int, *states: State) -> TaskRow:
-        """Return the row of a task. HookError if the task is in none of the states."""
+        """Return the row of a task. HookError unless the task is in one of the states."""
         row = self._tasks.get(task)
         if row is None or row.state not in states:
             raise HookError(f"task {task} is {row.state if row else 'not there'}, not {' or '.join(states)}")
@@ -240,7 +240,9 @@ ENDS = {
 
 
 def render_wait(task: TaskRow, awaited_task: int) -> str:
-    """Return where and how a task waits for the task with a number, such as `at prog.py:9 (await)`."""
+    """Return where and how a task waits for another one, such as `at prog.py:9 (await)`. `awaited_task`: the other's
+    number.
+    """
     if task.wait is None or awaited_task not in task.wait.tasks:
         how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
         return f"at {task.at or '?'} ({how})"

@@ -113,8 +113,8 @@ class NativeBackend:
         return made
 
     def start(self) -> Stop:
-        """Start the program and stop it at its main, or attach to a process or load a core file; return where it
-        stopped.
+        """Start the program and stop it at its main; or attach to the process, or load the core file, that was given.
+        Return the stop.
         """
         if self._pid or self._core:
             return self._attach_or_load_core()
@@ -131,7 +131,9 @@ class NativeBackend:
         return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
 
     def _attach_or_load_core(self) -> Stop:
-        """Attach to a process or load a core file, and return where it is. UsageError if Weft's tool is not in it."""
+        """Attach to a process or load a core file, and return where it is as a stop. UsageError if the program does not
+        have Weft's tool in it.
+        """
         self._gdb = Gdb()
         if self._core is not None:
             if not self._core.is_file():
@@ -153,7 +155,9 @@ class NativeBackend:
         return self._make_stop("core" if self._core else "interrupted", self._current_thread())
 
     def _on_program_loaded(self) -> None:
-        """Set the breakpoints at which Weft's tool in the program reports, once gdb has loaded the program."""
+        """Set the breakpoints by which Weft's tool in the program reports events. Called once gdb has loaded the
+        program.
+        """
         groups = self._gdb.ask("-list-thread-groups").get("groups", [])
         self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
         made = self._gdb.ask("-break-insert -f weft_tasks_signal")
@@ -194,7 +198,7 @@ class NativeBackend:
         return {worker: self._gdb.stack(thread) for worker, thread in threads.items() if thread}
 
     def _find_record(self, task: int) -> Any:
-        """Return the record of the task with a number; None if the task is done."""
+        """Return the record of the task with a number. None if the task is done."""
         rows, _ = self._read_records()
         found = rows[rows["id"] == task]
         return found[0] if len(found) else None
@@ -221,8 +225,8 @@ class NativeBackend:
             return self._advance_task(movement, task, child=child)
 
     def _advance_task(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped. UsageError for a core file or a
-        held task.
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. UsageError
+        for a core file or a held task. `child`: follow the next task that it creates.
         """
         if self._core is not None:
             raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
@@ -381,8 +385,8 @@ class NativeBackend:
         return self._handle_gdb_stop(stop, movement, record_address)
 
     def _run_and_interpret(self, command: str, movement: Movement, record_address: int | None) -> Stop:
-        """Let the program run by a command of gdb's machine interface, and return what its stop means for the followed
-        task.
+        """Let the program run by a command of gdb's machine interface. Return the next stop that concerns the followed
+        task or the user.
         """
         if command == "-exec-continue":
             return self._handle_gdb_stop(self._continue_to_stop(), movement, record_address)
@@ -461,7 +465,9 @@ class NativeBackend:
         return self._resume_task(movement, record_address)
 
     def _make_breakpoint_stop(self, stop: dict[str, Any], thread: int) -> Stop | None:
-        """Return the stop at a breakpoint of the user; None if the breakpoint is not for the task that reached it."""
+        """Return the stop at a breakpoint of the user. None if the breakpoint is limited to another task than the one
+        that reached it.
+        """
         number = str(stop.get("bkptno"))
         point = self._gdb.points.get(number) or self._behind.get(number)
         if point is None or not self.is_meant_for_thread(point, thread):
@@ -493,9 +499,7 @@ class NativeBackend:
         return self._make_stop("watch", thread, point=watch.id, text=text)
 
     def _resume_task(self, movement: Movement, record_address: int | None) -> Stop:
-        """Continue after something that does not concern the followed task has stopped the program; return the next
-        stop.
-        """
+        """Let the followed task continue after a stop that does not concern it. Return the next stop."""
         if record_address is None or movement == "continue":
             return self._run_and_interpret("-exec-continue", movement, record_address)
         thread = self._thread_at_next_line(movement, record_address)
@@ -522,14 +526,16 @@ class NativeBackend:
         return thread if here and frame.get("func") == self._from[1] else 0
 
     def _read_event(self, thread: int) -> Event:
-        """Return the event that the tool reports in a thread."""
+        """Return the event that Weft's tool reports in a thread: (what a task did, address of its record, address of
+        another task's record, gdb's number of the thread).
+        """
         event, of, other = (
             int(self._gdb.evaluate(f"(unsigned long){name}", thread)) for name in ("event", "of", "other")
         )
         return layout.EVENTS[event], of, other, thread
 
     def _handle_event(self, event: Event, movement: Movement) -> Stop:
-        """Handle an event of the followed task that the tool reports, and return the next stop."""
+        """Handle an event of the followed task that Weft's tool reports, such as its end, and return the next stop."""
         name, of, other, thread = event
         if name == "create":
             return self._follow_child(other)
@@ -548,15 +554,17 @@ class NativeBackend:
         return self._continue_task(movement, of)
 
     def _follow_child(self, child_address: int) -> Stop:
-        """Follow a new task, given by its record's address, until it stops at its first line; return that stop."""
+        """Follow a new task until it stops at its first line, and return that stop. `child_address`: the address of the
+        task's record.
+        """
         self._set_spawn_watch(False)
         self._set_trace_flags(self._record_at(child_address), layout.RUNS)
         self._child = False
         return self._run_and_interpret("-exec-continue", "step", child_address)
 
     def _follow_to_join(self, ended_address: int) -> Stop:
-        """Follow the task that waits for the end of a task until it continues; return that stop, or `done` if no task
-        waits.
+        """Follow the task that waits for the end of a task, until it continues, and return that stop. If no task waits,
+        return a stop `done`. `ended_address`: the address of the ended task's record.
         """
         record = self._record_at(ended_address)
         rows, _ = self._read_records()
@@ -579,8 +587,8 @@ class NativeBackend:
         return group[0] if len(group) else team[0] if len(team) else None
 
     def _has_left_region(self, record: Any) -> bool:
-        """Return whether an implicit task has finished its thread's part of a parallel region, so that it reaches no
-        line of the program any more.
+        """Return whether an implicit task has finished its part of a parallel region. It then reaches no line of the
+        program any more.
         """
         return any(one.left for one in self._tasks_on_same_worker(record) if one.id == record["id"])
 
@@ -656,7 +664,9 @@ class NativeBackend:
         return self._made
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that a thread runs, by the breakpoint's task or pedigree."""
+        """Return whether a breakpoint is for the task that a thread runs. It may be limited to a task, by number or
+        pedigree (the path from the first task).
+        """
         if point.task is None and not point.pedigree:
             return True
         at, records = self.task_on_worker(self._gdb.kernel_thread_id(thread)), self._read_records()[0]
@@ -669,7 +679,9 @@ class NativeBackend:
         return at is not None
 
     def _make_stop(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
-        """Return a stop at the current line of gdb's thread with a number. `point`: the breakpoint's number."""
+        """Return a stop at the line at which a thread is. `thread`: gdb's number of it; `point`: the number of the
+        breakpoint.
+        """
         stack, worker = self._gdb.stack(thread), self._gdb.kernel_thread_id(thread)
         task = self.task_on_worker(worker) if self._base or why != "start" else None
         at = innermost_line(stack)
@@ -686,7 +698,9 @@ class NativeBackend:
     # Looking
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         rows = {row.id: row for row in self.tasks()}
         return [
             frame_site(frame) for frame in self._thread_and_frames(task, rows, with_libraries=with_libraries)[1]
@@ -695,8 +709,8 @@ class NativeBackend:
     def _thread_and_frames(
         self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
     ) -> tuple[int, list[Frame]]:
-        """Return gdb's number of a task's thread, and the task's frames there; for no task, those of the current
-        thread.
+        """Return (gdb's number of the thread that runs a task, the task's frames in its stack). If there is no such
+        task, return the current thread with its frames.
         """
         if self._gdb.exited is not None:
             raise DebuggerError("the program has come to its end: there are no tasks and no frames any more")
@@ -712,7 +726,9 @@ class NativeBackend:
         return thread, [int(frame["level"]) for frame in frames]
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
-        """Return the value of an expression in a task's frame as text."""
+        """Return the value of an expression in a task's frame as text. `level`: of the frame, 0 for the innermost;
+        `gdb_format`: a letter such as `x`, empty for none.
+        """
         thread, at = self._gdb_frame(task, level)
         if self._is_before_main(at):
             told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --no-values")["variables"]
@@ -728,7 +744,7 @@ class NativeBackend:
             raise
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """Return the names and values of the variables of a task's frame."""
+        """Return (name, value as text) for the variables of a task's frame."""
         thread, at = self._gdb_frame(task, level)
         if self._is_before_main(at):
             raise DebuggerError(BEFORE_MAIN)
@@ -750,7 +766,9 @@ class NativeBackend:
         return self.evaluate(task, f"{name} = {expression}", level)
 
     def _gdb_frame(self, task: int | None, level: int) -> tuple[int, int]:
-        """Return gdb's numbers of a task's thread and frame. DebuggerError if the task is in no frame."""
+        """Return (gdb's number of a task's thread, gdb's number of the frame at `level`). DebuggerError if the task has
+        no frame.
+        """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
             raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
@@ -770,8 +788,8 @@ class NativeBackend:
         return found
 
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by `points`. In bodies of tasks that begin with the compiler's own code, also stop at
-        the address that executes the line.
+        """Replace all breakpoints by `points`. If the function of a task begins with the compiler's own code, the
+        program also stops where it executes the breakpoint's line itself.
         """
         for number in self._behind:
             self._gdb.ask(f"-break-delete {number}")
@@ -783,8 +801,8 @@ class NativeBackend:
                 self._behind[str(made["bkpt"]["number"])] = point
 
     def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
-        """Watch the memory of an expression as breakpoint `number` until its frame returns; return the value now as
-        text.
+        """Stop whenever the memory of an expression changes, until the frame that contains it returns. Return the value
+        now as text. `number`: under which the watchpoint is known, as a breakpoint.
         """
         if self._core is not None:
             raise UsageError("a core file does not run: nothing in it changes")
@@ -875,8 +893,8 @@ class NativeBackend:
         return "" if begun else f"the runtime of {self.runtime} has not begun: the first region or task does that"
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Hold a task together with its thread (`on`), or release it; return in words how it is held. UsageError if it
-        cannot be held.
+        """Hold a task together with its thread if `on`, else release it. Return in words how it is held. UsageError if
+        it cannot be held.
         """
         if self.runtime != "OpenMP":
             raise UsageError(

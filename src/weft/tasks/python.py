@@ -69,8 +69,8 @@ class AgentConversation:
     # What is said
 
     def _receive_message(self, seconds: float | None) -> dict[str, Any]:
-        """Return the agent's next message, a dictionary; if the program has gone, a stop `ended`. DebuggerError for
-        anything but JSON objects.
+        """Return the agent's next message, a dictionary. If the program has gone, it is a stop `ended`. DebuggerError
+        if the message is no JSON object.
         """
         while (end := self._text.find(b"\n", self._looked)) < 0:
             self._looked = len(self._text)
@@ -92,8 +92,8 @@ class AgentConversation:
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:
-        """Return the bytes that arrive from the agent; empty if the program has gone. DebuggerError if none arrive
-        within `seconds`; NoProgress if `idle` returns True.
+        """Return the bytes that arrive from the agent. Empty if the program has gone. DebuggerError if none arrive
+        within `seconds`; NoProgress if `idle`, which is asked meanwhile, returns True.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -193,7 +193,9 @@ class AgentConversation:
             return parse_rows(self._request("tasks"))
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped."""
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. `child`:
+        follow the next task that it creates.
+        """
         if self._over is not None:
             return self._over
         self._pending = [message for message in self._pending if "stop" in message]
@@ -202,7 +204,9 @@ class AgentConversation:
         return self._wait_for_stop(None)
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         answer = self._request("frames", task=task, every=with_libraries)
         frames = [site for row in answer["frames"] if (site := parse_site(row))]
         return frames, [Spawn(row["task"], row["name"], parse_site(row["at"])) for row in answer["spawns"]]
@@ -231,7 +235,7 @@ class AgentConversation:
         return int(found)
 
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by these. DebuggerError for a line without code."""
+        """Replace all breakpoints by `points`. DebuggerError if a line has no code."""
         for point in points:
             require_code_at_line(point)
         self._request("points", points=[point.as_dict() for point in points])
@@ -249,8 +253,8 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """Return in words why nothing can happen in the program any more, or which ready callbacks a sleeping loop does
-        not run. Empty if neither is the case, or if the reason is not known.
+        """Return in words why nothing can happen in the program any more, or that an event loop sleeps although a
+        callback is ready. Empty if neither is the case, or if the reason is not known.
         """
         if self._over is not None:
             return ""
@@ -461,7 +465,7 @@ class PythonBackend(AgentConversation):
 
 
 def require_code_at_line(point: Point) -> None:
-    """Raise a DebuggerError if a breakpoint is at a line without code; a file that cannot be read here is not
+    """Raise a DebuggerError if a breakpoint is at a line without code. A file that cannot be read here is not
     checked.
     """
     lines = find_code_lines(point.file) if point.line else frozenset()

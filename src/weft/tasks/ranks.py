@@ -122,7 +122,9 @@ class OpenMPHand(NativeHand):
         return self.halted()
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on, and return where it stopped."""
+        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If the rank
+        makes no progress, the stop is `waiting`, and the rank runs on.
+        """
         self.poll()
         if self._own.running:
             self._own.ask("-exec-interrupt")
@@ -202,8 +204,8 @@ class AsyncioHand(PythonHand):
 
     @property
     def backend(self) -> RankConversation:
-        """Return the connection by which the rank's tasks are asked. DebuggerError if the program has not imported
-        asyncio.
+        """Return the conversation with the agent that knows the rank's tasks; it is begun at first use. DebuggerError
+        if the program has not imported asyncio.
         """
         if self._talk is None:
             if not self._path.exists():
@@ -246,7 +248,9 @@ class AsyncioHand(PythonHand):
         talk.replace_breakpoints(points)
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on, and return where it stopped."""
+        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If the rank
+        makes no progress, the stop is `waiting`.
+        """
         stands = not self._follows and self.stopped is not None
         if stands:
             self._take_over()
@@ -273,7 +277,9 @@ class AsyncioHand(PythonHand):
         return stop
 
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
-        """Set these breakpoints in the rank. DebuggerError for a condition if the rank's tasks are followed."""
+        """Replace the breakpoints of the rank by `points`. DebuggerError for a condition, if the rank's tasks are
+        followed.
+        """
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
             raise DebuggerError("its tasks are followed: conditions hold for ranks whose tasks are not")
@@ -305,7 +311,7 @@ class AsyncioHand(PythonHand):
             super().unstep()
 
     def resume(self) -> None:
-        """Let a rank that is stopped at a line continue, or a running rank make its planned step."""
+        """Let a rank that is stopped at a line continue, or let a running rank make its planned step."""
         if not self._follows:
             super().resume()
         elif self.stopped is not None or self._wish is not None:
@@ -364,7 +370,9 @@ class RankBackend:
             return self._hand.backend.tasks()
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let one task move on, wait until the other ranks are stopped again, and return the task's stop."""
+        """Let a task of the rank make a movement, such as a step, wait until the other ranks are stopped again, and
+        return the stop of the task.
+        """
         self._ranks.not_over()
         self._since = 0.0
         stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)

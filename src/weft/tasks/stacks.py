@@ -125,7 +125,9 @@ def add_stack_positions(
     """
 
     def with_position(task: TaskRow) -> TaskRow:
-        """Return a task's row with its part of its worker's stack and its line."""
+        """Return a task's row with `part`, the index of its frames on its worker's stack, and with the line at which it
+        is.
+        """
         part = parts_by_worker[task.worker].get(task.id) if task.worker in parts_by_worker else None
         if part is None:
             return task
@@ -139,8 +141,8 @@ def add_stack_positions(
 
 
 def find_region_end_frame(stack: list[Frame]) -> Frame | None:
-    """Return the runtime's frame to which a thread returns when it has finished its part of a parallel region; None if
-    unknown.
+    """Return the frame of the OpenMP runtime to which a thread returns when it has finished its part of a parallel
+    region. None if it is unknown.
     """
     begins = [i for i, frame in enumerate(stack) if ENTRY.search(str(frame.get("func", "")))]
     return stack[begins[-1] + 1] if begins and begins[-1] + 1 < len(stack) else None

@@ -9,8 +9,8 @@ from weft.tasks.model import ENDS, SourceLine, TaskRow, Wait
 
 
 def add_thread_rows(tasks: list[TaskRow], thread_dicts: list[dict[str, Any]]) -> list[TaskRow]:
-    """Return the rows of the tasks and of the program's threads, sorted by number. `thread_dicts`: what the agent in
-    the program reports (inprocess/threads.py).
+    """Return the rows of the tasks and of the program's threads together, sorted by number. `thread_dicts`: the threads
+    as the agent in the program reports them (inprocess/threads.py).
     """
     others = {row["id"]: parse_thread_row(row) for row in thread_dicts}
     return sorted(

@@ -228,8 +228,8 @@ class Cilk5Backend(NativeBackend):
         self._gdb.write(int(record["address"]) + layout.TRACED, flags, 4)
 
     def _set_spawn_watch(self, on: bool) -> None:
-        """Set whether Weft's part in the program reports new tasks when they run (`on`). Reports that were requested
-        for single tasks are switched off.
+        """Let Weft's part in the program report each new task when it runs (`on`), or no longer. Reports that were
+        requested for single tasks are switched off.
         """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
@@ -238,7 +238,9 @@ class Cilk5Backend(NativeBackend):
                 self._set_trace_flags(as_dict(row), 0)
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped."""
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. `child`:
+        follow the next task that it spawns.
+        """
         record = self._find_record(task) if task is not None and self._gdb.exited is None else None
         self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
         self._apart = False
@@ -293,8 +295,8 @@ class Cilk5Backend(NativeBackend):
         return super()._continue_task(movement, record_address)
 
     def _wait_for_task_above(self, movement: Movement, record: Any, thread: int | None) -> Stop:
-        """Let the program run until the followed task can go on, and return the next stop. The task is on the heap
-        (`thread` is None), or waits on a worker's stack for the task above it to end.
+        """Let the program run until the followed task can continue, and return the next stop. The task waits on a
+        worker's stack for the end of the task above it, or, if `thread` is None, on the heap.
         """
         address, self._apart = int(record["address"]), True
         if thread is not None:
@@ -391,8 +393,8 @@ class Cilk5Backend(NativeBackend):
         return super()._handle_gdb_stop(stop, movement, record_address)
 
     def _stop_at_breakpoint(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return the stop at a breakpoint of the user; if that is at a procedure's head, run on to the procedure's
-        first line.
+        """Return the stop at a breakpoint of the user. If the breakpoint is in the head of a procedure, run on to the
+        procedure's first line before.
         """
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]
@@ -478,7 +480,9 @@ class Cilk5Backend(NativeBackend):
         return replace(stop, at=self._named(stop.at))
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> Any:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         lines, made = super().frames(task, with_libraries=with_libraries)
         if not lines and (row := next((row for row in self.tasks() if row.id == task), None)) and row.at:
             lines = [row.at]

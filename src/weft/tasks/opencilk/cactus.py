@@ -159,8 +159,8 @@ class Unwinder:
                 return
 
     def find_descriptor(self, activation: Activation) -> int:
-        """Return the address of the runtime's record for an activation (its frame descriptor); 0 if it has none
-        (yet).
+        """Return the address of the runtime's record (frame descriptor) for a function call. 0 if the call has none, or
+        not yet.
         """
         offset = self._offsets.get(activation.function, 0)
         if offset:
@@ -176,8 +176,8 @@ class Unwinder:
 
 
 def merge_inlined_frames(frames: list[Frame]) -> list[Frame]:
-    """Return one frame for each call that the machine made. Of the frames that were inlined into a call, the program's
-    innermost one is returned.
+    """Return one frame for each call that the machine made. gdb shows several frames where functions were inlined into
+    a call; of these, the innermost one of the program is returned.
     """
     found: list[list[Frame]] = []
     for frame in frames:

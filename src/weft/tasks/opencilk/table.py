@@ -83,7 +83,9 @@ class OpenCilkTable:
     def add_tasks_of_workers(
         self, stacks: Iterable[tuple[CactusStack, OpenCilkWorker]], closures: list[Closure]
     ) -> None:
-        """Add the tasks while the workers work: those on each worker's stack, and then those on none."""
+        """Add all tasks to the table: those that each worker runs, then those that lie on the heap, and those on no
+        worker's stack. Also set what each waits for. `stacks`: (stack, worker) for each thread.
+        """
         descriptors = {closure.frame for closure in closures if closure.frame}
         others: list[tuple[CactusStack, list[list[Activation]]]] = []
         for stack, worker in stacks:
@@ -137,7 +139,9 @@ class OpenCilkTable:
         return OpenCilkTask(self._id(part), parent, part, stack.thread, caller=after[0] if after else None)
 
     def _add_worker_tasks(self, stack: CactusStack, parts: list[list[Activation]], count: int) -> None:
-        """Add the first `count` parts of a stack as tasks on the worker."""
+        """Add the tasks on top of a worker's stack. `parts`: the function calls of each task, the task on top first;
+        `count`: how many of these tasks are on the worker.
+        """
         above = 0
         for at in range(count):
             place = self._make_task(stack, parts, at)
@@ -149,8 +153,8 @@ class OpenCilkTable:
             self.places[place.id] = place
 
     def _add_heap_tasks(self, stack: CactusStack, parts: list[list[Activation]]) -> None:
-        """Add the parts of a stack as tasks on the heap, except tasks that the table has on a worker. A task that the
-        table has on the heap is replaced if this stack has more activations of it.
+        """Add all tasks of a stack that the table does not have on a worker, as tasks on the heap. If the table has
+        such a task already, the one with more function calls is kept. `parts`: the function calls of each task.
         """
         for at, part in enumerate(parts):
             held = self.places.get(self._id(part)) if part else None
