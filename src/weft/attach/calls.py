@@ -219,7 +219,9 @@ def is_edited(frame: Frame, begin_time: float) -> bool:
 
 
 def find_call_node(statement_lines: Sequence[str], method: str) -> ast.Call | None:
-    """Return the syntax node of the only call of a method in a statement; None if there is no such call, or several."""
+    """Return the syntax node of the call of a method in a Python statement. None if the statement does not call it, or
+    calls it several times.
+    """
     text = textwrap.dedent("\n".join(statement_lines))
     for ending in ("", " pass", "\n pass"):
         try:
@@ -235,23 +237,29 @@ def find_call_node(statement_lines: Sequence[str], method: str) -> ast.Call | No
 
 
 def evaluate_as_text(node: ast.expr, values: dict[str, str]) -> str | None:
-    """Return the value of an expression of whole numbers and variables as text; None for any other expression."""
+    """Return the value of a Python expression of whole numbers and variables as text. None for any other expression.
+    `values`: of the variables, by name, as text.
+    """
     try:
-        return str(evaluate(node, values))
+        return str(evaluate_whole_number(node, values))
     except (KeyError, ValueError, ZeroDivisionError):
         return None
 
 
-def evaluate(node: ast.expr, values: dict[str, str]) -> int:
-    """Return the value of an expression of whole numbers. Raises KeyError or ValueError for any other."""
+def evaluate_whole_number(node: ast.expr, values: dict[str, str]) -> int:
+    """Return the value of a Python expression of whole numbers and variables. KeyError or ValueError for any other
+    expression. `values`: of the variables, by name, as text.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return int(node.value)
     if isinstance(node, ast.Name):
         return int(values[node.id])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -evaluate(node.operand, values)
+        return -evaluate_whole_number(node.operand, values)
     if isinstance(node, ast.BinOp):
-        return OPERATORS[type(node.op)](evaluate(node.left, values), evaluate(node.right, values))
+        return OPERATORS[type(node.op)](
+            evaluate_whole_number(node.left, values), evaluate_whole_number(node.right, values)
+        )
     raise ValueError
 
 

@@ -89,7 +89,7 @@ def _read_core_stacks(core: Core, program: str, gdb: Reader) -> tuple[RankStacks
     the path of the executable; `gdb`: reads the stacks.
     """
     one = RankStacks(core.rank or 0, core.pid, "", program)
-    one.problem = explain_unfit(core, program)
+    one.problem = explain_unreadable_core(core, program)
     if one.problem:
         return one, ""
     native = Native([gdb], {core.pid: core.maps})
@@ -112,7 +112,7 @@ def _read_core_stacks(core: Core, program: str, gdb: Reader) -> tuple[RankStacks
     return one, why
 
 
-def explain_unfit(core: Core, program: str) -> str:
+def explain_unreadable_core(core: Core, program: str) -> str:
     """Return why gdb cannot read a core file together with a program, for example because the program was built again.
     Empty if it can.
     """

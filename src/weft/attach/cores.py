@@ -92,7 +92,9 @@ class _Memory:
 
 
 def read_core(path: Path) -> Core:
-    """Return what a core file says about its process. UsageError if it is no core file."""
+    """Return what a core file says about its process: program, rank, signal and so on. UsageError if it is no core
+    file.
+    """
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file")
     try:

@@ -64,7 +64,7 @@ def draw_tree(job: Job, *, with_mpi_frames: bool = False) -> Picture:
     """Return a picture of the stacks of a job, with its sentences above. `with_mpi_frames`: also the frames inside
     MPI.
     """
-    said = [sentences.headline(job), *sentences.describe_job(job)]
+    said = [sentences.render_headline(job), *sentences.describe_job(job)]
     if len(said) > TOLD:
         said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach tells all of them as text"]
     top = 2 * MARGIN + LINE * len(said)

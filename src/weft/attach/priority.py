@@ -30,7 +30,7 @@ def raise_priority(pid: int = HERE) -> bool:
 
 
 def restore_priority(pid: int = HERE) -> None:
-    """Give a process its ordinary priority back."""
+    """Give a process the ordinary priority again that `raise_priority` has changed."""
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
             os.sched_setscheduler(pid, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))

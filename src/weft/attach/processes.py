@@ -46,7 +46,7 @@ def read_start_time(pid: int) -> float:
 
 
 def read_parents() -> dict[int, int]:
-    """Return the pid of the parent of each process on this host."""
+    """Return the parent of each process on this host: pid -> the parent's pid."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -86,7 +86,7 @@ def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
 
 
 def find_ranks_of_same_jobs(pids: Sequence[int]) -> list[RankProcess]:
-    """Return the ranks that a user means by pids, together with all other ranks of their jobs on this host."""
+    """Return the ranks that a user means by pids, and all other ranks of their jobs on this host."""
     try:
         meant = find_named_ranks(pids)
     except UsageError:  # a watchdog is also in programs without MPI

@@ -132,12 +132,12 @@ def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Ca
             wanted.append(((pid, number, level), [text for _, text in texts if calls.is_safe_to_evaluate(text)]))
     values = gdb.evaluate_numbers(wanted)
     return {
-        of: make_call(name, texts, dict(zip(asked, answers, strict=True)), frame)
+        of: make_native_call(name, texts, dict(zip(asked, answers, strict=True)), frame)
         for (of, name, texts, frame), (_, asked), answers in zip(known, wanted, values, strict=True)
     }
 
 
-def make_call(
+def make_native_call(
     mpi_function: str, argument_texts: list[tuple[str, str]], values: dict[str, str | None], frame: Frame
 ) -> Call:
     """Return a native MPI call with its arguments and their values. A communicator has no value, only its name in the

@@ -37,7 +37,7 @@ class Reader(ScriptedGdb):
 
 
 def is_reader(process: int) -> bool:
-    """Return whether a process is a gdb that reads stacks for Weft."""
+    """Return whether a process is one of the gdbs that read stacks for Weft. `process`: its pid."""
     try:
         return os.fsencode(SCRIPT) in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:

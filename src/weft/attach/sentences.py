@@ -223,7 +223,7 @@ def describe_rebuilt(job: Job) -> Iterator[str]:
         yield f"{rank_words(ranks)}: the program's file was replaced since they began, so that its lines are not known"
 
 
-def headline(job: Job) -> str:
+def render_headline(job: Job) -> str:
     """Return the first line of the report. It says whose stacks these are, and that they prove nothing."""
     seen = sum(bool(one.threads) for one in job.ranks)
     who = f"{seen} of {job.size} ranks" if job.size > seen else plural(seen, "rank")

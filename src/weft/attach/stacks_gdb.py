@@ -120,7 +120,7 @@ def thread_frames(thread: Any) -> list[dict[str, Any]]:
             told = describe_frame(frame)
             own += told["file"] is not None
             if told["file"] is not None and own <= VALUED:
-                told["values"] = number_variables(frame)
+                told["values"] = numeric_variables(frame)
             if found and found[-1]["function"] is None and found[-1]["module"] != told["module"]:
                 found[-1]["function"] = find_called_function(frame)
             found.append(told)
@@ -164,8 +164,8 @@ def find_called_function(frame: Any) -> str | None:
     return None
 
 
-def number_variables(frame: Any) -> dict[str, str]:
-    """Return names and values of the variables of a frame that are numbers, MOST_VALUES at most."""
+def numeric_variables(frame: Any) -> dict[str, str]:
+    """Return the variables of a frame that are numbers: name -> value as text. At most MOST_VALUES are returned."""
     found: dict[str, str] = {}
     for name, value, _ in variables(frame):
         if len(found) >= MOST_VALUES:
@@ -193,7 +193,7 @@ def evaluate_all(requests: list[tuple[int, int, int, list[str]]]) -> list[list[s
 
 
 def select_frame(pid: int, lwp: int, level: int) -> None:
-    """Let gdb select a frame, by its process, thread and level from the innermost frame."""
+    """Let gdb select a frame. `lwp`: the kernel's id of the thread; `level`: of the frame, 0 for the innermost."""
     threads = (thread for inferior in gdb.inferiors() if inferior.pid == pid for thread in inferior.threads())
     next(thread for thread in threads if thread.ptid[1] == lwp).switch()
     frame = gdb.newest_frame()

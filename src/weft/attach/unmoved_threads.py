@@ -47,8 +47,8 @@ class StackBytes:
 
 
 def read_stack_bytes(pid: int) -> StackBytes:
-    """Return the contents of the stacks of all threads of a stopped process. Threads whose stack cannot be read are
-    left out.
+    """Return the bytes of the stacks of all threads of a stopped process, and where its code is. Threads whose stack
+    cannot be read are left out.
     """
     areas, code = [], []
     for line in read_maps_or_nothing(pid).splitlines():

@@ -122,7 +122,7 @@ def compute_call_keys(
     )
     mixed = np.zeros(len(events_chosen), np.uint64)
     for column in columns:
-        mixed = _mix_keys(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
+        mixed = _mix_column_into_keys(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
     return mixed
 
 
@@ -142,12 +142,16 @@ def _compute_message_keys(match: Match, rank: int, events_chosen: Ints) -> Keys:
     sender = find_message_senders(match, rank).view(np.uint64)
     by_event = np.zeros(len(match.trace.ranks[rank].events), np.uint64)
     # Of several receives of one call (Startall) the messages count, not which took which.
-    np.add.at(by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix_keys(np.zeros_like(sender), sender))
+    np.add.at(
+        by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix_column_into_keys(np.zeros_like(sender), sender)
+    )
     return by_event[events_chosen]
 
 
-def _mix_keys(keys: Keys, column: Keys) -> Keys:
-    """Return keys of 64 bits with one more column mixed in (SplitMix64's finalizer, Steele, Lea and Flood 2014)."""
+def _mix_column_into_keys(keys: Keys, column: Keys) -> Keys:
+    """Return new 64-bit keys, each made of an old key and the value of one more column (SplitMix64's finalizer, Steele,
+    Lea and Flood 2014).
+    """
     z = (keys + np.uint64(0x9E3779B97F4A7C15)) ^ column
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -162,7 +166,7 @@ def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
     """
     i = j = 0
     for _ in range(MAX_RANGES):
-        count = _count_alike(reference_keys[i:], run_keys[j:])
+        count = _count_alike_at_start(reference_keys[i:], run_keys[j:])
         yield AlikeRange(i, j, count)
         i, j = i + count, j + count
         if i == len(reference_keys) or j == len(run_keys):
@@ -173,7 +177,7 @@ def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
         i, j = i + again[0], j + again[1]
 
 
-def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
+def _count_alike_at_start(reference_keys: Keys, run_keys: Keys) -> int:
     """Return how many calls are alike in both runs, from the first on."""
     size, at, step = min(len(reference_keys), len(run_keys)), 0, 4096
     while at < size:
@@ -209,5 +213,5 @@ def _compute_sequence_keys(keys: Keys, length: int) -> Keys:
     count = len(keys) - length + 1
     mixed = np.zeros(count, np.uint64)
     for k in range(length):
-        mixed = _mix_keys(mixed, keys[k : k + count])
+        mixed = _mix_column_into_keys(mixed, keys[k : k + count])
     return mixed

@@ -24,7 +24,7 @@ FAR = 1 << 20
 
 
 def render_contents(contents: ContentComparison | None, comparison: Comparison) -> list[str]:
-    """Return report lines on messages whose contents differ; none if neither run has hashes."""
+    """Return report lines on messages whose contents differ. Empty if neither run has hashes of contents."""
     if contents is None:
         sides = [has_hashes(side) for side in (comparison.before, comparison.after)]
         if any(sides):
@@ -152,7 +152,7 @@ def _explain_by_order(content: MessageContent, comparison: Comparison, distances
 
 
 def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:
-    """Return the differing contents of messages as JSON values; None without hashes."""
+    """Return the comparison of message contents as JSON values. None if the runs have no hashes of contents."""
     if contents is None:
         return None
     return {

@@ -129,9 +129,9 @@ def has_hashes(match: Match) -> bool:
 
 def compare_contents(comparison: Comparison, order: Order) -> ContentComparison | None:
     """Return where the contents of messages differ first between two runs. Only calls that are alike in both runs are
-    compared; None if one of the runs has no hashes.
+    compared. None if one of the runs has no hashes of contents.
 
-    `order`: happens-before of the run.
+    `order`: the happens-before order of the run.
     """
     if not (has_hashes(comparison.before) and has_hashes(comparison.after)):
         return None

@@ -25,8 +25,8 @@ def render_comparison(
     comparison: Comparison, slower_places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]], *,
     with_calls: bool = True,
 ) -> list[str]:  # fmt: skip
-    """Return report lines on what differs between two runs, the most important first. `with_calls`: also the calls of
-    each rank, and where it is slower.
+    """Return report lines on what differs between two runs, the most important first. `with_calls`: include the calls
+    of each rank, and where the run is slower.
     """
     found = list(render_commands(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
     if with_calls:
@@ -140,7 +140,9 @@ def _describe_taken_message(match: Match, event: EventId) -> str:
 
 
 def _describe_changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
-    """Yield the arguments of a call that differ in two runs, as `count 100, in the reference 99`."""
+    """Yield a text for each argument that differs between a call of the reference and one of the run, such as `count
+    100, in the reference 99`.
+    """
     one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
     given, now = one.args, two.args
     for name, parameter in two.function.parameters_by_name.items():

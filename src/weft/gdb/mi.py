@@ -206,7 +206,7 @@ class Mi:
             self.stops.clear()
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
-        """Return the next stop that gdb reports. DebuggerError if none comes within `seconds`."""
+        """Return the next stop that gdb reports, and wait for it. DebuggerError if none comes within `seconds`."""
         still = poll_until_idle(self.process, seconds)
         while not self.stops and next(still):
             self.read_messages(0.02)

@@ -28,7 +28,7 @@ from . import births, creation, hangs
 from .births import Task, ancestry, birth, is_library
 from .cancellations import find_ignored_cancellations
 from .child_processes import list_child_processes
-from .loop_states import all_stacks, find_blocked_loops, find_lost_wakeups, split_own_frame
+from .loop_states import all_stacks, find_blocked_loops, find_lost_wakeups, find_own_frame_and_library_call
 from .schedule import Schedule
 from .task_deaths import TaskDeaths, UnretrievedErrors, describe_dead_task, exception_frames, find_dead_tasks
 from .task_deaths import describe_death as died
@@ -339,7 +339,7 @@ class Agent:
         ident = threading.main_thread().ident or 0
         asleep = ident in self.thread_monitor.find_threads_that_do_not_run()
         stack = frame_and_callers(sys._current_frames().get(ident))
-        own, library = split_own_frame(stack)
+        own, library = find_own_frame_and_library_call(stack)
         return {"asleep": asleep, "at": frame_site(own), "library": library}
 
     def do_children(self, _: Request) -> list[list[Any]]:

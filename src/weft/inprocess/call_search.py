@@ -74,7 +74,7 @@ def _find_calls(methods: tuple[str, ...], variable: str) -> list[FoundCall]:
     return [
         call
         for file in _program_files()
-        for method, receiver, call in method_calls(file)
+        for method, receiver, call in find_method_uses(file)
         if method in methods and (not last or receiver.rpartition(".")[2] == last)
     ]
 
@@ -89,7 +89,7 @@ def _program_files() -> Iterator[str]:
 
 
 @lru_cache(maxsize=MOST_FILES)
-def method_calls(file: str) -> list[tuple[str, str, FoundCall]]:
+def find_method_uses(file: str) -> list[tuple[str, str, FoundCall]]:
     """Return (method, object, call) for each use of a method in a source file, as text. A method that is only passed on
     counts, too, as in `Thread(target=ready.set)`.
     """

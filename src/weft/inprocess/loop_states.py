@@ -117,7 +117,7 @@ def find_blocked_loops(loops: list[Any], stacks: dict[int, list[FrameType]], asl
 def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -> dict[str, Any]:
     """Return the row of a blocked loop. `inside`: the frames of the callback that it runs, innermost first."""
     task: Task | None = asyncio.current_task(loop)
-    own, library = split_own_frame(inside)
+    own, library = find_own_frame_and_library_call(inside)
     timers = [handle for handle in list(loop._scheduled) if not handle.cancelled()]
     return {
         "seconds": seconds, "task": birth(task).id if task is not None else None, "at": frame_site(own),
@@ -126,7 +126,7 @@ def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -
     }  # fmt: skip
 
 
-def split_own_frame(stack: list[FrameType]) -> tuple[FrameType | None, str]:
+def find_own_frame_and_library_call(stack: list[FrameType]) -> tuple[FrameType | None, str]:
     """Return (the program's innermost frame in a stack, the name of the library function that it has called). The frame
     is None if there is none; the name is empty if it has called none. `stack`: innermost first.
     """

@@ -51,7 +51,7 @@ def find_pool_holders(
     values = [value for frame in frames for value in frame.f_locals.values()]
     for owner in owners:
         shared = {id(one) for one in _walk_references(values, {id(owner)}, MOST_OBJECTS)} | {id(owner)}
-        parts = {id(part): part for part in _parts_of(owner) if id(part) not in shared}
+        parts = {id(part): part for part in _parts_of_library_object(owner) if id(part) not in shared}
         if not parts:
             continue
         seen = set(shared)
@@ -81,7 +81,7 @@ def _is_waiting_alike(frame: FrameType, frames: list[FrameType]) -> bool:
     return any(frame.f_code is one.f_code and frame.f_lasti == one.f_lasti for one in frames)
 
 
-def _parts_of(owner: object) -> Iterator[object]:
+def _parts_of_library_object(owner: object) -> Iterator[object]:
     """Yield the objects to which a library's object leads, if their types are of the same package."""
     package = type(owner).__module__.partition(".")[0]
     for one in _walk_references([owner], set(), MOST_INSIDE):

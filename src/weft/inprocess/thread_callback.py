@@ -35,8 +35,8 @@ class ThreadCallback:
         self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_pending_call)
 
     def request_call(self) -> None:
-        """Request that the callback is called once in the thread, as soon as the thread executes Python. Any thread may
-        request it. A request that is still open is not repeated.
+        """Request that the callback is called in the thread, as soon as the thread executes Python. Any thread may
+        request it. Several requests in a row may cause only one call.
         """
         if self._tool is not None:
             return

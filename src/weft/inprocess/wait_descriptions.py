@@ -174,8 +174,8 @@ def describe_peer(transport: Any) -> str:
 
 
 def _describe_socket(sock: Any, address: object) -> str:
-    """Return the address that a socket connects to or receives from. If it has none, return the number of its file
-    descriptor.
+    """Return `to ADDRESS` for a socket that connects there, or `from ADDRESS` for one that receives. Without an
+    address, return `socket` and the number of its file.
     """
     try:
         return f"to {format_address(address)}" if address is not None else f"from {format_address(sock.getpeername())}"

@@ -121,7 +121,7 @@ def is_safely_cached(made: Path) -> bool:
 
 
 def _requested_cache() -> str:
-    """Return the path of the cache according to the environment."""
+    """Return the path of the cache folder that the environment asks for, or else the usual one."""
     home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, this stays as it is, and Path raises)
     own = "/nonexistent" if home == "~" else os.path.join(home, ".cache")  # noqa: PTH118 (as above)
     root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or own

@@ -33,7 +33,7 @@ def find_peer_user(connection: socket.socket) -> int | None:
     for _ in range(LOOKS):
         known = False
         for table, named in TABLES.items():
-            rows = _read_rows(table)
+            rows = _read_connection_table(table)
             known |= bool(rows)
             for row in rows:
                 if row[1:3] == [named(theirs), named(ours)]:
@@ -79,7 +79,7 @@ def _find_listening_user(address: str) -> int | None:
     return None
 
 
-def _read_rows(table: Path) -> list[list[str]]:
+def _read_connection_table(table: Path) -> list[list[str]]:
     """Return the lines of one of the kernel's tables of connections, split into words. Empty if the table cannot be
     read.
     """

@@ -78,7 +78,7 @@ class TaskDebugger:
         if repetitions and not (repetitions.isdigit() and int(repetitions)):
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
-            raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
+            raise UsageError(f"{self.focused_task().label} is not stepped: `break` in it and `continue`, or `task ID`")
         with kept():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
             return self._advance_repeatedly(movement, int(repetitions or 1))
 
@@ -172,7 +172,7 @@ class TaskDebugger:
         found = self.backend.children() if isinstance(self.backend, ForkingBackend) else []
         return [{"pid": pid, "name": name} for pid, name in found]
 
-    def find(self, reference: str) -> TaskRow:
+    def find_task(self, reference: str) -> TaskRow:
         """Return the task with a number, name or pedigree (its path from the first task), or the task to which an
         expression leads. UsageError if there is none, or if several have the name.
         """
@@ -196,10 +196,10 @@ class TaskDebugger:
         return found[0]
 
     def _find_steppable_task(self, reference: str) -> TaskRow:
-        """Return a task as `find` does. UsageError if it is a thread or a thread's work, which cannot be stepped or
+        """Return a task as `find_task` does. UsageError if it is a thread or a thread's work, which cannot be stepped or
         held.
         """
-        found = self.find(reference)
+        found = self.find_task(reference)
         if found.kind != "task":
             raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
         return found
@@ -209,12 +209,12 @@ class TaskDebugger:
         nothing, and the answer is the row of the task in focus.
         """
         if not reference:
-            return {"kind": "task", "task": self.current().as_dict()}
-        task = self.find(reference)
+            return {"kind": "task", "task": self.focused_task().as_dict()}
+        task = self.find_task(reference)
         self.focus, self.kind, self.level = task.id, task.kind, 0
         return {"kind": "task", "task": task.as_dict()}
 
-    def current(self) -> TaskRow:
+    def focused_task(self) -> TaskRow:
         """Return the task in focus. UsageError if there is none."""
         found = next((row for row in self.read_rows() if row.id == self.focus), None)
         if found is None and self.stop.why == "ended":
@@ -228,7 +228,7 @@ class TaskDebugger:
         words = id_and_name.split()
         if len(words) != 2 or words[1].isdigit():
             raise UsageError("name which task how? `name 3 reader`")
-        task = self.find(words[0])
+        task = self.find_task(words[0])
         self.backend.name(task.id, words[1])
         return {"kind": "text", "text": f"{render_label(task.kind, task.id, '')} is {words[1]}"}
 
@@ -236,7 +236,7 @@ class TaskDebugger:
         """Show a task's own frames (`--all`: libraries' too), and after them the spawns that led to it."""
         words = arguments.split()
         every = "--all" in words
-        task = self.find(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
+        task = self.find_task(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
         id_ = task.id if task else self.focus
         frames, spawns = self.backend.frames(id_, with_libraries=every)
         names = {row.id: row.label for row in self.read_rows()}
@@ -295,7 +295,7 @@ class TaskDebugger:
 
     def current_line(self) -> SourceLine | None:
         """Return the line at which the task in focus is; None if unknown."""
-        return self.stop.at if self.stop.task == self.focus else self.current().at
+        return self.stop.at if self.stop.task == self.focus else self.focused_task().at
 
     def waits(self) -> Answer:
         """Show which tasks wait for which, their deadlocks, and why the program hangs or what holds it up."""
@@ -347,7 +347,7 @@ class TaskDebugger:
         """Run until the task in focus reaches `FILE:LINE | LINE | FUNCTION`, or something else stops."""
         if len(location.split()) != 1:
             raise UsageError("until where? `until 9`, `until prog.py:9`, `until work`")
-        point: int = self.break_once(f"{location} task {self.current().id}")["breakpoint"]["id"]
+        point: int = self.break_once(f"{location} task {self.focused_task().id}")["breakpoint"]["id"]
         try:
             return self.advance("continue")
         finally:
@@ -408,7 +408,7 @@ class TaskDebugger:
 
     def release(self, reference: str = "") -> Answer:
         """Release a held task, or all: `[ID]`."""
-        chosen = {self.find(reference).id} if reference else set(self.held)
+        chosen = {self.find_task(reference).id} if reference else set(self.held)
         if not chosen or not chosen <= self.held:
             raise UsageError(f"task {reference} is not held" if reference else "no task is held")
         for task in sorted(chosen):

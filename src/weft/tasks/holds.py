@@ -143,7 +143,7 @@ class HeldTasks:
         rows = self._rows() if self._held else []
         waiting = {worker: task for task, worker in self.workers().items()}
         caught = set(waiting.values())
-        tied = [self._with_hold_waits(row, waiting) for row in rows]
+        tied = [self._add_hold_wait(row, waiting) for row in rows]
         left = find_stuck_tasks(tied)
         if not caught or any(row.state == "top" and row.id not in left for row in tied) or find_deadlocks(rows):
             self._before = []
@@ -157,7 +157,7 @@ class HeldTasks:
         told = [*_render_waiting(held, rows), *_render_blocked_workers(rows, waiting)]
         return "\n".join([render_all_held_by_user(held), *(f"  {line}" for line in told)])
 
-    def _with_hold_waits(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
+    def _add_hold_wait(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
         """Return a task's row, changed if a hold stops the task. A held task gets a wait for itself. A task on top of a
         worker that waits with a held task gets the held task as the task above it.
 

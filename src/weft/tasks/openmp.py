@@ -33,7 +33,7 @@ from weft.tasks.stacks import (
     find_holding_task,
     find_region_end_frame,
     find_task_frames,
-    frames_of_part,
+    frames_of_task_on_stack,
 )
 
 STACKED = (layout.TOP, layout.MIDDLE)
@@ -598,7 +598,7 @@ class NativeBackend:
         """
         with_it = self._tasks_on_same_worker(record)
         part = assign_stack_parts(stack, with_it)[int(record["id"])] if with_it else 0
-        return frames_of_part(stack, part) if part != NO_CODE else None
+        return frames_of_task_on_stack(stack, part) if part != NO_CODE else None
 
     def _tasks_on_same_worker(self, record: Any) -> list[StackedTask]:
         """Return all tasks on the stack of the worker that runs a task, the topmost first. Empty if the runtime is not
@@ -635,7 +635,9 @@ class NativeBackend:
         while steps < STEPS:
             frame, before = self._gdb.stack(thread)[0], beginning
             beginning = self._bodies.is_in_prologue(int(frame["addr"], 16))
-            amid = before and not beginning and not self._is_first_part(thread)  # of a line that it was suspended in
+            amid = (
+                before and not beginning and not self._is_first_entry_into_body(thread)
+            )  # of a line that it was suspended in
             told = not amid and is_program_frame(frame) and int(frame["line"]) not in skipped
             if told and not self._bodies.is_compiler_line(frame):
                 return self._make_stop("line", thread)
@@ -647,7 +649,7 @@ class NativeBackend:
                 return self._handle_gdb_stop(stop, "step", record_address)
         return self._make_stop("line", thread)
 
-    def _is_first_part(self, thread: int) -> bool:
+    def _is_first_entry_into_body(self, thread: int) -> bool:
         """Return whether an untied task that clang compiled enters its code for the first time. It enters it again
         after each suspension. The variable `.part_id.` of the innermost frame points to 1 at the first time.
         """

@@ -58,7 +58,7 @@ def prepare_replay_folder(folder: Path) -> None:
     (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": find_birth_library()}))
 
 
-def inspect_rank(replica: Replica, rank: int) -> Hand:
+def attach_debugger_to_rank(replica: Replica, rank: int) -> Hand:
     """Attach a debugger to a rank of a replay, and return it. Which one depends on what the rank runs: Python, OpenMP
     tasks with Weft's tool, or other native code.
     """
@@ -575,4 +575,6 @@ class TaskPrompt(Prompt):
 
     def _break_in_task(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
         rank = self._choose_rank(ranks)
-        return self.debugger.stops.break_at(place, Scope(rank, self.debugger_of_rank(rank).find(task).id, descendants))
+        return self.debugger.stops.break_at(
+            place, Scope(rank, self.debugger_of_rank(rank).find_task(task).id, descendants)
+        )

@@ -24,7 +24,7 @@ def number_tasks_of_frames(stack: list[Frame]) -> list[int]:
     return found
 
 
-def frames_of_part(stack: list[Frame], task_index: int, *, with_libraries: bool = False) -> list[Frame]:
+def frames_of_task_on_stack(stack: list[Frame], task_index: int, *, with_libraries: bool = False) -> list[Frame]:
     """Return the frames that one task has on a worker's stack. `task_index`: 0 for the task on top, 1 for the one
     beneath it; beyond the last, the last is meant. `with_libraries`: keep the frames of libraries.
     """
@@ -104,7 +104,9 @@ def find_task_frames(
     if row.worker is None or row.worker not in gdb.threads or row.part == NO_CODE:
         return 0, []
     thread = gdb.threads[row.worker]
-    return thread, frames_of_part(gdb.stack(thread), count_tasks_above(row, rows), with_libraries=with_libraries)
+    return thread, frames_of_task_on_stack(
+        gdb.stack(thread), count_tasks_above(row, rows), with_libraries=with_libraries
+    )
 
 
 def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
@@ -134,7 +136,7 @@ def add_stack_positions(
         if part == NO_CODE:  # the stack's innermost line is another's
             return task._replace(part=part, at=task.wait.site if task.wait is not None else task.created)
         beneath = task.state == "middle" or (task.state == "top" and part > 0)
-        own = frames_of_part(stacks[task.worker or 0], part) if beneath and task.wait is None else []
+        own = frames_of_task_on_stack(stacks[task.worker or 0], part) if beneath and task.wait is None else []
         return task._replace(part=part, at=frame_site(own[0]) if own else task.at)
 
     return [with_position(task) for task in tasks]
@@ -152,7 +154,7 @@ def innermost_program_frame(stack: list[Frame], task_index: int) -> Frame | None
     """Return the innermost frame of a task's own code that was not called by a library. None if the outermost frame of
     the task is a library's, or the task has no frames. `task_index`: 0 for the task on top of the stack.
     """
-    frames = frames_of_part(stack, task_index, with_libraries=True)
+    frames = frames_of_task_on_stack(stack, task_index, with_libraries=True)
     while any(map(is_program_frame, frames)) and not all(map(is_program_frame, frames)):
         frames = frames[next(i for i, frame in enumerate(frames) if not is_program_frame(frame)) + 1 :]
     return frames[0] if frames and is_program_frame(frames[0]) else None

@@ -80,7 +80,9 @@ class RankWatchdog(threading.Thread):
         return tuple(found)
 
     def _report(self, stood: float) -> None:
-        """Write the report, and abort the program if the settings say so. `stood`: seconds without progress."""
+        """Write a report that the main thread makes no progress, and end the program if the settings say so. `stood`:
+        seconds without progress.
+        """
         reporting.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
         end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"

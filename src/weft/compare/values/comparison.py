@@ -123,7 +123,9 @@ class _MomentJudge:
         return self._compare_elements(reference_value, run_value, run_value.box, rounding_bound)
 
     def _compare_array_parts(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield the differences of a global array's parts, however the two runs divide it among ranks."""
+        """Yield the differences of a global array at one moment. The two runs may divide it differently among their
+        ranks. `before`, `after`: the parts that the ranks have.
+        """
         if len(before[0].shape) != len(after[0].shape):
             yield ValueDifference("shape", before[0], after[0], after[0].box, Judgement())
             return

@@ -53,7 +53,9 @@ _STYLE: Final = (
 
 
 def render_html(comparison: ValueComparison) -> str:
-    """Return HTML for a notebook: the differences as text, then the error where it is first and where it is last."""
+    """Return HTML for a notebook: the differences as text, then pictures of the error at its first moment and at its
+    last.
+    """
     said = "".join(f"<p>{escape(printable(line.strip()))}</p>" for line in render_values(comparison, drawn=False))
     try:
         first = draw_error(comparison)
@@ -191,7 +193,9 @@ def _draw_cells(colour_numbers: np.ndarray, pixel_width: int, pixel_height: int)
 def _draw_labels(
     index_ranges: list[tuple[int, int]], first_index: int, pixel_width: int, pixel_height: int
 ) -> Iterator[str]:
-    """Yield the SVG texts that label rows and columns with their indices."""
+    """Yield the SVG texts that label rows and columns with their indices. `first_index`: the first index of an array in
+    the program's language.
+    """
     for at, place in _choose_tick_indices(index_ranges[-1], 8):
         yield (
             f'<text x="{_LEFT + place * pixel_width:.1f}" y="{_TOP - 7}" text-anchor="middle">{at + first_index}</text>'

@@ -105,7 +105,9 @@ def _is_structure_first(comparison: ValueComparison) -> bool:
 
 
 def _render_structure_difference(comparison: ValueComparison, heading: str) -> Iterator[str]:
-    """Yield a report line on the first place where the structures differ: a value that only one run has."""
+    """Yield a report line on the first place where the structures (loops and probes) of the runs differ: a value that
+    only one run has. `heading`: the beginning of the line.
+    """
     parting = comparison.parting
     if parting is None:
         return
@@ -153,7 +155,7 @@ def render_element(value: KeptValue, index: tuple[int, ...]) -> str:
 
 
 def _render_first_difference(differences: list[ValueDifference], comparison: ValueComparison) -> Iterator[str]:
-    """Yield report lines on the first moment at which values differ: its ranks and elements."""
+    """Yield report lines on the first moment at which values differ: the probe, the ranks and the elements."""
     one = differences[0]
     ranks = rank_words(sorted({unlike.after.process.rank for unlike in differences}))
     held = [two for two in differences if two.sort == one.sort]

@@ -42,7 +42,9 @@ def have_no_common_probe(before: ValueTrace, after: ValueTrace) -> bool:
 
 
 def are_configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
-    """Return whether both runs were configured to keep the same values."""
+    """Return whether both runs were configured to keep the same values: their configurations are equal byte
+    for byte.
+    """
     plans = []
     for trace in (before, after):
         try:

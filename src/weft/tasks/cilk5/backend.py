@@ -23,7 +23,7 @@ from weft.tasks.layout import format_pedigree
 from weft.tasks.model import SourceLine, TaskRow, Wait
 from weft.tasks.mutexes import add_mutex_waits
 from weft.tasks.openmp import NativeBackend, innermost_line
-from weft.tasks.stacks import frames_of_part
+from weft.tasks.stacks import frames_of_task_on_stack
 
 HOW_FAR = 60
 """Lines of cilk2c's own between the begin of a clone and the first line of the program in it."""
@@ -351,7 +351,7 @@ class Cilk5Backend(NativeBackend):
         """
         self._over = 0
         record, done = self._record_at(record_address), self._gdb.stack(thread)
-        frames = frames_of_part(done, 1)
+        frames = frames_of_task_on_stack(done, 1)
         if movement == "finish":
             return self._run_and_interpret("-exec-continue", movement, record_address)
         if not record or record["worker"] != self._gdb.kernel_thread_id(thread) or not frames:

@@ -118,10 +118,10 @@ class OpenCilkTable:
         count = 1 if parts[0] else 0
         while count < len(parts) and parts[count]:
             parent = parts[count][0]
-            if contains_descriptor(stolen, parent, every):
+            if has_descriptor_in_frame(stolen, parent, every):
                 break
             innermost = count == 1 and parts[0][0].detached  # on its way into its deque, or out of it
-            if not (innermost or contains_descriptor((*worker.deque, worker.behind), parent, every)):
+            if not (innermost or has_descriptor_in_frame((*worker.deque, worker.behind), parent, every)):
                 break
             count += 1
         return count
@@ -187,7 +187,7 @@ class OpenCilkTable:
                     place.waits = int(frame["pc"]) if place.state == "heap" else 0
 
 
-def contains_descriptor(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
+def has_descriptor_in_frame(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
     """Return whether one of `descriptors`, addresses of the runtime's frame descriptors, is in the stack frame of an
     activation (function call). The stack frame reaches down from its canonical frame address to the next lower one of
     `activations`, but at most 1 MiB.
