@@ -104,8 +104,9 @@ class OutlinedBodies:
         return linecache.getline(str(frame["fullname"]), line).strip() == "{" or self.is_line_executed_elsewhere(frame)
 
     def is_line_executed_elsewhere(self, frame: Frame) -> bool:
-        """Return whether the line of a frame's instruction belongs to other code. That is so in the compiler's code at
-        the beginning of a task's body, and if the line is in the body of a task that is nested inside.
+        """Return whether the line that gdb shows for a frame is really executed in other code. That is so in the
+        compiler's code at the beginning of a task's body, and if the line is in the body of a task that is nested
+        inside.
         """
         pc, file, line = int(frame["addr"], 16), str(frame.get("fullname", "")), int(frame.get("line", 0))
         body = self.body_at(pc)

@@ -325,7 +325,9 @@ def _place_code(memory: ProcessMemory, modules: list[LoadedModule], python_code:
 
 
 def _find_function(modules: list[LoadedModule], name: str) -> int:
-    """Return the address of a function of Python in the process. InjectionError if it has none of that name."""
+    """Return the address of a function of Python's C interface in the process. InjectionError if no module has a
+    function of that name.
+    """
     if not (at := find_symbol_address(modules, name)):
         raise InjectionError(f"it has no {name}: not a Python that can be called")
     return at

@@ -72,8 +72,8 @@ class TaskDebugger:
         }
 
     def advance(self, movement: Movement, repetitions: str = "") -> Answer:
-        """Move the task in focus on by `movement` (`next`, `step`, `finish`, `continue`), `repetitions` times (empty:
-        once), and return the stop. The other tasks run freely meanwhile.
+        """Let the task in focus make a movement (`next`, `step`, `finish` or `continue`), `repetitions` times (empty:
+        once), and return the last stop. The other tasks run freely meanwhile.
         """
         if repetitions and not (repetitions.isdigit() and int(repetitions)):
             raise UsageError(f"{repetitions!r} is not a number of times")
@@ -196,8 +196,8 @@ class TaskDebugger:
         return found[0]
 
     def _find_steppable_task(self, reference: str) -> TaskRow:
-        """Return a task as `find_task` does. UsageError if it is a thread or a thread's work, which cannot be stepped or
-        held.
+        """Return a task as `find_task` does. UsageError if it is a thread or a thread's work, as these cannot be
+        stepped or held.
         """
         found = self.find_task(reference)
         if found.kind != "task":
@@ -233,7 +233,9 @@ class TaskDebugger:
         return {"kind": "text", "text": f"{render_label(task.kind, task.id, '')} is {words[1]}"}
 
     def where(self, arguments: str = "") -> Answer:
-        """Show a task's own frames (`--all`: libraries' too), and after them the spawns that led to it."""
+        """Show the frames of a task, and after them the spawns by which the task came to be. `arguments`: the task,
+        empty for the one in focus; with `--all`, frames of libraries are shown, too.
+        """
         words = arguments.split()
         every = "--all" in words
         task = self.find_task(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
@@ -382,7 +384,9 @@ class TaskDebugger:
         return self.breakpoints()
 
     def watch(self, expression: str) -> Answer:
-        """Watch an expression: stop when any task changes its value, until the selected frame returns."""
+        """Watch an expression: stop when any task changes its value. The watchpoint is removed when the selected frame
+        returns.
+        """
         if not expression:
             raise UsageError("watch what? `watch total`")
         if self.stop.why == "ended":
@@ -397,7 +401,9 @@ class TaskDebugger:
         return {"kind": "watch", "id": number, "expression": expression, "value": value}
 
     def hold(self, reference: str) -> Answer:
-        """Hold a task, so that it makes no step while the others run; `reference`: its number, name or pedigree."""
+        """Hold a task, so that it makes no step while the others run. `reference`: its number, name or pedigree (its
+        path from the first task).
+        """
         if not reference:
             raise UsageError("hold which task? `hold 3`")
         task = self._find_steppable_task(reference)
@@ -417,7 +423,9 @@ class TaskDebugger:
         return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can go on"}
 
     def catch(self, exception: str) -> Answer:
-        """Stop from now on when a task ends by an exception (empty: any); `off`: no longer."""
+        """Stop from now on when a task ends by an exception. `exception`: the name of its class, empty for any; `off`:
+        stop no longer.
+        """
         if len(exception.split()) > 1:
             raise UsageError("catch what? `catch`, `catch ValueError`, `catch off`")
         on = exception != "off"

@@ -237,7 +237,9 @@ class Gdb(Mi):
         )
 
     def pointer(self, expression: str, thread: int, level: int = 0) -> int:
-        """Return the address that an expression points to, in any language. DebuggerError if it is not a pointer."""
+        """Return the value of an expression that is a pointer, as an address, in whatever language the frame is.
+        DebuggerError if it is no pointer.
+        """
         value = self.evaluate(expression, thread, level)
         found = re.search(r"0x[0-9a-f]+", value)
         if found is None:

@@ -106,7 +106,7 @@ class NativeBackend:
 
     @classmethod
     def attach_by_gdb(cls, gdb: Gdb, pid: int) -> NativeBackend:
-        """Return a backend for a process that a gdb has attached to and halted already."""
+        """Return a backend for a process to which `gdb` has already attached, and which it has halted."""
         made = cls([], pid=pid)
         made._gdb, made._program = gdb, os.path.realpath(f"/proc/{pid}/exe")
         made._on_program_loaded()
@@ -880,8 +880,8 @@ class NativeBackend:
         self._names[task] = name
 
     def explain_hang(self) -> str:
-        """Return a sentence that says which held tasks block the program; empty if none do. Other hangs are deadlocks,
-        which `waits` shows.
+        """Return a sentence that says that the program can do nothing because tasks are held; empty if that is not so.
+        Other hangs are deadlocks, which `waits` shows.
         """
         return self._holds.explain_hang() if self._holds is not None else ""
 

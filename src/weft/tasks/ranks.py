@@ -574,6 +574,10 @@ class TaskPrompt(Prompt):
         return {"kind": "of-rank", "rank": rank, "answer": answer}
 
     def _break_in_task(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
+        """Set a breakpoint that stops one task of a rank, and return the answer. `place`: where, as the user wrote it;
+        `task`: the task's number, name or pedigree; `descendants`: also stop the tasks that it creates; `ranks`: the
+        rank as the user wrote it, empty for the rank in focus.
+        """
         rank = self._choose_rank(ranks)
         return self.debugger.stops.break_at(
             place, Scope(rank, self.debugger_of_rank(rank).find_task(task).id, descendants)

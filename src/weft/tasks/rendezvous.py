@@ -74,8 +74,8 @@ class Rendezvous:
         return os.fsencode(place)
 
     def accept(self, seconds: float) -> socket.socket | None:
-        """Return the connection of the process; None if it does not arrive within `seconds`. Connections of other
-        processes are closed.
+        """Return the connection that the agent in the process makes. None if it does not come within `seconds`.
+        Connections of other processes are closed.
         """
         until = time.monotonic() + seconds
         while True:

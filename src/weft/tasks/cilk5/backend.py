@@ -56,10 +56,11 @@ class Cilk5Gdb(Gdb):
         return frames
 
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by `points`.
+        """Replace all breakpoints by `points`. A breakpoint at a Cilk procedure stops at the procedure's first line,
+        after the code that cilk2c puts at its begin.
 
         cilk2c adds blocks of its own to the line of a spawn, and gdb has a location in each: only the first one is
-        kept. A breakpoint at a procedure stops at its first line after the head of a clone.
+        kept.
         """
         before = set(self.points)
         super().replace_breakpoints(points)
@@ -88,8 +89,8 @@ class Cilk5Gdb(Gdb):
         return body[0] if body else {}
 
     def _first_body_address(self, head_frame: Frame) -> int:
-        """Return the first address of a procedure after its head, the lines that cilk2c puts at its begin; 0 if
-        unknown.
+        """Return the address at which a procedure's own code begins, after its head (the lines that cilk2c puts at its
+        begin). 0 if unknown.
         """
         start = int(str(head_frame["addr"]), 16)
         for address, line in self.instruction_lines(start, start + HEAD):

@@ -103,8 +103,8 @@ class Unwinder:
         return found
 
     def _make_activation(self, frame: Frame, cfa: int, level: int) -> Activation:
-        """Return the activation for a frame of gdb. `cfa`: its canonical frame address; `level`: gdb's number of the
-        frame.
+        """Return the activation (function call) for a frame of gdb. `cfa`: its canonical frame address; `level`: gdb's
+        number of the frame.
         """
         pc = int(frame["addr"], 16)
         function = self._code.function_at(pc)
