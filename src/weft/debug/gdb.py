@@ -397,7 +397,7 @@ class NativeHand:
         elif (
             reason == "breakpoint-hit"
             and int(stop.get("bkptno") or 0) not in self._marks
-            and not self.is_user_breakpoint(stop)
+            and not self.is_user_stop(stop)
         ):
             self._run()
         elif reason in _AT_A_LINE:
@@ -429,7 +429,7 @@ class NativeHand:
             }
         return {}
 
-    def is_user_breakpoint(self, stop: dict[str, object]) -> bool:
+    def is_user_stop(self, stop: dict[str, object]) -> bool:
         """Tell whether a breakpoint that stopped the rank is one that a person set."""
         return str(stop.get("bkptno")) in self.gdb.points
 

@@ -146,13 +146,13 @@ class OpenMPHand(NativeHand):
             self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
-    def meant(self, stop: dict[str, Any]) -> bool:
+    def is_user_stop(self, stop: dict[str, Any]) -> bool:
         """Return whether a person's breakpoint is for the task that came there."""
         point = self._own.points.get(str(stop.get("bkptno")))
         return point is not None and self.backend.is_meant_for_thread(point, int(stop.get("thread-id", 1) or 1))
 
-    def _arrive(self) -> None:
-        super()._arrive()
+    def _keep_stopped(self) -> None:
+        super()._keep_stopped()
         if self.stopped is not None:
             self.task = self.backend.task_on_worker(self._own.kernel_thread_id(self.thread))
 
