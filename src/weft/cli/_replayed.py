@@ -125,7 +125,7 @@ def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[
     from weft.report import AnalysisContext
 
     one, two = AnalysisContext(trace), AnalysisContext(weft.open(job.run.path))
-    known, new = (errors_and_warnings(find_and_report_failures(ground.trace, ground)) for ground in (one, two))
+    known, new = (errors_and_warnings(find_and_report_failures(context.trace, context)) for context in (one, two))
     return describe_outcome(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 

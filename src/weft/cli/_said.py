@@ -38,12 +38,12 @@ def print_failures(trace: Trace, report: Report) -> None:
         say(text)
 
 
-def find_and_report_failures(trace: Trace, ground: AnalysisContext | None = None) -> list[Finding]:
+def find_and_report_failures(trace: Trace, context: AnalysisContext | None = None) -> list[Finding]:
     """Return the findings of a run, for a command that goes on with them; analyses that fail are reported first."""
     # Commands are read without numpy.
     from weft.report import run_analyses
 
-    report = run_analyses(trace, ground=ground)
+    report = run_analyses(trace, context=context)
     print_failures(trace, report)
     return list(report.findings)
 

@@ -283,7 +283,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
         """Yield (rank, thread slot, position, name, value) of each outcome."""
         for rank in wanted.ranks(trace):
             for thread in rank.threads:
-                for position, (kind, value) in enumerate(thread.outcomes):
+                for position, (kind, value) in enumerate(thread.outcome_log):
                     name = LogKind(kind).name.lower() if kind in list(LogKind) else f"kind {kind}"
                     yield rank.index, thread.slot, position, name, value
 

@@ -764,9 +764,9 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
 
     try:
         trace = weft.open(shorten_path(job.run.path))
-        ground = AnalysisContext(trace)
+        context = AnalysisContext(trace)
         with show_progress("analysing the run") as advance:
-            report = run_analyses(trace, ground=ground, progress=advance)
+            report = run_analyses(trace, context=context, progress=advance)
         counted = 0
         if args.fail_on or args.baseline or args.suppress:
             choice = _findings_output.read_selection(args, "never")
@@ -774,8 +774,8 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
             counted = _findings_output.find_status(report.findings, choice)
         print_own_blocks(summary_blocks(trace, report), sys.stderr)
         with contextlib.suppress(OSError):
-            draw_worst_finding(ground, report)
-        write_output_files(args, ground, report)
+            draw_worst_finding(context, report)
+        write_output_files(args, context, report)
     except KeyboardInterrupt:
         say(f"the analysis was interrupted; the record is whole: weft report {shorten_path(job.run.path)}")
         raise

@@ -13,9 +13,9 @@ _FIELDS = {
 }  # fmt: skip
 
 _OWN = """
-WEFT_COLD void *weft_pvm_real(const char *name);
+WEFT_COLD void *weft_pvm_find_real_function(const char *name);
 WEFT_INLINE void *weft_pvm_own(void **kept, const char *name) {
-    return LIKELY(*kept != NULL) ? *kept : (*kept = weft_pvm_real(name));
+    return LIKELY(*kept != NULL) ? *kept : (*kept = weft_pvm_find_real_function(name));
 }""".splitlines()
 
 

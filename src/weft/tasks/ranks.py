@@ -359,11 +359,11 @@ class RankBackend:
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let one task move on, wait until the other ranks are stopped again, and return the task's stop."""
-        self._ranks.not_over()
+        self._ranks.require_running()
         self._since = 0.0
         stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)
         self._ranks.settle()
-        self._ranks.look_at([self._rank])
+        self._ranks.focus_on([self._rank])
         return stop
 
     def _drive_other_ranks(self) -> bool:
@@ -482,10 +482,10 @@ class TaskPrompt(Prompt):
         super().__init__(debugger, as_json=as_json, out=out)
         self.on: int | None = None
 
-    def told(self, answer: Answer) -> list[str]:
+    def render_answer(self, answer: Answer) -> list[str]:
         """Return the lines of text that show an answer. The lines for a rank's task are labelled with the rank."""
         if answer["kind"] != "of-rank":
-            return super().told(answer)
+            return super().render_answer(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 

@@ -7,10 +7,10 @@
 
 struct detail;
 struct object;
-void copies_keep(struct object *o);
-bool copies_own(const struct object *o, uintptr_t a);
-void copies_forget(struct object *o);
-bool copies_again(const struct detail *d);
-void copies_compare(void);
+void copies_note_writers(struct object *object);
+bool copies_has_value_here(const struct object *object, uintptr_t address);
+void copies_forget(struct object *object);
+bool copies_save_earlier_value(const struct detail *detail);
+void copies_report_differences(void);
 
 #endif

@@ -5,6 +5,6 @@
 void reductions_fork(void);
 void reductions_iteration(void);
 void reductions_end(void);
-void reductions_hold(void);
+void reductions_guard_partial(void);
 
 #endif

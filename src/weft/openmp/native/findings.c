@@ -194,7 +194,7 @@ void report_plain_finding(const char *kind, const char *why, uint32_t place, uin
     send_line(&line);
 }
 
-void report_no_memory(void) { tell_usage("no-memory", 0, 0); }
+void report_no_memory(void) { write_usage_error("no-memory", 0, 0); }
 
 /* Write that the check is slow: `times` slower than the program, `share` percent of it in the construct at a place. */
 void report_slow_check(uint32_t place, int times, int share) {
@@ -283,8 +283,8 @@ static void handle_fatal_signal(int signal_number, siginfo_t *signal_info, void 
 
 /* Open the file of findings. Return whether somebody reads it; if so, the counts are written at the program's end. */
 bool open_findings(void) {
-    if (!lines_open()) return false;
-    watch_ends(handle_fatal_signal, SA_RESTART);
+    if (!lines_open_file()) return false;
+    install_fatal_signal_handler(handle_fatal_signal, SA_RESTART);
     atexit(write_counts);
     return true;
 }

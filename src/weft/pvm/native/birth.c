@@ -18,8 +18,9 @@ static char record_path[PATH_MAX + 64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool gave_up, left;
 
-/* PVM's own function: behind this library or, where the program loads PVM itself, in what it has loaded. */
-void *weft_pvm_real(const char *name) {
+/* Return PVM's own function of this name: behind this library or, where the program loads PVM itself, in what it has
+ * loaded. NULL if there is none. */
+void *weft_pvm_find_real_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     for (const char *const *library = (const char *const[]){"libpvm3.so.3", "libgpvm3.so.3", NULL}; !found && *library;
          library++) {
@@ -43,13 +44,15 @@ __thread uint64_t weft_decided;
 /* PVM's codes of errors are -2 to -36; the record keeps them without the sign. */
 uint8_t weft_find_error_class(int code) { return code < 0 && code > -255 ? (uint8_t)-code : WEFT_ERROR_OTHER; }
 
-static void child_after_fork(void) {
+/* In a forked child of a task: let the child not record, and renew the lock that another thread may have held. */
+static void reset_after_fork(void) {
     weft_stop_recording_in_child();
     weft_pvm_begun = 1;
     pthread_mutex_init(&lock, NULL);
 }
 
-static bool is_server(void) {
+/* Return whether this process is PVM's group server (pvmgs), by the name of its program. */
+static bool is_group_server(void) {
     char path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0) return false;
@@ -57,9 +60,10 @@ static bool is_server(void) {
     return !strcmp(weft_find_file_name(path), "pvmgs");
 }
 
-static void describe_library(void) {
+/* Write into the record which version of PVM the program uses and the path of its library. */
+static void define_pvm_library(void) {
     const char *version = "PVM";
-    char *(*ask)(void) = (char *(*)(void))weft_pvm_real("pvm_version");
+    char *(*ask)(void) = (char *(*)(void))weft_pvm_find_real_function("pvm_version");
     Dl_info info = {.dli_fname = ""};
     if (ask) version = ask();
     if (ask) dladdr((void *)ask, &info);
@@ -67,8 +71,9 @@ static void describe_library(void) {
                                false);
 }
 
+/* Take this task's rank and create its record in the run's directory. Return false if that fails. */
 static bool create_record(int tid, int parent) {
-    weft_pvm_rank = weft_pvm_take_place(tid, parent);
+    weft_pvm_rank = weft_pvm_take_rank(tid, parent);
     if (weft_pvm_rank < 0) return false;
     snprintf(record_path, sizeof record_path, "%s/ranks/pvm-%06d.weft", weft_run_path, weft_pvm_rank);
     weft_the_record = weft_record_create(record_path, weft_level, weft_pvm_rank, (int)weft_pvm_task_count());
@@ -77,8 +82,9 @@ static bool create_record(int tid, int parent) {
     return true;
 }
 
-/* PVM enrols a process with its first call, whichever that is: so does the recorder, before that call. */
-bool weft_pvm_begin(void) {
+/* Begin to record, before the process's first call of PVM, which enrols it as a task: take its rank, create its record,
+ * begin a replay if wanted. Return whether calls are recorded. Taken up again where the task left PVM and came back. */
+bool weft_pvm_begin_recording(void) {
     if (!weft_run_path[0]) return false;
     pthread_mutex_lock(&lock);
     if (weft_pvm_begun) goto done;
@@ -91,19 +97,19 @@ bool weft_pvm_begin(void) {
     }
     int parent = real_pvm_parent();
     if (left) { /* it left PVM before, and is another task now, of the same name */
-        weft_pvm_take_place(tid, parent);
+        weft_pvm_take_rank(tid, parent);
         weft_the_record->header->state = WEFT_STATE_RUNNING;
         weft_recording = 1;
         weft_over = 0;
         left = false;
-    } else if (!weft_pvm_tasks_open() || !create_record(tid, parent)) {
+    } else if (!weft_pvm_open_tasks() || !create_record(tid, parent)) {
         gave_up = true;
     } else {
-        weft_pvm_serves = is_server();
-        pthread_atfork(NULL, NULL, child_after_fork);
+        weft_pvm_serves = is_group_server();
+        pthread_atfork(NULL, NULL, reset_after_fork);
         weft_record_surroundings();
         weft_look_for_python();
-        describe_library();
+        define_pvm_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
         if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
         weft_remove_own_variables();
@@ -120,7 +126,8 @@ done:
     return weft_recording;
 }
 
-void weft_pvm_left(void) {
+/* End the record after pvm_exit; the next call of PVM takes it up again. */
+void weft_pvm_end_recording(void) {
     weft_pvm_state(WEFT_TASK_LEFT);
     weft_follow_left();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
@@ -132,7 +139,8 @@ void weft_pvm_left(void) {
 
 __attribute__((constructor)) static void on_load(void) { weft_read_own_variables(); }
 
-__attribute__((destructor)) static void on_unload(void) {
+/* When the library is unloaded: mark the task as gone and close its record. Not in a forked child. */
+__attribute__((destructor)) static void close_record_at_unload(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
     weft_recording = weft_over = 0;
     weft_pvm_state(WEFT_TASK_LEFT);

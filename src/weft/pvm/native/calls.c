@@ -20,15 +20,18 @@ struct entered {
     bool inner;
 };
 
-static void restore_depth(struct entered *e) {
-    if (e->thread) weft_depth = e->inner;
-    if (e->logs) weft_depth = 0;
+/* Undo enter_call, at the end of the wrapper's scope (cleanup attribute). */
+static void leave_call(struct entered *call) {
+    if (call->thread) weft_depth = call->inner;
+    if (call->logs) weft_depth = 0;
 }
 
 /* A call that passes messages goes on: a replay that kills this task does so after as many (tasks.h). */
 static inline void call_begins(void) { weft_pvm_me->calls++; }
 static inline void call_ends(void) { weft_pvm_me->calls++; }
 
+/* Begin a call of the program, or one that a group function makes to pass messages: return which thread records it, at
+ * level trace or at level outcomes; neither for PVM's calls of its own. */
 static inline struct entered enter_call(void *site) {
     if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
         weft_depth = 2;
@@ -37,7 +40,7 @@ static inline struct entered enter_call(void *site) {
     if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter()};
     return (struct entered){.thread = weft_pvm_enter(site)};
 }
-#define ENTERED struct entered in __attribute__((cleanup(restore_depth))) = enter_call(SITE)
+#define ENTERED struct entered in __attribute__((cleanup(leave_call))) = enter_call(SITE)
 
 /* What a group function does stands where the program called it. */
 #define AT (UNLIKELY(in.inner) ? weft_pvm_group_site : SITE)
@@ -48,7 +51,8 @@ static inline uint16_t function_id(uint16_t own, int of_group) {
 
 enum { PVM_DATA_DEFAULT = 0 };
 
-static void set_message_size(struct weft_event *event, int buffer) {
+/* Set an event's size, type and buffer from a message buffer of PVM. */
+static void describe_send_buffer(struct weft_event *event, int buffer) {
     int bytes = 0, tag, from;
     if (buffer > 0 && !real_pvm_bufinfo(buffer, &bytes, &tag, &from)) event->count = bytes;
     event->datatype = WEFT_PVM_PACKED;
@@ -58,6 +62,8 @@ static void set_message_size(struct weft_event *event, int buffer) {
 /* ---- sending ---- */
 typedef void follower(struct weft_thread *thread, struct weft_event *event);
 
+/* Begin the event of a send to one task, check it against the replay's plan (`follow`), and publish it. NULL if it is
+ * not recorded. `buffer` below 0: its size is not known. */
 static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer,
                                      follower *follow) {
     struct weft_event *event = weft_begin_event(thread, id, site);
@@ -65,17 +71,19 @@ static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, vo
     event->comm = weft_pvm_context();
     event->peer = weft_pvm_rank_of(tid);
     event->tag = tag;
-    if (buffer >= 0) set_message_size(event, buffer);
+    if (buffer >= 0) describe_send_buffer(event, buffer);
     if (UNLIKELY(weft_replaying)) follow(thread, event);
     weft_publish_event(thread, event);
     return event;
 }
 
+/* End the event of a send; after an error (`code` below 0) it has no receiver. */
 static void end_send(struct weft_event *event, int code) {
     weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     if (UNLIKELY(code < 0)) event->peer = WEFT_PVM_STRANGER; /* nothing is on its way */
 }
 
+/* Record pvm_send: one send with the size of the active send buffer. */
 WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     ENTERED;
     struct weft_event *event = in.thread ? begin_send(in.thread, function_id(F_pvm_send, WEFT_GROUP_SENDS), AT, tid,
@@ -88,6 +96,7 @@ WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     return code;
 }
 
+/* Record pvm_mcast: one send for each destination but the caller itself, which PVM leaves out. */
 WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     ENTERED;
     enum { HELD = 64 };
@@ -97,7 +106,7 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     for (int i = 0; in.thread && events && tids && i < ntask; i++) {
         if (tids[i] == me) continue; /* PVM sends it to all but the caller */
         events[n] = begin_send(in.thread, function_id(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
-                               n ? weft_follow_more : weft_follow_call);
+                               n ? weft_follow_next_destination : weft_follow_call);
         if (!events[n]) break;
         n++;
     }
@@ -109,6 +118,7 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     return code;
 }
 
+/* Record pvm_psend: a send of `len` items from the caller's memory. */
 WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datatype) {
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_psend, AT) : NULL;
@@ -135,17 +145,18 @@ static uint64_t request_key(const struct asked *a, uint32_t comm) {
            weft_mix_bits(comm, 2);
 }
 
-static void describe_request(struct weft_event *event, const struct asked *a, uint32_t comm) {
+/* Set an event's sender, tag and wildcards as a receive asks for them. */
+static void describe_receive(struct weft_event *event, const struct asked *request, uint32_t comm) {
     event->comm = comm;
-    event->peer = a->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_rank_of(a->tid);
-    event->tag = a->tag == -1 ? WEFT_TAG_ANY : a->tag;
-    if (a->tid == -1) event->flags |= WEFT_FLAG_ANY_SOURCE;
-    if (a->tag == -1) event->flags |= WEFT_FLAG_ANY_TAG;
+    event->peer = request->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_rank_of(request->tid);
+    event->tag = request->tag == -1 ? WEFT_TAG_ANY : request->tag;
+    if (request->tid == -1) event->flags |= WEFT_FLAG_ANY_SOURCE;
+    if (request->tag == -1) event->flags |= WEFT_FLAG_ANY_TAG;
 }
 
-/* The rank that a notice of the daemon is about: its first number is a tid, or a count of hosts. It is read from another
- * buffer that shares the notice's body, so that the program's own unpacking begins where it would have. */
-int32_t weft_pvm_told_by(int buffer) {
+/* Return the rank that a notice of the daemon is about: its first number is a task id, or a count of hosts. It is read
+ * from another buffer that shares the notice's body, so that the program's own unpacking begins where it would have. */
+int32_t weft_pvm_find_rank_in_notice(int buffer) {
     int about = 0, copy = real_pvm_mkbuf(PVM_DATA_DEFAULT);
     if (copy <= 0) return WEFT_PVM_STRANGER;
     int sends = real_pvm_setsbuf(copy);
@@ -160,27 +171,31 @@ int32_t weft_pvm_told_by(int buffer) {
     return about ? weft_pvm_rank_of(about) : WEFT_PVM_STRANGER;
 }
 
-static void describe_message(struct weft_event *event, const struct asked *a, int buffer) {
+/* Set an event's sender, tag, size and buffer from the message that the receive took or saw. A notice of the daemon
+ * names the task that it is about. */
+static void describe_received_message(struct weft_event *event, const struct asked *request, int buffer) {
     int bytes = 0, tag = 0, from = 0;
-    event->function = a->hit;
+    event->function = request->hit;
     real_pvm_bufinfo(buffer, &bytes, &tag, &from);
     event->result = (uint32_t)bytes;
     event->datatype = WEFT_PVM_PACKED;
     event->count = bytes;
-    event->object = a->looks ? weft_pvm_buffer(buffer) : weft_pvm_new_buffer(buffer);
+    event->object = request->looks ? weft_pvm_buffer(buffer) : weft_pvm_new_buffer(buffer);
     int32_t source = weft_pvm_rank_of(from);
     if (UNLIKELY(source == WEFT_PVM_DAEMON)) {
-        event->function = a->notice;
-        event->peer = weft_pvm_told_by(buffer);
+        event->function = request->notice;
+        event->peer = weft_pvm_find_rank_in_notice(buffer);
         event->tag = tag;
         return;
     }
-    if (a->tid == -1) event->peer = source;
-    if (a->tag == -1) event->tag = tag;
-    if (a->polls) event->flags |= WEFT_FLAG_TRUE;
+    if (request->tid == -1) event->peer = source;
+    if (request->tag == -1) event->tag = tag;
+    if (request->polls) event->flags |= WEFT_FLAG_TRUE;
 }
 
 /* ---- what a replay makes of a call ---- */
+/* Poll until a message of this task and tag is there, without taking it, and return its buffer (negative: PVM's
+ * error). */
 static int wait_for_message(int tid, int tag) {
     int buffer = real_pvm_probe(tid, tag);
     for (; !buffer; buffer = real_pvm_probe(tid, tag)) weft_follow_nap();
@@ -196,7 +211,7 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     for (int i = 0; i < n; i++) {
         int bytes, tag, from;
         real_pvm_bufinfo(kept[i], &bytes, &tag, &from);
-        if ((a->tag == -1 || tag == a->tag) && weft_pvm_told_by(kept[i]) == about) {
+        if ((a->tag == -1 || tag == a->tag) && weft_pvm_find_rank_in_notice(kept[i]) == about) {
             int found = kept[i];
             kept[i] = kept[--n];
             real_pvm_setrbuf(found);
@@ -205,7 +220,7 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     }
     for (;;) {
         int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, a->tag);
-        if (buffer < 0 || (buffer > 0 && weft_pvm_told_by(buffer) == about)) return buffer;
+        if (buffer < 0 || (buffer > 0 && weft_pvm_find_rank_in_notice(buffer) == about)) return buffer;
         if (!buffer) {
             weft_follow_nap();
             continue;
@@ -215,62 +230,73 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     }
 }
 
-static int receive_as_planned(const struct asked *a, enum weft_follow follow, const struct weft_followed *what) {
-    if (follow == WEFT_FOLLOW_NOTHING) return 0;
-    if (follow == WEFT_FOLLOW_NOTICE) return receive_notice_about(a, what->about);
-    return a->looks ? wait_for_message(what->tid, a->tag) : real_pvm_recv(what->tid, a->tag);
+/* Receive what the replay's plan says: nothing (0), a notice of the daemon, or a message of the recorded sender. Return
+ * its buffer. */
+static int receive_as_planned(const struct asked *request, enum weft_follow outcome,
+                              const struct weft_followed *planned) {
+    if (outcome == WEFT_FOLLOW_NOTHING) return 0;
+    if (outcome == WEFT_FOLLOW_NOTICE) return receive_notice_about(request, planned->about);
+    return request->looks ? wait_for_message(planned->tid, request->tag) : real_pvm_recv(planned->tid, request->tag);
 }
 
 typedef int (*plain)(const struct asked *a, void *more);
 
-static int record_receive(struct weft_thread *thread, const struct asked *a, void *site, plain call, void *more) {
+/* Record a receive or poll at level trace: begin its event, receive as the program asked or, in a replay, as recorded,
+ * then describe the message. Polls that found nothing are folded into one event. Return what PVM returns. */
+static int record_receive(struct weft_thread *thread, const struct asked *request, void *site, plain receive,
+                          void *timeout) {
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     uint32_t comm = weft_pvm_context();
-    uint64_t key = request_key(a, comm);
-    struct weft_event folding, *event = a->polls ? weft_begin_poll(thread, a->own, site, key, &folding)
-                                                 : weft_begin_event(thread, a->own, site);
-    if (!event) return call(a, more);
+    uint64_t key = request_key(request, comm);
+    struct weft_event folding, *event = request->polls ? weft_begin_poll(thread, request->own, site, key, &folding)
+                                                       : weft_begin_event(thread, request->own, site);
+    if (!event) return receive(request, timeout);
     const bool folded = event == &folding;
-    describe_request(event, a, comm);
+    describe_receive(event, request, comm);
     enum weft_follow follow = WEFT_FOLLOW_FREE;
-    struct weft_followed what = {.tid = a->tid};
+    struct weft_followed what = {.tid = request->tid};
     if (UNLIKELY(weft_replaying))
-        follow = weft_follow_receive(thread, event, a->hit, a->notice, a->polls, a->looks, &what);
+        follow =
+            weft_follow_receive(thread, event, request->hit, request->notice, request->polls, request->looks, &what);
     uint64_t begun = weft_ticks(weft_clock_kind);
     if (!folded) weft_publish_event(thread, event);
     call_begins();
-    int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : receive_as_planned(a, follow, &what);
+    int buffer = follow == WEFT_FOLLOW_FREE ? receive(request, timeout) : receive_as_planned(request, follow, &what);
     if (LIKELY(!what.extra)) call_ends();
     else weft_pvm_me->calls--;
     uint64_t now = weft_ticks(weft_clock_kind);
-    if (a->polls && !buffer) {
+    if (request->polls && !buffer) {
         weft_record_failed_poll(thread, event, folded, key, now);
         return 0;
     }
-    if (folded) event = weft_begin_event_of_successful_poll(thread, a->own, site, &folding, begun);
+    if (folded) event = weft_begin_event_of_successful_poll(thread, request->own, site, &folding, begun);
     if (!event) return buffer;
-    if (buffer > 0) describe_message(event, a, buffer);
+    if (buffer > 0) describe_received_message(event, request, buffer);
     weft_close_event(event, now, buffer < 0 ? buffer : 0);
     return buffer;
 }
 
-/* At level outcomes. */
-static int log_receive(struct weft_thread *thread, const struct asked *a, plain call, void *more) {
+/* Receive or poll at level outcomes: note only whose message was taken and how many polls failed. Return what PVM
+ * returns. */
+static int log_receive(struct weft_thread *thread, const struct asked *request, plain receive, void *timeout) {
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     call_begins();
-    int buffer = call(a, more), from = a->tid, bytes, tag;
-    if (a->polls && !buffer) thread->outcome_state.polls++;
+    int buffer = receive(request, timeout), from = request->tid, bytes, tag;
+    if (request->polls && !buffer) thread->outcome_state.polls++;
     else if (buffer > 0) {
-        if (a->tid == -1) real_pvm_bufinfo(buffer, &bytes, &tag, &from);
-        weft_log_taken(thread, a, buffer, from);
+        if (request->tid == -1) real_pvm_bufinfo(buffer, &bytes, &tag, &from);
+        weft_log_received(thread, request, buffer, from);
     }
     call_ends();
     return buffer;
 }
 
-static int record_or_log_receive(const struct entered *in, const struct asked *a, void *site, plain call, void *more) {
-    if (in->thread) return record_receive(in->thread, a, site, call, more);
-    return in->logs ? log_receive(in->logs, a, call, more) : call(a, more);
+/* Receive or poll, recorded at the level that enter_call found; unrecorded if the call is not the program's. Return
+ * what PVM returns. */
+static int record_or_log_receive(const struct entered *entered_call, const struct asked *request, void *site,
+                                 plain receive, void *timeout) {
+    if (entered_call->thread) return record_receive(entered_call->thread, request, site, receive, timeout);
+    return entered_call->logs ? log_receive(entered_call->logs, request, receive, timeout) : receive(request, timeout);
 }
 
 static int plain_recv(const struct asked *a, void *more) { return (void)more, real_pvm_recv(a->tid, a->tag); }
@@ -278,6 +304,7 @@ static int plain_nrecv(const struct asked *a, void *more) { return (void)more, r
 static int plain_probe(const struct asked *a, void *more) { return (void)more, real_pvm_probe(a->tid, a->tag); }
 static int plain_trecv(const struct asked *a, void *more) { return real_pvm_trecv(a->tid, a->tag, more); }
 
+/* Record pvm_recv, or that a group function waits for a message. */
 WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
     ENTERED;
     struct asked a = {function_id(F_pvm_recv, WEFT_GROUP_WAITS),
@@ -290,6 +317,8 @@ WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
     return record_or_log_receive(&in, &a, AT, plain_recv, NULL);
 }
 
+/* Return the request of a poll, with the ids that its event gets when it finds nothing, a message, or a notice of the
+ * daemon. `looks`: it leaves the message there. */
 static struct asked describe_poll(uint16_t own, int tid, int tag, bool looks) {
     uint16_t base = weft_pvm_group ? weft_pvm_group : own;
     if (weft_pvm_group)
@@ -298,12 +327,14 @@ static struct asked describe_poll(uint16_t own, int tid, int tag, bool looks) {
     return (struct asked){own + WEFT_PVM_NOTHING, own, own + WEFT_PVM_NOTICE, tid, tag, true, looks};
 }
 
+/* Record pvm_nrecv, a poll that takes the message. */
 WEFT_PVM_PUBLIC int pvm_nrecv(int tid, int msgtag) {
     ENTERED;
     struct asked a = describe_poll(F_pvm_nrecv, tid, msgtag, false);
     return record_or_log_receive(&in, &a, AT, plain_nrecv, NULL);
 }
 
+/* Record pvm_trecv, a receive with a time limit; without one it waits as pvm_recv does. */
 WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
     ENTERED;
     struct asked a = describe_poll(F_pvm_trecv, tid, msgtag, false);
@@ -312,12 +343,14 @@ WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
     return record_or_log_receive(&in, &a, AT, plain_trecv, tmout);
 }
 
+/* Record pvm_probe, a poll that leaves the message there. */
 WEFT_PVM_PUBLIC int pvm_probe(int tid, int msgtag) {
     ENTERED;
     struct asked a = describe_poll(F_pvm_probe, tid, msgtag, true);
     return record_or_log_receive(&in, &a, AT, plain_probe, NULL);
 }
 
+/* Record pvm_precv, a receive of `len` items into the caller's memory. */
 WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datatype, int *rtid, int *rtag, int *rlen) {
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_precv, AT) : NULL;
@@ -329,11 +362,11 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
         call_begins();
         int code = real_pvm_precv(tid, msgtag, buf, len, datatype, &own_tid, rtag, rlen);
         if (rtid) *rtid = own_tid;
-        if (code >= 0 || own_tid > 0) weft_log_taken(in.logs, &a, 0, own_tid);
+        if (code >= 0 || own_tid > 0) weft_log_received(in.logs, &a, 0, own_tid);
         call_ends();
         return code;
     }
-    describe_request(event, &a, weft_pvm_context());
+    describe_receive(event, &a, weft_pvm_context());
     event->buffer = (uint64_t)(uintptr_t)buf;
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
@@ -365,15 +398,15 @@ static void set_if_given(const char *name, const char *value) {
     if (value && *value) setenv(name, value, 1);
 }
 
-/* PVM gives a spawned task the daemon's environment and what PVM_EXPORT names: there the recorder is named, for the
- * time of the call. */
-static struct carried carry_recorder(void) {
+/* Let spawned tasks load the recorder: PVM gives them the daemon's environment and what PVM_EXPORT names. Return the
+ * variables' earlier values for restore_environment. */
+static struct carried export_recorder(void) {
     const char *exported = getenv("PVM_EXPORT"), *preload = getenv("LD_PRELOAD");
     struct carried before = {exported ? strdup(exported) : NULL, preload ? strdup(preload) : NULL};
     char *text = NULL;
     if (!own_path[0]) {
         Dl_info self;
-        if (dladdr((void *)weft_pvm_begin, &self) && self.dli_fname)
+        if (dladdr((void *)weft_pvm_begin_recording, &self) && self.dli_fname)
             snprintf(own_path, sizeof own_path, "%s", self.dli_fname);
     }
     if (asprintf(&text,
@@ -394,12 +427,14 @@ static struct carried carry_recorder(void) {
     return before;
 }
 
+/* Set an environment variable to a value and free that; NULL removes the variable. */
 static void restore_variable(const char *name, char *value) {
     if (value) setenv(name, value, 1);
     else unsetenv(name);
     free(value);
 }
 
+/* Undo export_recorder after the spawn. */
 static void restore_environment(struct carried before) {
     restore_variable("PVM_EXPORT", before.exported);
     restore_variable("LD_PRELOAD", before.preload);
@@ -410,7 +445,8 @@ static void restore_environment(struct carried before) {
         unsetenv(*name);
 }
 
-/* Also the one that a group function makes to start the group server: that is a task of the run as well. */
+/* Record pvm_spawn and give the new tasks their ranks and the recorder. Also for the spawn by which a group function
+ * starts the group server, which is a task of the run as well. */
 WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, int ntask, int *tids) {
     struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) = weft_pvm_enter(SITE);
     if (!weft_recording) return real_pvm_spawn(task, argv, flag, where, ntask, tids);
@@ -429,13 +465,13 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
     size_t room = ntask > 0 ? (size_t)ntask : 1;
     int *own = tids ? tids : calloc(room, sizeof *own);
     int32_t *ranks = calloc(room, sizeof *ranks);
-    struct carried before = carry_recorder();
+    struct carried before = export_recorder();
     const int depth = weft_depth;
     weft_depth = depth ? depth : 1;
     int started = real_pvm_spawn(task, argv, flag, where, ntask, own ? own : tids);
     weft_depth = depth;
     restore_environment(before);
-    if (own && ranks) weft_pvm_spawned(started > 0 ? ntask : 0, own, ranks);
+    if (own && ranks) weft_pvm_give_ranks(started > 0 ? ntask : 0, own, ranks);
     if (weft_the_record) weft_the_record->header->world_size = (int)weft_pvm_task_count();
     if (event) {
         uint64_t now = weft_ticks(weft_clock_kind);
@@ -451,6 +487,7 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
     return started;
 }
 
+/* Record pvm_exit and end the record. */
 WEFT_PVM_PUBLIC int pvm_exit(void) {
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_exit, SITE) : NULL;
@@ -459,10 +496,11 @@ WEFT_PVM_PUBLIC int pvm_exit(void) {
     if (in.logs) weft_log_over(in.logs);
     int code = real_pvm_exit();
     if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
-    if (event || in.logs) weft_pvm_left();
+    if (event || in.logs) weft_pvm_end_recording();
     return code;
 }
 
+/* Record pvm_kill; in a replay, only once the task has done all that it did before it was killed. */
 WEFT_PVM_PUBLIC int pvm_kill(int tid) {
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_kill, SITE) : NULL;

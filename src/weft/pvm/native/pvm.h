@@ -31,14 +31,14 @@ extern WEFT_HIDDEN bool weft_pvm_serves; /* this is PVM's group server */
 extern WEFT_HIDDEN int weft_pvm_rank;
 
 /* process */
-WEFT_COLD bool weft_pvm_begin(void); /* the first call of the process: it gets its name and its record */
-WEFT_COLD void weft_pvm_left(void);  /* pvm_exit returned */
-WEFT_COLD void *weft_pvm_real(const char *name);
+WEFT_COLD bool weft_pvm_begin_recording(void); /* the first call of the process: it gets its name and its record */
+WEFT_COLD void weft_pvm_end_recording(void);  /* pvm_exit returned */
+WEFT_COLD void *weft_pvm_find_real_function(const char *name);
 extern WEFT_HIDDEN volatile int weft_pvm_begun;
 
 /* The recording thread, NULL for a call that is not the program's. */
 WEFT_INLINE struct weft_thread *weft_pvm_enter(void *site) {
-    if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin()) return NULL;
+    if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin_recording()) return NULL;
     if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return NULL;
     return weft_enter_call(site);
 }
@@ -49,19 +49,19 @@ struct asked {
     int tid, tag;
     bool polls, looks;
 };
-WEFT_HIDDEN int32_t weft_pvm_told_by(int buffer); /* the rank that a notice of the daemon is about */
+WEFT_HIDDEN int32_t weft_pvm_find_rank_in_notice(int buffer); /* the rank that a notice of the daemon is about */
 
 /* level outcomes (outcomes.c): a call that is not recorded, but whose outcome is */
 WEFT_HIDDEN struct weft_thread *weft_log_enter(void);
-WEFT_HIDDEN void weft_log_taken(struct weft_thread *thread, const struct asked *a, int buffer, int from);
+WEFT_HIDDEN void weft_log_received(struct weft_thread *thread, const struct asked *request, int buffer, int from);
 WEFT_HIDDEN void weft_log_over(struct weft_thread *thread);
 
 /* tasks */
 WEFT_HIDDEN int32_t weft_pvm_rank_of(int tid); /* as the record has it */
 WEFT_HIDDEN int weft_pvm_tid_of(int32_t rank); /* of a rank >= 0; waits until it is known, 0: it is not */
-WEFT_COLD bool weft_pvm_tasks_open(void);
-WEFT_COLD int weft_pvm_take_place(int tid, int parent);
-WEFT_COLD void weft_pvm_spawned(int count, const int *tids, int32_t *ranks);
+WEFT_COLD bool weft_pvm_open_tasks(void);
+WEFT_COLD int weft_pvm_take_rank(int tid, int parent);
+WEFT_COLD void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks);
 WEFT_COLD void weft_pvm_state(uint32_t state);
 WEFT_COLD void weft_pvm_killed(int32_t rank);
 WEFT_COLD uint32_t weft_pvm_calls_of(int32_t rank);
@@ -79,7 +79,7 @@ WEFT_COLD bool weft_follow_start(const char *folder, int rank);
 WEFT_COLD int32_t
 weft_follow_child(uint32_t ordinal); /* rank of this task's how-manieth child, -1: not in the record */
 WEFT_HIDDEN void weft_follow_call(struct weft_thread *thread, struct weft_event *event);
-WEFT_HIDDEN void weft_follow_more(struct weft_thread *thread, struct weft_event *event);
+WEFT_HIDDEN void weft_follow_next_destination(struct weft_thread *thread, struct weft_event *event);
 enum weft_follow { WEFT_FOLLOW_FREE, WEFT_FOLLOW_NOTHING, WEFT_FOLLOW_MESSAGE, WEFT_FOLLOW_NOTICE };
 struct weft_followed {
     int tid;       /* of MESSAGE: whose it is; of a named receive as it was asked */
