@@ -378,7 +378,7 @@ class RankBackend:
                 hand.poll()
                 hand.drive()
         replica, record, rank = self._ranks.replica, self._ranks.record, self._rank
-        replica.watch.look()
+        replica.watch.look_at_ranks()
         if replica.left_record():
             return True
         parked = [slot for r, slot in record.threads if r == rank and replica.parked(rank, slot)]
