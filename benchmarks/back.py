@@ -98,8 +98,8 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
             stop = debugger.describe_thread(1)["at"]
             yield f"{stop['function']}:{stop['line']}", took, (between := meter.spent()) - before
             since = time.monotonic()
-            for spare in debugger.spares.kept:
-                spare.thread.join()
+            for checkpoint in debugger.checkpoints.kept:
+                checkpoint.thread.join()
             yield AGAIN, time.monotonic() - since, meter.spent() - between
     finally:
         debugger.close()

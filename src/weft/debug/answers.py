@@ -17,7 +17,7 @@ def tell(answer: Answer) -> list[str]:
     return _TELL[answer["kind"]](answer)
 
 
-def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
+def merge_equal_lines(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
     """Return lines `ranks 0-2: text`: ranks with the same text share one, sorted by their first rank. Further lines of
     a text follow indented. `rows`: pairs of a rank and its text.
     """
@@ -85,7 +85,7 @@ def _line(at: Answer) -> str:
 
 
 def _ranks(answer: Answer) -> list[str]:
-    return merged((row["rank"], describe_thread(row)) for row in answer["ranks"])
+    return merge_equal_lines((row["rank"], describe_thread(row)) for row in answer["ranks"])
 
 
 def _news(row: Answer) -> str:
@@ -96,11 +96,11 @@ def _news(row: Answer) -> str:
     if "returned" in news:
         return f"; returned {news['returned']}"
     if "expression" in news:
-        return f"; {change(news['expression'], news['old'], news['new'])}"
+        return f"; {change_text(news['expression'], news['old'], news['new'])}"
     return f"; the condition cannot be computed: {news['trouble']}" if "trouble" in news else ""
 
 
-def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
+def change_text(expression: str, old: str, new: str, *, over: bool = False) -> str:
     """Return in words that a watched value has changed. Equal `old` and `new`: its frame has returned; `over`: both
     happened.
     """
@@ -116,7 +116,9 @@ def _stopped(answer: Answer) -> list[str]:
     """
     if answer["over"]:
         code = answer["exit_code"]
-        gone = merged((row["rank"], describe_thread(row)) for row in answer["ranks"] if row["state"] != "ended")
+        gone = merge_equal_lines(
+            (row["rank"], describe_thread(row)) for row in answer["ranks"] if row["state"] != "ended"
+        )
         return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
     lines = _ranks(answer)
     for one in answer.get("shown", []):
@@ -158,11 +160,13 @@ def _where(answer: Answer) -> list[str]:
         rows.append(
             (stack["rank"], "\n".join([describe_thread(stack["stands"]), *(lines or ["in no frame of the program"])]))
         )
-    return merged(rows)
+    return merge_equal_lines(rows)
 
 
 def _print(answer: Answer) -> list[str]:
-    return merged((row["rank"], row["value"] if "value" in row else f"({row['error']})") for row in answer["values"])
+    return merge_equal_lines(
+        (row["rank"], row["value"] if "value" in row else f"({row['error']})") for row in answer["values"]
+    )
 
 
 def _list(answer: Answer) -> list[str]:
@@ -212,7 +216,7 @@ def _locals(answer: Answer) -> list[str]:
     for row in answer["ranks"]:
         lines = [f"{v['name']} = {v['value']}" for v in row.get("variables", [])]
         rows.append((row["rank"], f"({row['error']})" if "error" in row else "\n".join(lines or ["no variables"])))
-    return merged(rows)
+    return merge_equal_lines(rows)
 
 
 def _set(answer: Answer) -> list[str]:
@@ -221,7 +225,7 @@ def _set(answer: Answer) -> list[str]:
     """
     rows = ((r["rank"], f"{answer['target']} = {r['value']}" if "value" in r else f"({r['error']})")
             for r in answer["values"])  # fmt: skip
-    return [*merged(rows), answer["warning"]]
+    return [*merge_equal_lines(rows), answer["warning"]]
 
 
 def _display(answer: Answer) -> list[str]:
@@ -249,7 +253,7 @@ def _message(answer: Answer) -> list[str]:
         lines.append(f"  received  event {received['event'][1]} of rank {answer['dest']}: {received['call']}")
     else:
         lines.append("  received  never, in this record")
-    return [*lines, f"  holds     {holds(answer)}"]
+    return [*lines, f"  holds     {content_text(answer)}"]
 
 
 def _messages(answer: Answer) -> list[str]:
@@ -292,7 +296,7 @@ def _posted_line(row: Answer) -> str:
     return f"rank {row['rank']} <- {source}, {tag}, {row['comm']}; {call}; {then}"
 
 
-def holds(answer: Answer) -> str:
+def content_text(answer: Answer) -> str:
     """Return the content of a message as text, or in brackets why it was not read."""
     if "unread" in answer:
         return f"(not read: {answer['unread']})"

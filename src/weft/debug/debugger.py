@@ -185,13 +185,13 @@ class Debugger(Standing):
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
         self.focus_on([rank])
-        self.spares.asked = True
+        self.checkpoints.asked = True
         self.back_to(event.id, self.calls_passed())
         return self.arrived()
 
     def arrived(self) -> Answer:
         """Return where all ranks are after a command that let them run; checkpoints follow."""
-        self.spares.follow()
+        self.checkpoints.follow_focus()
         return self.stopped()
 
     def go_back(self) -> Answer:
@@ -204,7 +204,7 @@ class Debugger(Standing):
             ((self.stops.breakpoints.begun(event), event) for event in self.stops.passed_calls()), default=(0, None)
         )[1]
         now, kept, rank, at_lines = self.calls_passed(), dict(self.stops.watched), self.focus, self.at_lines()
-        self.spares.asked = True
+        self.checkpoints.asked = True
         watches = [one for of, one in self.stops.watched.values() if of == rank]
         in_source = reverse_run(self, rank, call, self.stops.breakpoints, watches)
         if not in_source and call is not None:
@@ -232,7 +232,7 @@ class Debugger(Standing):
         """Go back on a rank to the line before, and return where all ranks are. `how`: `next` passes over called
         functions, `step` goes into them.
         """
-        kept, self.spares.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
+        kept, self.checkpoints.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
         try:
             reverse_line(self, how, rank)
         finally:

@@ -273,7 +273,7 @@ class NativeHand:
             found["address"] = 0  # inside of MPI: no place of the program's is visited again
         return found
 
-    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+    def begin_count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
         """Begin to count ticks from the rank's current place on: visits of marked places, changes of marked values, or
         lines. Return how many ticks this place itself makes. Breakpoints and watchpoints are removed.
 
@@ -298,7 +298,7 @@ class NativeHand:
             self._marks = dict(found["numbers"])
         return int(found["own"])
 
-    def counted(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1) -> Tally:
         """End the count that `count` began, and return the ticks and visits since then. Everything that counted is
         removed from the rank. `last`: of how many of the last ticks the lines are returned.
         """

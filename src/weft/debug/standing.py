@@ -15,13 +15,13 @@ from typing import Any
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.lifetime import temporary_folder
+from weft.debug.checkpoints import Checkpoints
 from weft.debug.frames import Frames
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, PythonHand, Tally
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.skips import Skips
-from weft.debug.spares import Spares
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.layout import ControlState
@@ -77,7 +77,7 @@ class Standing:
         """The file and the line up to which its source was shown last; None behind a stop."""
         self.known: Known | None = None
         """Where the last step back has brought a rank."""
-        self.spares = Spares(self)
+        self.checkpoints = Checkpoints(self)
         self.replica = self.replay(self.record.start)
 
     # The replay
@@ -101,12 +101,12 @@ class Standing:
         """Replace the replay by a checkpoint that has not passed `goals`, or by a new replay. `shown`: how many bytes
         of the program's output count as shown already.
         """
-        found = self.spares.take(goals)
+        found = self.checkpoints.hand_over(goals)
         if found is None:
             self._leave()
             self.replica = self.replay(goals)
         else:
-            self.spares.retire(self.replica, dict(self.hands))
+            self.checkpoints.retire(self.replica, dict(self.hands))
             self.forget()
             self.replica, self.hands = found
             self.replica.set_goals(goals)
@@ -127,7 +127,7 @@ class Standing:
     def close(self) -> None:
         """End the replay, and remove everything."""
         self._leave()
-        self.spares.close()
+        self.checkpoints.close()
         self._home.cleanup()
 
     def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from weft.base.event_id import EventId
-from weft.debug.back import level_of, watched
+from weft.debug.back import find_frame_level, locate_watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.hands import Watched
 from weft.debug.standing import Answer, Standing
@@ -107,7 +107,7 @@ class Stops:
             made.append(self.breakpoints.number())
             self.watches[made[-1]] = rank, number, expression
             with suppress(DebuggerError):  # a gdb without Python: it is watched in this replay only
-                self.watched[made[-1]] = rank, watched(self._standing, rank, expression, level)
+                self.watched[made[-1]] = rank, locate_watched(self._standing, rank, expression, level)
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
@@ -169,7 +169,7 @@ class Stops:
         """
         for number, (rank, one) in kept.items():
             with suppress(DebuggerError):
-                level = level_of(self._standing, rank, one)
+                level = find_frame_level(self._standing, rank, one)
                 if number not in self.watches and level is not None:
                     self.watches[number] = rank, self._standing.hand(rank).watch(one.text, level), one.text
                 self.watched[number] = rank, one

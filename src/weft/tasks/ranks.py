@@ -21,7 +21,7 @@ from weft.debug.breakpoints import Scope
 from weft.debug.debugger import Debugger as Ranks
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, PythonHand
-from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
+from weft.debug.prompt import Command, Prompt, make_help, parse_command, split_ranks
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
@@ -493,10 +493,10 @@ class TaskPrompt(Prompt):
         """Execute one typed command, for the ranks or for the task in focus, and return its answer. WeftError if it
         cannot be executed.
         """
-        name, rest = parse(line, COMMANDS)
+        name, rest = parse_command(line, COMMANDS)
         text, ranks = split_ranks(rest)
         if name == "help":
-            return help_of(rest, COMMANDS, prompt.WHERE, LEGEND)
+            return make_help(rest, COMMANDS, prompt.WHERE, LEGEND)
         if name in OF_TASKS:
             return self._answer_task_command(name, text, ranks)
         if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):
