@@ -255,32 +255,32 @@ void __tsan_func_exit(void) {
     while (weft_depth && frames[weft_depth - 1] < frame) weft_depth--;
     if (weft_depth) weft_depth--;
     uintptr_t caller = weft_depth ? frames[weft_depth - 1] : 0;
-    if (caller && weft_lowest_stack < caller) objects_drop_returned_frames(caller);
+    if (caller && weft_lowest_stack < caller) drop_objects_of_returned_functions(caller);
 }
 
-static inline uintptr_t place_of(int site, uintptr_t caller) { return site ? (uintptr_t)site << 2 : caller; }
+static inline uintptr_t place_of(int site_id, uintptr_t caller) { return site_id ? (uintptr_t)site_id << 2 : caller; }
 
-/* Check a read of `bytes` bytes. `site`: number of the place in the source map; 0: the caller's address identifies
+/* Check a read of `bytes` bytes. `site_id`: number of the place in the source map; 0: the caller's address identifies
  * it. */
-void weft_check_read(const void *address, size_t bytes, int site) {
+void weft_check_read(const void *address, size_t bytes, int site_id) {
     if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
-        check_aligned_read((uintptr_t)address, 8, place_of(site, PLACE));
-    else check_access_in_pieces((uintptr_t)address, bytes, false, place_of(site, PLACE));
+        check_aligned_read((uintptr_t)address, 8, place_of(site_id, PLACE));
+    else check_access_in_pieces((uintptr_t)address, bytes, false, place_of(site_id, PLACE));
 }
 
-/* Check a write of `bytes` bytes. `site`: number of the place in the source map; 0: the caller's address identifies
+/* Check a write of `bytes` bytes. `site_id`: number of the place in the source map; 0: the caller's address identifies
  * it. */
-void weft_check_write(const void *address, size_t bytes, int site) {
+void weft_check_write(const void *address, size_t bytes, int site_id) {
     if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
-        check_aligned_write((uintptr_t)address, 8, place_of(site, PLACE));
-    else check_access_in_pieces((uintptr_t)address, bytes, true, place_of(site, PLACE));
+        check_aligned_write((uintptr_t)address, 8, place_of(site_id, PLACE));
+    else check_access_in_pieces((uintptr_t)address, bytes, true, place_of(site_id, PLACE));
 }
 
-/* Report an index that lies outside low..high in one dimension of an array. `site`: number of the place in the source
- * map; 0: the caller's address identifies it. */
+/* Report an index that lies outside low..high in one dimension of an array. `site_id`: number of the place in the
+ * source map; 0: the caller's address identifies it. */
 void weft_check_out_of_bounds(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
-                              int64_t high, int site) {
-    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, place_of(site, PLACE));
+                              int64_t high, int site_id) {
+    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, place_of(site_id, PLACE));
 }
 
 /* Report an index that lies outside low..high in one dimension of an array. `pc`: address of the access in the

@@ -78,7 +78,7 @@ bool block_site_restore(struct site *site, uintptr_t address, size_t size) {
 static uintptr_t own_element_address(const struct aspect *aspect) {
     uintptr_t a = *aspect->home;
     int64_t own[WEFT_MAX_RANK];
-    own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, here.index, own);
     for (int k = 0; k < aspect->object->rank; k++)
         if (!aspect->free[k] && aspect->own[k].axis == here.rank - 1)
             a -= (uintptr_t)((own[k] - aspect->object->lower[k]) * aspect->object->stride[k]);

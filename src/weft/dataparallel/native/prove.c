@@ -63,7 +63,7 @@ static void sort_groups_by_address(struct plan *plan) {
 
 /* Return whether an earlier proof that groups do not overlap still holds: the kin move as they did, and no cluster that
  * is written overlaps one of another kin. */
-static bool is_known_to_be_apart(const struct plan *plan, int64_t iteration_count) {
+static bool is_known_not_to_overlap(const struct plan *plan, int64_t iteration_count) {
     if (iteration_count > plan->apart || plan->cluster_count < 0) return false;
     for (int i = 0; i < plan->kin_count; i++)
         if (plan->kin[i].step != plan->kin[i].apart_step) return false;
@@ -85,14 +85,14 @@ static bool is_known_to_be_apart(const struct plan *plan, int64_t iteration_coun
 }
 
 /* Return whether no group that is written overlaps another group, or memory that a guard reads. */
-static bool are_writes_apart(struct plan *plan, int64_t iteration_count) {
+static bool are_writes_without_overlap(struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->writer_count; i++)
         for (int m = 0; m < plan->memory_count; m++) {
             const struct row_memory *one = plan->memories[m];
             const struct group *g = &plan->groups[plan->writers[i].group];
             if (begin_of(plan, g) < one->address + (uintptr_t)one->size && one->address < end_of(plan, g)) return false;
         }
-    if (plan->writer_count == 0 || (plan->one && plan->alike) || is_known_to_be_apart(plan, iteration_count))
+    if (plan->writer_count == 0 || (plan->one && plan->alike) || is_known_not_to_overlap(plan, iteration_count))
         return true;
     sort_groups_by_address(plan);
     for (int i = 1; i < plan->group_count; i++) {
@@ -181,24 +181,24 @@ static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
  * does. */
 static enum verdict find_or_make_plan(struct row *row, const struct line forms[], const uint8_t blocks[],
                                       int64_t iteration_count) {
-    bool known = row_find_plan(row, blocks) && row_fits_plan(row, row->plan, forms, iteration_count);
-    if (known && are_writes_apart(row->plan, iteration_count)) return PASSED;
+    bool known = find_current_plan(row, blocks) && does_plan_fit_row(row, row->plan, forms, iteration_count);
+    if (known && are_writes_without_overlap(row->plan, iteration_count)) return PASSED;
     row->plan->grouped &= !known; /* groups may have become one */
-    enum verdict made = row_make_plan(row, forms, blocks, iteration_count);
-    if (made != PASSED || are_writes_apart(row->plan, iteration_count)) return made;
+    enum verdict made = make_plan_of_row(row, forms, blocks, iteration_count);
+    if (made != PASSED || are_writes_without_overlap(row->plan, iteration_count)) return made;
     row->plan->grouped = false; /* of the last loop they were several */
-    made = row_make_plan(row, forms, blocks, iteration_count);
-    return made == PASSED && !are_writes_apart(row->plan, iteration_count) ? REFUSED : made;
+    made = make_plan_of_row(row, forms, blocks, iteration_count);
+    return made == PASSED && !are_writes_without_overlap(row->plan, iteration_count) ? REFUSED : made;
 }
 
 /* Prove that all accesses of the iterations are right without hooks. *iteration_count becomes less where places leave
  * their sites' intervals before. Returns PASSED; UNOPENED if sites must be opened first; REFUSED. */
-enum verdict row_prove(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *iteration_count) {
+enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *iteration_count) {
     enum verdict made = find_or_make_plan(row, forms, blocks, *iteration_count);
     if (made != PASSED) return made;
     int64_t sure = count_iterations_in_intervals(row->plan, *iteration_count);
     if (sure < *iteration_count) {
-        if (!is_row_worth_proof(row, sure) || !row_place_groups(row->plan, forms, sure))
+        if (!is_row_worth_proof(row, sure) || !locate_groups_in_row(row->plan, forms, sure))
             return sure ? REFUSED : UNOPENED; /* the hooks of this iteration open them anew */
         *iteration_count = sure;
     }
@@ -229,7 +229,7 @@ static void stamp_writes(const struct plan *plan, const struct group *group, int
 
 /* Stamp in the shadow cells what a row did: `full_iterations` whole iterations, with stamps from `first_stamp` on, and
  * the first `places_of_last` places of one more. */
-void row_stamp_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last) {
+void stamp_row_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last) {
     if (plan->last < places_of_last) /* the whole of one more */
         full_iterations++, places_of_last = 0;
     stamp_t last = first_stamp + (plan->one ? 0 : (stamp_t)full_iterations);

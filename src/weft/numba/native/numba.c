@@ -90,7 +90,7 @@ static void run_unchecked(const Loop *loop, Kernel kernel, char **arguments, siz
 /* Register an array of the loop with the runtime, which wants it packed in C or Fortran order. A strided view is
  * registered as the array that it is a part of, with one dimension more (its index there is 0), or, where that cannot
  * be, as a row of elements. */
-static void name_array(const Argument *argument, char *base, const size_t *dimensions, const size_t *steps) {
+static void register_array(const Argument *argument, char *base, const size_t *dimensions, const size_t *steps) {
     int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     int64_t c = argument->element, fortran = argument->element, first = 0, last = 0;
     int in_c = 1, in_fortran = 1, nested = argument->rank < WEFT_MAX_RANK, rank = argument->rank;
@@ -127,16 +127,16 @@ static void name_array(const Argument *argument, char *base, const size_t *dimen
 }
 
 /* Register with the runtime the arrays and shared variables that the loop works on. */
-static void name_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+static void register_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
-        if (one->kind == AS_ARRAY && one->rank) name_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_ARRAY && one->rank) register_array(one, arguments[a + 1], dimensions, steps);
     }
 }
 
 /* Let the runtime leave alone the array with the threads' partial results of each reduction. */
-static void ignore_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+static void exclude_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind != AS_REDUCTION) continue;
@@ -210,11 +210,12 @@ static int find_variable_at(const char *address) {
 
 /* Called by a kernel for an index outside 0..extent-1, before it raises IndexError: count and maybe report it. A
  * negative index has had the extent added; it is reported as the program has it. */
-void weft_numba_bounds(const void *base_address, int32_t dimension, int64_t index, int64_t extent, int32_t site) {
+void weft_numba_bounds(const void *base_address, int32_t dimension, int64_t index, int64_t extent, int32_t site_id) {
     outside++;
     if (index < 0) index -= extent;
     if (reporting)
-        weft_check_out_of_bounds(find_variable_at(base_address), base_address, dimension, index, 0, extent - 1, site);
+        weft_check_out_of_bounds(find_variable_at(base_address), base_address, dimension, index, 0, extent - 1,
+                                 site_id);
 }
 
 /* Clear the Python error that an iteration raised, so that the program goes on with the next iteration. */
@@ -276,7 +277,7 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
     }
     loop->guards[MAX_ARGUMENTS] = 0;
     thread = 0;
-    row_advance((int64_t)range->points - 1);
+    advance_past_row((int64_t)range->points - 1);
 }
 
 /* Run a loop's iterations one by one in increasing order, dealt out in blocks to virtual threads, and tell the runtime
@@ -331,13 +332,13 @@ void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *di
         run_unchecked(loop, kernel, arguments, dimensions, steps, data, dimension_count, argument_count);
         return;
     }
-    name_arguments(loop, arguments, dimensions, steps);
+    register_arguments(loop, arguments, dimensions, steps);
     if (weft_traced) turns_shared(weft_numba_turn);
     Range range = find_covered_range(loop, arguments, dimensions, steps);
     set_guards(loop, arguments, dimensions, steps, &range);
     if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
-    ignore_partial_results(loop, arguments, steps, threads);
+    exclude_partial_results(loop, arguments, steps, threads);
     weft_check_loop_start();
     weft_numba_loops_run++;
     running = 1;
@@ -363,8 +364,8 @@ const uint64_t weft_numba_cells[] = {FOLD & ~7ull, SPACE8}; /* cell8(), for kern
 uint32_t weft_numba_known[PLACES]; /* the loop in which a place was seen last; kernels read it */
 
 /* Return whether a place's accesses were seen in this run of the loop before, and note that they are now. */
-static inline int is_place_known(int32_t site) {
-    uint32_t *of = &weft_numba_known[site & (PLACES - 1)];
+static inline int is_place_known(int32_t site_id) {
+    uint32_t *of = &weft_numba_known[site_id & (PLACES - 1)];
     if (*of == weft_numba_loops_run) return 1;
     *of = weft_numba_loops_run;
     return 0;
@@ -372,44 +373,45 @@ static inline int is_place_known(int32_t site) {
 
 /* Return whether this iteration wrote the element before, so that whatever it does there now is right. Kernels ask that
  * by themselves, too (numba/instrument.py). */
-static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t site) {
+static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t site_id) {
     return bytes == 8 && !(address & 7) && cell8(address)->written == now.cur &&
-           weft_numba_known[site & (PLACES - 1)] == weft_numba_loops_run && running;
+           weft_numba_known[site_id & (PLACES - 1)] == weft_numba_loops_run && running;
 }
 
-/* Called by a kernel before a read: note it in the cells where these alone show it to be right, else have the runtime
- * judge it. The first access of each place in a loop is always judged. `site`: the place's number in the source map. */
-void weft_numba_read(const char *address, size_t bytes, int32_t site) {
+/* Called by a kernel before a read: note it in the cells where these alone show it to be right, else have the
+ * runtime judge it. The first access of each place in a loop is always judged. `site_id`: the place's number in the
+ * source map. */
+void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, false, (uintptr_t)site << 2);
+        turns_trace_access(a, bytes, false, (uintptr_t)site_id << 2);
         return;
     }
-    if (is_own_earlier_write(a, bytes, site) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_place_known(site)) {
-        weft_check_read(address, bytes, site);
+    if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+        weft_check_read(address, bytes, site_id);
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
     struct cell *c = cell8(a);
     for (size_t n = bytes / 8; n; n--, c++, a += 8) {
         if (c->written == cur) continue;
-        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site);
+        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site_id);
         else if (c->read <= base) c->read = cur;
     }
 }
 
 /* Called by a kernel before a write: stamp the cells where these alone show it to be right, else have the runtime judge
- * it. The first access of each place in a loop is always judged. `site`: the place's number in the source map. */
-void weft_numba_write(const char *address, size_t bytes, int32_t site) {
+ * it. The first access of each place in a loop is always judged. `site_id`: the place's number in the source map. */
+void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, true, (uintptr_t)site << 2);
+        turns_trace_access(a, bytes, true, (uintptr_t)site_id << 2);
         return;
     }
-    if (is_own_earlier_write(a, bytes, site) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_place_known(site)) {
-        weft_check_write(address, bytes, site);
+    if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+        weft_check_write(address, bytes, site_id);
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
@@ -419,7 +421,7 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
                                  (c->read <= base || c->read == cur),
                              1))
             c->written = cur;
-        else weft_check_write((const void *)a, 8, site);
+        else weft_check_write((const void *)a, 8, site_id);
     }
 }
 
@@ -440,9 +442,9 @@ FOUR __attribute__((always_inline)) static inline __m256i is_at_most(__m256i w, 
 
 /* Called by a kernel before a vector read: handle four cells at once with AVX2 if all are in their usual state, else as
  * weft_numba_read does. A cell's first word is the stamp of its last write, its second that of its first read. */
-FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) {
+FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
-    if (IS_PLAIN(a, bytes, site)) {
+    if (IS_PLAIN(a, bytes, site_id)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
         __m256i old = is_at_most(w, _mm256_set1_epi32((int)now.base));
         __m256i own = _mm256_shuffle_epi32(_mm256_cmpeq_epi32(w, cur), 0xA0);
@@ -453,14 +455,14 @@ FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) 
             return;
         }
     }
-    weft_numba_read(address, bytes, site);
+    weft_numba_read(address, bytes, site_id);
 }
 
 /* Called by a kernel before a vector write: stamp four cells at once with AVX2 if all are in their usual state, else as
  * weft_numba_write does. */
-FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site) {
+FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
-    if (IS_PLAIN(a, bytes, site)) {
+    if (IS_PLAIN(a, bytes, site_id)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
         __m256i right = _mm256_or_si256(is_at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
         __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)NO_VALUE)), w);
@@ -470,7 +472,7 @@ FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site)
             return;
         }
     }
-    weft_numba_write(address, bytes, site);
+    weft_numba_write(address, bytes, site_id);
 }
 
 int weft_numba_wide(void) { return has_avx2(); }
@@ -479,21 +481,22 @@ int weft_numba_wide(void) { return 0; }
 #endif
 
 /* Lanes of a vector access, one bit each. */
-void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
-    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site);
+void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site_id) {
+    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site_id);
 }
 
-void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
-    for (; mask; mask &= mask - 1) weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site);
+void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site_id) {
+    for (; mask; mask &= mask - 1)
+        weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site_id);
 }
 
 /* One lane of a gather or scatter. */
-void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
-    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site);
+void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site_id) {
+    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site_id);
 }
 
-void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
-    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site);
+void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site_id) {
+    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site_id);
 }
 
 /* Return whether an address lies in the stack frames of a running iteration, below the scheduler's own. Such memory is
@@ -502,12 +505,12 @@ static int is_in_iteration_frame(const char *address) {
     return running && address < frames && address > frames - (64 << 20);
 }
 
-void weft_numba_read_given(const char *address, size_t bytes, int32_t site) {
-    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site);
+void weft_numba_read_given(const char *address, size_t bytes, int32_t site_id) {
+    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site_id);
 }
 
-void weft_numba_write_given(const char *address, size_t bytes, int32_t site) {
-    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site);
+void weft_numba_write_given(const char *address, size_t bytes, int32_t site_id) {
+    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site_id);
 }
 
 /* --- memory of Numba's runtime (NRT) ------------------------------------------------------------------------------
