@@ -8,7 +8,8 @@ from weft.pvm.table import CODES, PACKED, PvmCall, first_function_ids, parse_cal
 
 _FIELDS = {
     "tag": "event->tag = {0};", "count": "event->count = {0};",
-    "object": "event->object = weft_pvm_find_buffer_id({0});", "peer": "event->peer = weft_pvm_find_rank({0});", "buffer": "event->buffer = (uint64_t)(uintptr_t){0};",
+    "object": "event->object = weft_pvm_find_buffer_id({0});", "peer": "event->peer = weft_pvm_find_rank({0});",
+    "buffer": "event->buffer = (uint64_t)(uintptr_t){0};",
     "type": "event->datatype = WEFT_PVM_TYPE({0});",
 }  # fmt: skip
 

@@ -46,8 +46,8 @@ static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t add
     return true;
 }
 
-/* Count a read that has the fault already reported for its site. Return whether the read is done with; else it has to
- * be judged. */
+/* Count a read that has the fault already reported for its site (what one place in the code may access). Return whether
+ * the read is done with; else it has to be judged. */
 static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t address, size_t size, uintptr_t pc,
                                                                        struct site *site) {
     if (!has_same_fault(site, address, size, pc)) return false;
@@ -68,9 +68,9 @@ static bool is_harmless_own_write(const struct site *site, const struct cell *ce
     return false;
 }
 
-/* Handle an 8-byte write to a granule that was accessed by halves before: if its site allows both halves, make it one
- * cell again and stamp the write. Return whether that was done. Such granules come from stack memory where another
- * function had 4-byte variables. */
+/* Handle an 8-byte write to a granule that was accessed by halves before: if its site (what one place in the code may
+ * access) allows both halves, make it one cell again and stamp the write. Return whether that was done. Such granules
+ * come from stack memory where another function had 4-byte variables. */
 static bool write_and_join_halves(const struct site *site, uintptr_t address, uintptr_t pc) {
     const struct cell *low = cell4(address), *high = cell4(address + 4);
     if (site->track || cell8(address)->written != SPLIT || !is_within_site(site, address, pc) ||
@@ -136,8 +136,8 @@ static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size
     judge_access(address, size, true, pc, site);
 }
 
-/* Check an aligned read of 4 or 8 bytes: pass it in a few instructions if its site and cell allow it, else examine it.
- * `pc`: the hook's return address, or a front end's site number times 4. */
+/* Check an aligned read of 4 or 8 bytes: pass it in a few instructions if its site (what one place in the code may
+ * access) and cell allow it, else examine it. `pc`: the hook's return address, or a front end's site number times 4. */
 static inline __attribute__((always_inline)) void check_aligned_read(uintptr_t address, size_t size, uintptr_t pc) {
     struct site *s = site_for(pc);
     if (LIKELY(is_within_site(s, address, pc))) {
@@ -150,8 +150,9 @@ static inline __attribute__((always_inline)) void check_aligned_read(uintptr_t a
         check_read_slowly(address, size, pc, s);
 }
 
-/* Check an aligned write of 4 or 8 bytes and stamp its cell in a few instructions if its site allows it, else examine
- * it. `pc`: the hook's return address, or a front end's site number times 4. */
+/* Check an aligned write of 4 or 8 bytes and stamp its cell in a few instructions if its site (what one place in
+ * the code may access) allows it, else examine it. `pc`: the hook's return address, or a front end's site number
+ * times 4. */
 static inline __attribute__((always_inline)) void check_aligned_write(uintptr_t address, size_t size, uintptr_t pc) {
     struct site *s = site_for(pc);
     if (LIKELY(is_within_site(s, address, pc))) {

@@ -27,8 +27,8 @@ static uint64_t read_memory(int64_t address, int width_kind) {
     return width_kind == MEMORY8 ? *(const uint64_t *)address : *(const uint32_t *)address;
 }
 
-/* Add one term of a form to its value and step: a register, a stack slot, memory, or another form. `saved_registers`:
- * the frame pointer first. */
+/* Add one term of a form (a linear expression of the loop's assembly) to its value and step: a register, a stack slot,
+ * memory, or another form. `saved_registers`: the frame pointer first. */
 static void add_term(const struct row *row, struct line *sum, const struct row_term *term, const struct line forms[],
                      const uint64_t saved_registers[], int64_t iteration_count) {
     const char *frame = (const char *)saved_registers[0];
@@ -188,8 +188,8 @@ int64_t count_iterations_until_exit(const struct row *row, const struct line for
     return iteration_count;
 }
 
-/* Return for how many iterations the forms stay within the limits of the blocks that are run, so that no address wraps
- * around. */
+/* Return for how many iterations the forms (linear expressions of the loop's assembly) stay within the limits of the
+ * blocks that are run, so that no address wraps around. */
 int64_t count_iterations_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
                                        const uint8_t blocks[]) {
     for (const struct row_limit *l = row->limits; l < row->limits + row->limit_count; l++) {

@@ -141,8 +141,8 @@ static bool is_scalar(const struct object *object) {
     return object && !object->array && object->high - object->low <= 16;
 }
 
-/* Judge a read of one cell by the mode of its site: report a race with another iteration or task, or a stale value;
- * else note the read. */
+/* Judge a read of one cell by the mode of its site (what one place in the code may access): report a race with another
+ * iteration or task, or a stale value; else note the read. */
 static void judge_read_of_cell(struct site *site, struct cell *cell, struct detail detail) {
     stamp_t w = cell->written;
     detail.other = w;
@@ -180,8 +180,8 @@ static void judge_read_of_cell(struct site *site, struct cell *cell, struct deta
     }
 }
 
-/* Judge a write of one cell by the mode of its site: report a race with another iteration or task; then stamp the
- * cell. */
+/* Judge a write of one cell by the mode of its site (what one place in the code may access): report a race with another
+ * iteration or task; then stamp the cell. */
 static void judge_write_of_cell(struct site *site, struct cell *cell, struct detail detail) {
     stamp_t w = cell->written;
     bool strict = weft_in_region || here.flags & WEFT_STRICT;
@@ -222,7 +222,8 @@ static void start_counting_faults(struct site *site) {
 }
 
 /* Judge an access of one cell: use of an unfinished copy or reduction, heap red zones, missing values, then stale
- * copies and races. `site_verdict`: the fault that every access of the site has, if its kind is set. */
+ * copies and races. `site_verdict`: the fault that every access of the site (what one place in the code may access)
+ * has, if its kind is set. */
 static void judge_cell(struct site *site, struct cell *cell, struct detail detail, const struct detail *site_verdict) {
     stamp_t w = cell->written;
     const char *early = weft_parts_under_way ? find_pending_copy_fault(detail.address, detail.write) : NULL;
@@ -269,8 +270,9 @@ static bool needs_cell_of_its_own(const struct site *site, const struct cell *ce
     return is_write || (site->track && cell->read <= now.base) || cell->written >= NO_VALUE;
 }
 
-/* Judge an access that no open site lets pass: open its site if need be, split shadow cells where it touches only part
- * of one, and judge cell by cell. `pc`: the hook's return address, or a front end's site number times 4. */
+/* Judge an access that no open site (what one place in the code may access) lets pass: open its site if need be, split
+ * shadow cells where it touches only part of one, and judge cell by cell. `pc`: the hook's return address, or a front
+ * end's site number times 4. */
 void judge_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc, struct site *site) {
     update_current_index();
     struct detail verdict = {0};

@@ -48,7 +48,7 @@ static struct site *opened;
 
 const uintptr_t weft_nowhere = 0;
 
-/* Add a site to the list of open ones, which close_sites closes. */
+/* Add a site (what one place in the code may access) to the list of open ones, which close_sites closes. */
 void add_open_site(struct site *site) {
     if (site->next) return;
     site->next = opened ? opened : site;
@@ -373,7 +373,7 @@ void weft_check_template(int variable_id, int dimension_count, const int64_t low
 }
 
 /* Note that an object was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
- * and all sites are judged again. */
+ * and all sites (what places in the code may access) are judged again. */
 static void mark_distributed(struct object *object) {
     if (!object->distributed && object->low)
         for (uintptr_t a = object->low & ~(uintptr_t)7; a < object->high; a += 8)

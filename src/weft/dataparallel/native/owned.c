@@ -87,15 +87,16 @@ void owned_derive_moves(struct aspect *aspect) {
     }
 }
 
-/* Note a site that was opened in a function which the statement with an owner calls; it is closed at the statement's
- * end. */
+/* Note a site (what one place in the code may access) that was opened in a function which the statement with an owner
+ * calls; it is closed at the statement's end. */
 void owned_note_called_site(struct site *site) {
     if (weft_depth && weft_depth == depth) return;
     if (called_count < MOST_CALLED) called[called_count] = site;
     called_count++;
 }
 
-/* Close all sites that were opened in functions which the statement called, since these have other callers, too. */
+/* Close all sites (what places in the code may access) that were opened in functions which the statement called, since
+ * these have other callers, too. */
 static void close_called_sites(void) {
     if (called_count > MOST_CALLED) forget_sites();
     for (int i = 0; i < called_count && i < MOST_CALLED; i++) {
@@ -186,7 +187,8 @@ void weft_check_own_begin(int construct_id, int variable_id, const void *base, i
     if (here.aspect_count == 0) construct_add_clause_aspects();
 }
 
-/* End a statement that only an element's owner runs, and keep its sites for the next time. */
+/* End a statement that only an element's owner runs, and keep its sites (what places in the code may access) for the
+ * next time. */
 void weft_check_own_end(int construct_id) {
     (void)construct_id;
     if (now.off || here.what != OWNED || inner) {

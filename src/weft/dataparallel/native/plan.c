@@ -20,8 +20,8 @@
 #define MOST_PLANS 32
 #define HASH_SLOTS 2048
 
-/* Return an empty plan for a row of iterations (which groups of places have one address, and what their shadow cells
- * must hold). */
+/* Return an empty plan for a row of iterations: it will hold which places access the same addresses, and what their
+ * shadow cells must hold. */
 static struct plan *new_plan(const struct row *row) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) abort();
@@ -32,7 +32,8 @@ static struct plan *new_plan(const struct row *row) {
     return p;
 }
 
-/* Add a group to a plan, with room for it in all of the plan's lists, and return it. */
+/* Add a group (places that access the same addresses) to a plan, with room for it in all of the plan's lists, and
+ * return it. */
 static struct group *add_group_to_plan(struct plan *plan) {
     size_t room = plan->group_room;
     GROW(plan->groups, (size_t)plan->group_count, plan->group_room, 8);
@@ -112,7 +113,7 @@ static int find_or_add_group(struct plan *plan, const struct row *row, const str
 }
 
 /* Note that a group must stay in a site's interval, relative to `home`. Intervals with the same home are joined to one
- * for the whole kin. */
+ * for the whole kin (groups at fixed distances). */
 static void restrict_kin_to_interval(struct plan *plan, int group_index, const uintptr_t *home, uintptr_t low_offset,
                                      uintptr_t length) {
     struct kin *k = &plan->kin[plan->groups[group_index].kin];
@@ -136,8 +137,8 @@ static bool is_interval_within(stamp_t inner_lowest, stamp_t inner_span, stamp_t
     return inner_lowest - outer_lowest <= outer_span && inner_span <= outer_span - (inner_lowest - outer_lowest);
 }
 
-/* Demand that one word (the last write or the first read) of all cells of a group lies in lowest..lowest+span. A demand
- * that contains another one is dropped. */
+/* Demand that one word (the last write or the first read) of all cells of a group (places that access the same
+ * addresses) lies in lowest..lowest+span. A demand that contains another one is dropped. */
 static void add_demand_of_stamps(struct plan *plan, int group_index, bool of_read_word, stamp_t lowest, stamp_t span) {
     struct group *g = &plan->groups[group_index];
     for (int i = g->demands; i >= 0; i = plan->demands[i].next) {
@@ -196,8 +197,8 @@ static bool plan_read(struct plan *plan, int group_index, const struct row_place
     return true;
 }
 
-/* Return whether all iterations may access one element that each of them writes: the site and the demands accept the
- * last iteration's write. */
+/* Return whether all iterations may access one element that each of them writes: the site and the demands (what shadow
+ * cells must hold) accept the last iteration's write. */
 static bool allows_repeated_access(const struct plan *plan, const struct group *group, const struct site *site) {
     const stamp_t stamps[] = {now.cur, LAST_STAMP};
     for (int k = 0; k < 2; k++) {
@@ -232,7 +233,8 @@ static bool plan_write(struct plan *plan, int group_index, const struct row_plac
 
 static const struct plan *sorted; /* qsort's */
 
-/* Comparison for qsort: demands that ask the same of neighbouring cells come one after another. */
+/* Comparison for qsort: demands (what shadow cells must hold) that ask the same of neighbouring cells come one after
+ * another. */
 static int compare_demands_by_cells(const void *one, const void *two) {
     const struct demand *a = one, *b = two;
     const struct group *g = &sorted->groups[a->group], *h = &sorted->groups[b->group];
@@ -251,8 +253,8 @@ static bool is_left_neighbour(const struct group *left, const struct group *righ
     return left->size == 8 && right->size == 8 && left->kin == right->kin && left->shift + 8 == right->shift;
 }
 
-/* Sort a plan's demands by the cells they are about. The order of the last time is tried first, since it mostly
- * fits. */
+/* Sort a plan's demands (what shadow cells must hold) by the cells they are about. The order of the last time is tried
+ * first, since it mostly fits. */
 static void sort_demands(struct plan *plan) {
     static struct demand *unsorted; /* of the plan that is made now */
     static size_t unsorted_room;
@@ -280,7 +282,8 @@ static void sort_demands(struct plan *plan) {
     plan->sorted_count = plan->demand_count;
 }
 
-/* Join demands that ask the same of cells that lie together: `chain` and `tile` of the first say how many follow. */
+/* Join demands (what shadow cells must hold) that ask the same of cells that lie together: `chain` and `tile` of the
+ * first say how many follow. */
 static void join_demands_to_chains(struct plan *plan) {
     sort_demands(plan);
     struct demand *first = NULL, *tile = NULL;
@@ -303,7 +306,7 @@ static void join_demands_to_chains(struct plan *plan) {
     }
 }
 
-/* Comparison for qsort: groups that are stamped come in the order of their size, kin and address. */
+/* Comparison for qsort: groups (places with the same addresses) that get stamps, by their size, kin and address. */
 static int compare_groups_by_address(const void *one, const void *two) {
     const struct group *g = &sorted->groups[((const struct touched *)one)->group];
     const struct group *h = &sorted->groups[((const struct touched *)two)->group];
@@ -313,7 +316,8 @@ static int compare_groups_by_address(const void *one, const void *two) {
     return 0;
 }
 
-/* Sort groups that get stamps and join those whose cells are neighbours: `tile` of the first says how many they are. */
+/* Sort groups (places that access the same addresses) whose cells get stamps, and join those whose cells are
+ * neighbours: `tile` of the first says how many they are. */
 static void join_neighbouring_groups(struct plan *plan, struct touched *first, int count) {
     sorted = plan;
     qsort(first, (size_t)count, sizeof *first, compare_groups_by_address);
@@ -339,16 +343,16 @@ static bool locate_kin_in_row(struct kin *kin, const struct line *value, int64_t
     return ((low ^ high) & ~(uintptr_t)FOLD) == 0;
 }
 
-/* Set where all groups of a plan lie in this row of iterations. Return false if they do not lie there as their cells
- * do. */
+/* Set where all groups (places that access the same addresses) of a plan lie in this row of iterations. Return false if
+ * they do not lie there as their cells do. */
 bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t iteration_count) {
     for (int i = 0; i < plan->kin_count; i++)
         if (!locate_kin_in_row(&plan->kin[i], &forms[plan->kin[i].form], iteration_count)) return false;
     return true;
 }
 
-/* Return whether forms that had the same addresses when the plan was made still have; then set where the groups lie in
- * this row. */
+/* Return whether forms that had the same addresses when the plan was made still have; then set where the groups (places
+ * that access the same addresses) lie in this row. */
 bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
     for (int i = 0; i < plan->same_count; i++) {
         struct line a = form_value(row, forms, plan->sames[i].form),
@@ -358,7 +362,7 @@ bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct li
     return locate_groups_in_row(plan, forms, iteration_count);
 }
 
-/* Return whether all groups of a plan lie at multiples of their access size. */
+/* Return whether all groups (places that access the same addresses) of a plan lie at multiples of their access size. */
 static bool are_groups_aligned(const struct plan *plan) {
     for (int i = 0; i < plan->group_count; i++) {
         const struct group *g = &plan->groups[i];
@@ -367,8 +371,8 @@ static bool are_groups_aligned(const struct plan *plan) {
     return true;
 }
 
-/* Put the groups of a kin that lie in the same object into one cluster each, with the bounds of what they access and
- * write. */
+/* Put the groups of a kin (groups at fixed distances) that lie in the same object into one cluster each, with the
+ * bounds of what they access and write. */
 static void cluster_groups(struct plan *plan) {
     plan->cluster_count = 0;
     plan->apart = 0;
@@ -397,8 +401,8 @@ static void cluster_groups(struct plan *plan) {
     }
 }
 
-/* Return whether a plan still holds: the construct is the same and none of its places' sites was closed, opened or
- * moved. */
+/* Return whether a plan (what a row's accesses require of the shadow cells) still holds: the construct is the same and
+ * none of its places' sites was closed, opened or moved. */
 static bool is_plan_current(const struct row *row, struct plan *plan) {
     if (plan->base != demand_base_stamp()) return false;
     if (plan->sites == weft_sites_changed) return true;
@@ -411,8 +415,8 @@ static bool is_plan_current(const struct row *row, struct plan *plan) {
     return true;
 }
 
-/* Make a current plan for iterations that run these blocks the row's plan and return true. False: there is none, and
- * row->plan is one to be made anew. */
+/* Make a current plan (what accesses require of the shadow cells) for iterations that run these blocks the row's plan
+ * and return true. False: there is none, and row->plan is one to be made anew. */
 bool find_current_plan(struct row *row, const uint8_t block_states[]) {
     struct plan *p = row->plan, *free = NULL;
     int count = 0;
@@ -435,7 +439,8 @@ bool find_current_plan(struct row *row, const uint8_t block_states[]) {
     return false;
 }
 
-/* Empty a plan. `keep_groups`: the groups stay and only what was demanded of them is dropped. */
+/* Empty a plan. `keep_groups`: the groups (places that access the same addresses) stay and only what was demanded of
+ * them is dropped. */
 static void empty_plan(struct plan *plan, bool keep_groups) {
     if (!keep_groups) plan->group_count = plan->kin_count = plan->same_count = plan->memory_count = 0;
     plan->range_count = plan->demand_count = plan->writer_count = plan->tracker_count = plan->wrong_count = 0;
@@ -452,7 +457,8 @@ static void empty_plan(struct plan *plan, bool keep_groups) {
     }
 }
 
-/* Return whether a group lies in another object than when the clusters were made, and note the objects of now. */
+/* Return whether a group (places that access the same addresses) lies in another object than when the clusters were
+ * made, and note the objects of now. */
 static bool update_group_objects(struct plan *plan) {
     bool other = false;
     for (int i = 0; i < plan->group_count; i++) {
@@ -471,8 +477,8 @@ static void collect_guard_memory(struct plan *plan, const struct row *row, const
                 plan->memories[plan->memory_count++] = &row->memories[m];
 }
 
-/* Make the row's plan from what the sites of its places accept. Returns PASSED; UNOPENED if a site must first be opened
- * by a hook; REFUSED if hooks must judge the row. */
+/* Make the row's plan (what its accesses require of the shadow cells) from what the sites of its places accept. Returns
+ * PASSED; UNOPENED if a site must first be opened by a hook; REFUSED if hooks must judge the row. */
 enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
                               int64_t iteration_count) {
     struct plan *p = row->plan;

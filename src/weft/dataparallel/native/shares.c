@@ -64,8 +64,8 @@ static bool is_first_on_other_axes(const struct object *root, const int coordina
     return true;
 }
 
-/* Take from a processor's share all elements whose root coordinate in one dimension belongs to another coordinate of
- * the grid. */
+/* Take from a processor's share of an array all elements whose root coordinate in one dimension belongs to another
+ * coordinate of the grid. */
 static void restrict_share(struct share *share, const struct object *object, int root_dimension, int coordinate) {
     const struct term *m = &object->map[root_dimension];
     if (m->axis == WEFT_ALL) return;
@@ -79,7 +79,8 @@ static void restrict_share(struct share *share, const struct object *object, int
                                                   m->coefficient * (object->lower[k] + i) + m->offset) == coordinate;
 }
 
-/* Compute the first and last own index of each dimension of a share, and whether the share is one box without holes. */
+/* Compute the first and last own index of each dimension of a processor's share of an array, and whether the share is
+ * one box without holes. */
 static void compute_share_bounds(struct share *share, const struct object *object) {
     share->box = true;
     for (int k = 0; k < object->rank; k++) {

@@ -40,15 +40,15 @@ static struct reduction *find_reduction_at(uintptr_t address) {
     return NULL;
 }
 
-/* Let a site cover [low, high), wherever the iterations are. */
+/* Let a site (what one place in the code may access) cover [low, high), wherever the iterations are. */
 static void set_site_interval(struct site *site, uintptr_t low, uintptr_t high) {
     site->home = &weft_nowhere;
     site->low = low;
     site->length = high - low;
 }
 
-/* Set how a site judges, and which stamps pass the hooks without judging. `newest`: what was written later must not be
- * read. */
+/* Set how a site (what one place in the code may access) judges, and which stamps pass the hooks without judging.
+ * `newest`: what was written later must not be read. */
 static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     stamp_t base = now.base;
     /* A statement of a sequential part comes behind all that was written: nothing is newer. */
@@ -83,8 +83,9 @@ static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newe
     }
 }
 
-/* Let a site cover the part of an array around an address that lies alike to every iteration: its contiguous dimensions
- * that no loop index follows. It moves along with the iteration's own element. */
+/* Let a site (what one place in the code may access) cover the part of an array around an address that lies alike to
+ * every iteration: its contiguous dimensions that no loop index follows. It moves along with the iteration's own
+ * element. */
 static void cover_elements_alike_for_all(struct site *site, const struct aspect *aspect, uintptr_t address,
                                          size_t size) {
     const struct object *o = aspect->object;
@@ -133,8 +134,9 @@ static void find_range_in_block(const struct aspect *aspect, int dimension, int6
     }
 }
 
-/* With a grid: let a site cover the elements of this row of the array that lie in the same block. What holds for one of
- * them holds for all while the iterations stay in their blocks, and for other rows of the block. */
+/* With a grid: let a site (what one place in the code may access) cover the elements of this row of the array that lie
+ * in the same block. What holds for one of them holds for all while the iterations stay in their blocks, and for other
+ * rows of the block. */
 static void cover_block_elements(struct site *site, const struct aspect *aspect, uintptr_t address,
                                  const int64_t index[]) {
     const struct object *o = aspect->object;
@@ -194,7 +196,8 @@ static bool is_outside_bounds(const struct object *object, const int64_t index[]
     return false;
 }
 
-/* Let a site report a fault for every access: keep the finding's kind and reason. */
+/* Let a site (what one place in the code may access) report a fault for every access: keep the finding's kind and
+ * reason. */
 static void mark_site_faulty(struct site *site, struct detail *detail, const char *kind, const char *why) {
     site->closed = true;
     site->mode = BAD;
@@ -344,8 +347,8 @@ static bool is_read_only_so_far(uintptr_t low, bool is_write) {
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
 
-/* Open a site for an element that a REMOTE_ACCESS clause of the construct brings into a buffer, which must be filled
- * and must not be written. Return false if no clause does. */
+/* Open a site (what one place in the code may access) for an element that a REMOTE_ACCESS clause of the construct
+ * brings into a buffer, which must be filled and must not be written. Return false if no clause does. */
 static bool open_fetched_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                               const int64_t index[], size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
@@ -364,8 +367,8 @@ static bool open_fetched_site(struct site *site, struct detail *detail, struct o
     return false;
 }
 
-/* Open a site for one element of an array that is distributed by owner tables (INDIRECT, DERIVED): own, fetched, in a
- * named edge, or remote. */
+/* Open a site (what one place in the code may access) for one element of an array that is distributed by owner tables
+ * (INDIRECT, DERIVED): own, fetched, in a named edge, or remote. */
 static void open_scattered_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                 const int64_t index[], size_t size, bool is_write) {
     unsigned apart = find_foreign_dimensions(object, index);
@@ -383,8 +386,8 @@ static void open_scattered_site(struct site *site, struct detail *detail, struct
     site->closed = true;
 }
 
-/* Open a site for a distributed array in a construct whose iterations have owners: decide whether the element is own,
- * in a shadow edge, fetched or remote. */
+/* Open a site (what one place in the code may access) for a distributed array in a construct whose iterations have
+ * owners: decide whether the element is own, in a shadow edge, fetched or remote. */
 static void open_distributed_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                   size_t size, bool is_write) {
     struct aspect *v = find_or_add_aspect(object);
@@ -449,8 +452,8 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
     else mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
 }
 
-/* Open a site for an undistributed array that an ACROSS clause names and whose dependence it covers; TIE says which
- * element is whose. Return false if the clause does not cover the access. */
+/* Open a site (what one place in the code may access) for an undistributed array that an ACROSS clause names and whose
+ * dependence it covers; TIE says which element is whose. Return false if the clause does not cover the access. */
 static bool open_across_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                              size_t size) {
     int i = 0;
@@ -479,8 +482,8 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
     return true;
 }
 
-/* Open a site for an array of a CONSISTENT clause: each iteration may write only the elements that the clause gives
- * it. */
+/* Open a site (what one place in the code may access) for an array of a CONSISTENT clause: each iteration may write
+ * only the elements that the clause gives it. */
 static void open_consistent_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                  size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
@@ -498,8 +501,8 @@ static void open_consistent_site(struct site *site, struct detail *detail, struc
     set_judging_mode(site, SHARED, now.base);
 }
 
-/* Open the site of an access in a loop, task or statement with an owner, by what the address is there: loop variable,
- * private, reduction, stack, distributed or shared. */
+/* Open the site (what one place in the code may access) of an access in a loop, task or statement with an owner. What
+ * the address is there decides: loop variable, private, reduction, stack, distributed or shared. */
 static void open_site_in_construct(struct site *site, struct detail *detail, uintptr_t address, size_t size,
                                    bool is_write) {
     struct private *which;
@@ -596,8 +599,8 @@ static bool is_named_remote(const struct object *object, uintptr_t address) {
     return false;
 }
 
-/* Open the site of an access in sequential code: remote elements of distributed arrays need a REMOTE_ACCESS
- * directive. */
+/* Open the site (what one place in the code may access) of an access in sequential code: remote elements of distributed
+ * arrays need a REMOTE_ACCESS directive. */
 static void open_site_in_sequential_code(struct site *site, struct detail *detail, uintptr_t address, bool is_write) {
     struct object *o = site->object;
     if (o) {

@@ -31,7 +31,8 @@ static inline void call_begins(void) { weft_pvm_me->calls++; }
 static inline void call_ends(void) { weft_pvm_me->calls++; }
 
 /* Begin a call of the program, or one that a group function makes to pass messages: return which thread records it, at
- * level trace or at level outcomes; neither for PVM's calls of its own. */
+ * level trace or at level outcomes (only what another run could decide differently); neither for PVM's calls of its
+ * own. */
 static inline struct entered enter_call(void *site) {
     if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
         weft_depth = 2;
@@ -231,8 +232,8 @@ static int receive_notice_about(const struct asked *request, int32_t about) {
     }
 }
 
-/* Receive what the replay's plan says: nothing (0), a notice of the daemon, or a message of the recorded sender. Return
- * its buffer. */
+/* Receive what the replay's plan (the recorded outcomes in order) says: nothing (0), a notice of the daemon, or a
+ * message of the recorded sender. Return its buffer. */
 static int receive_as_planned(const struct asked *request, enum weft_follow outcome,
                               const struct weft_followed *planned) {
     if (outcome == WEFT_FOLLOW_NOTHING) return 0;
@@ -277,8 +278,8 @@ static int record_receive(struct weft_thread *thread, const struct asked *reques
     return buffer;
 }
 
-/* Receive or poll at level outcomes: note only whose message was taken and how many polls failed. Return what PVM
- * returns. */
+/* Receive or poll at level outcomes (only what another run could decide differently): note only whose message was taken
+ * and how many polls failed. Return what PVM returns. */
 static int log_receive(struct weft_thread *thread, const struct asked *request, plain receive, void *timeout) {
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_set_state(WEFT_TASK_SERVING);
     call_begins();

@@ -38,7 +38,8 @@ static void read_recorded_tasks(void);
 void weft_follow_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL); }
 
 /* ---- taking the plan up ---- */
-/* Return the address of `count` items at an offset of the plan; NULL if they do not lie within it. */
+/* Return the address of `count` items at an offset of the plan (the recorded outcomes in order); NULL if they do not
+ * lie within it. */
 static const void *find_plan_section(const uint8_t *plan_bytes, uint64_t plan_bytes_size, uint64_t offset,
                                      uint64_t count, uint64_t item_size) {
     if (offset % 8 || offset > plan_bytes_size || count > (plan_bytes_size - offset) / item_size) return NULL;
@@ -60,8 +61,8 @@ static void *map_replay_file(const char *name, int rank, int protection, uint64_
     return found;
 }
 
-/* Begin to replay a rank: map its control page and plan. Return false if there is no replay; a plan that does not fit
- * is refused in the control page. */
+/* Begin to replay a rank: map its control page and plan (the recorded outcomes in order). Return false if there is no
+ * replay; a plan that does not fit is refused in the control page. */
 bool weft_follow_start(const char *folder, int rank) {
     uint64_t size = 0;
     snprintf(replay_folder, sizeof replay_folder, "%s", folder);
@@ -141,7 +142,7 @@ static void wait_at_replay_stop(void) {
     mine->parked = 0;
 }
 
-/* Go to the next entry of the plan and publish the position for the debugger. */
+/* Go to the next entry of the plan (the recorded outcomes in order) and publish the position for the debugger. */
 static void advance_plan(void) {
     at++;
     polls = 0;
@@ -149,8 +150,8 @@ static void advance_plan(void) {
     __atomic_store_n(&mine->at, at, __ATOMIC_RELEASE);
 }
 
-/* Report that this call does not fit the plan, and wait until the replay ends. Its event becomes the last one of the
- * record. */
+/* Report that this call does not fit the plan (the recorded outcomes in order), and wait until the replay ends. Its
+ * event becomes the last one of the record. */
 static _Noreturn void stop_as_diverged(struct weft_thread *thread, struct weft_event *event, int reason, int field,
                                        int64_t expected, int64_t got) {
     if (event) { /* the call that does not fit is the last one of this record */
@@ -199,7 +200,7 @@ static const struct weft_plan_entry *await_next_entry(struct weft_thread *thread
     return NULL;
 }
 
-/* Compare a call's arguments with its entry of the plan; diverge if they differ. */
+/* Compare a call's arguments with its entry of the plan (the recorded outcomes in order); diverge if they differ. */
 static void check_arguments(struct weft_thread *thread, struct weft_event *event, const struct weft_plan_entry *entry) {
     uint8_t kind = entry->function < header->functions ? kinds[entry->function] : 0;
 #define HOLD(bit, wanted, given)                                                                                       \
@@ -223,7 +224,8 @@ static void wait_where_killed(void) {
     }
 }
 
-/* Check a call that decides nothing by itself against the plan and go on; diverge if it does not fit. */
+/* Check a call that decides nothing by itself against the plan (the recorded outcomes in order) and go on; diverge if
+ * it does not fit. */
 void weft_follow_check_call(struct weft_thread *thread, struct weft_event *event) {
     if (!under_way) wait_where_killed();
     if (!(header->flags & WEFT_PLAN_CHECKED)) return;
@@ -261,8 +263,8 @@ static int find_planned_source(const struct weft_event *event, const struct weft
 }
 
 /* ---- from a record of level outcomes ---- */
-/* Turn a recorded source (level outcomes) into what the receive is to find: a message of a task, a notice, or free
- * choice. */
+/* Turn a sender that was recorded at level outcomes into what the receive is to find: a message of a task, a notice, or
+ * free choice. */
 static enum weft_follow decide_by_source(int32_t source, struct weft_followed *found) {
     if (source < 0 || source >= WEFT_LOG_STRANGER) return WEFT_FOLLOW_FREE;
     if (source >= WEFT_LOG_NOTICE) {
@@ -282,7 +284,8 @@ static enum weft_follow decide_nothing(struct weft_followed *found, uint32_t rec
     return WEFT_FOLLOW_NOTHING;
 }
 
-/* Decide what a receive is to find, from a record of level outcomes. */
+/* Decide what a receive is to find, from a record of level outcomes (only what another run could decide
+ * differently). */
 static enum weft_follow decide_by_outcomes(const struct weft_event *event, bool is_poll, struct weft_followed *found) {
     const bool asks = event->flags & WEFT_FLAG_ANY_SOURCE || event->peer == WEFT_PVM_DAEMON;
     const bool open = header->flags & WEFT_PLAN_OPEN && !was_killed_in_record();
@@ -297,8 +300,8 @@ static enum weft_follow decide_by_outcomes(const struct weft_event *event, bool 
     return asks ? decide_by_source(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
 }
 
-/* Decide what a receive or poll is to find, from the plan: nothing, a message (found->tid), a notice (found->about), or
- * free choice. Diverges if the call does not fit. */
+/* Decide what a receive or poll is to find, from the plan (the recorded outcomes in order): nothing, a message
+ * (found->tid), a notice (found->about), or free choice. Diverges if the call does not fit. */
 enum weft_follow weft_follow_decide_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
                                             uint16_t notice, bool is_poll, bool is_probe, struct weft_followed *found) {
     wait_where_killed();

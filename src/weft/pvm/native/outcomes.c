@@ -4,8 +4,8 @@
 #include "../recorder/nibbles.h"
 #include "pvm.h"
 
-/* Begin a call of the program at level outcomes: return the thread that logs it, NULL for a call that is not the
- * program's. */
+/* Begin a call of the program at level outcomes (only what another run could decide differently): return the thread
+ * that logs it, NULL for a call that is not the program's. */
 struct weft_thread *weft_log_enter_call(void) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin_recording()) return NULL;
     if (weft_depth | !weft_recording) return NULL;
