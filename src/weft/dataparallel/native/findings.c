@@ -308,7 +308,7 @@ static bool reserve_shadow_memory(uintptr_t low, uintptr_t high) {
 
 /* Open the findings file and reserve the shadow memory. Return false if nothing is to be checked or memory is not to be
  * had; the latter is reported. */
-static bool findings_open_file(void) {
+static bool open_findings_and_shadow_memory(void) {
     if (!lines_open_file()) return false;
     if (reserve_shadow_memory(SPACE8, SPACE8 + FOLD + 1) && reserve_shadow_memory(SPACE4, SPACE4 + 2 * (FOLD + 1)) &&
         reserve_shadow_memory(SPACE1, END1))
@@ -325,7 +325,7 @@ static void handle_program_end(void) {
 /* When the program is loaded: if a check is wanted, open the findings file, watch for fatal signals and the program's
  * end, and switch the checks on. */
 __attribute__((constructor(101))) static void start_checking(void) {
-    if (!findings_open_file()) return;
+    if (!open_findings_and_shadow_memory()) return;
     stack_t own = {.ss_sp = aside, .ss_size = sizeof aside};
     stack_top = (uintptr_t)&own;
     sigaltstack(&own, NULL);

@@ -61,7 +61,8 @@ static struct statement *find_or_add_statement(int construct_id) {
     s = statements[construct_id] = calloc(1, sizeof *s);
     if (!s) abort();
     s->forgotten = weft_sites_forgotten - 1;
-    s->context = context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see own_end */
+    s->context =
+        context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see weft_check_own_end */
     return s;
 }
 

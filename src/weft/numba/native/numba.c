@@ -70,17 +70,17 @@ double weft_numba_magnitude(void) {
 
 /* Run a loop's kernel as Numba's own scheduler would on one thread, without telling the runtime of iterations. */
 static void run_unchecked(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps,
-                          void *data, size_t dimension_count, size_t argument_count) {
+                          void *data, size_t inner_dimension_count, size_t argument_count) {
     char *moved[MAX_ARGUMENTS];
     size_t sizes[MAX_ARGUMENTS];
     if (!loop || argument_count > MAX_ARGUMENTS ||
-        dimension_count + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
+        inner_dimension_count + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
         kernel(arguments, dimensions, steps, data);
         return;
     }
     if (loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* as a part of an iteration */
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
-        memcpy(sizes, dimensions, (dimension_count + 1) * sizeof *sizes);
+        memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
         sizes[0] = 1;
         for (size_t a = 0; a < argument_count; a++) moved[a] = arguments[a] + steps[a] * piece;
         kernel(moved, sizes, steps, data);
@@ -247,7 +247,8 @@ static Range find_covered_range(const Loop *loop, char **arguments, const size_t
 /* Run all iterations with one kernel call for each virtual thread and piece of the schedule, without hooks: their
  * accesses were proved right before. */
 static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions,
-                              size_t *steps, void *data, size_t dimension_count, int threads, const Range *range) {
+                              size_t *steps, void *data, size_t inner_dimension_count, int threads,
+                              const Range *range) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -270,7 +271,7 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
             int empty = 0;
             for (int d = 0; d < rank; d++) empty |= schedule[rank + d] < schedule[d];
             if (empty) continue;
-            memcpy(sizes, dimensions, (dimension_count + 1) * sizeof *sizes);
+            memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
             sizes[0] = 1;
             kernel(moved, sizes, steps, data);
         }
@@ -283,7 +284,7 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
 /* Run a loop's iterations one by one in increasing order, dealt out in blocks to virtual threads, and tell the runtime
  * of each. An iteration that raises IndexError ends there. */
 static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
-                           void *data, size_t dimension_count, int threads, double iteration_total) {
+                           void *data, size_t inner_dimension_count, int threads, double iteration_total) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -305,7 +306,7 @@ static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, co
             if (!weft_traced && (!loop->by_thread || thread != told)) weft_check_iteration(rank, at);
             told = thread;
             for (int d = 0; d < rank; d++) schedule[d] = schedule[rank + d] = at[d];
-            memcpy(sizes, dimensions, (dimension_count + 1) * sizeof *sizes);
+            memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
             sizes[0] = 1;
             int64_t before = outside;
             if (!passed) kernel(moved, sizes, steps, data);
@@ -324,12 +325,12 @@ static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, co
 /* Stand in for Numba's numba_parallel_for, which runs a loop's kernel on all threads: run its iterations on the
  * caller's thread, checked if that is wanted and the loop is known. */
 void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *dimensions, size_t *steps, void *data,
-                             size_t dimension_count, size_t argument_count, int threads) {
+                             size_t inner_dimension_count, size_t argument_count, int threads) {
     const Loop *loop = depth > 0 && depth <= MAX_DEPTH ? entered[depth - 1] : NULL;
     Kernel kernel = (Kernel)kernel_function;
     if (!loop || !loop->checked || !watching || running || !weft_check_active() || argument_count > MAX_ARGUMENTS ||
-        dimension_count + 1 > MAX_ARGUMENTS || argument_count != (size_t)loop->count + 1) {
-        run_unchecked(loop, kernel, arguments, dimensions, steps, data, dimension_count, argument_count);
+        inner_dimension_count + 1 > MAX_ARGUMENTS || argument_count != (size_t)loop->count + 1) {
+        run_unchecked(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, argument_count);
         return;
     }
     register_arguments(loop, arguments, dimensions, steps);
@@ -348,8 +349,8 @@ void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *di
     current_steps = steps;
     frames = __builtin_frame_address(0);
     if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && needs_no_watching(loop))
-        run_without_hooks(loop, kernel, arguments, dimensions, steps, data, dimension_count, threads, &range);
-    else run_iterations(loop, kernel, arguments, dimensions, steps, data, dimension_count, threads, range.points);
+        run_without_hooks(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, &range);
+    else run_iterations(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, range.points);
     running = 0;
     current = NULL;
     weft_check_loop_end(loop->construct);
