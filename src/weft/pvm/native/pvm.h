@@ -36,7 +36,7 @@ WEFT_COLD void weft_pvm_end_recording(void);  /* pvm_exit returned */
 WEFT_COLD void *weft_pvm_find_real_function(const char *name);
 extern WEFT_HIDDEN volatile int weft_pvm_begun;
 
-/* The recording thread, NULL for a call that is not the program's. */
+/* Begin a call of the program at level trace: return the thread that records it, NULL for PVM's calls of its own. */
 WEFT_INLINE struct weft_thread *weft_pvm_enter(void *site) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin_recording()) return NULL;
     if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return NULL;
