@@ -86,7 +86,8 @@ struct object *make_object_of_heap_block(uintptr_t address, size_t access_size) 
 
 /* Name the heap block that begins at `base` and keep its shape in the shadow cells; it becomes an object only when it
  * is first examined. Does nothing if no block begins there. */
-void weft_check_heap(int variable_id, const void *base, size_t element, int dimension_count, const int64_t extent[]) {
+void weft_check_name_heap_block(int variable_id, const void *base, size_t element, int dimension_count,
+                                const int64_t extent[]) {
     uintptr_t low = (uintptr_t)base;
     if (now.off || !base || low % 8 || variable_id < 1 || dimension_count > WEFT_MAX_RANK ||
         cell8(low - 8)->written != REDZONE)

@@ -45,16 +45,16 @@ enum { WEFT_ORDER_C = 0, WEFT_ORDER_FORTRAN = 1 };
 void weft_check_data(int variable_id, const void *base, size_t bytes);
 
 /* A named variable of a block comes to life, at a place that another one may have had: no device has a copy of it. */
-void weft_check_begins(const void *base);
+void weft_check_begin_variable(const void *base);
 
 /* What numbers a variable (or an array) holds: WEFT_INT8 and so on, 0 for none. Only values that are traced need it. */
 void weft_check_type(int variable_id, int type);
 
 /* What numbers mean, where no file of names could say so before (trace.c): a variable with its type; a loop, as a line of
  * that file has it behind its number; a place. */
-void weft_check_named(int variable_id, const char *name, int type);
-void weft_check_looped(int construct_id, char *told);
-void weft_check_placed(int site_id, const char *file, int line);
+void weft_check_name_variable(int variable_id, const char *name, int type);
+void weft_check_describe_loop(int construct_id, char *told);
+void weft_check_describe_place(int site_id, const char *file, int line);
 
 /* Name an array. extent[d] elements from lower[d] in each dimension; `element` bytes each. Calling it again for the
  * same place (a loop around a declaration, a new malloc) makes a new, undistributed array. What lies there keeps its
@@ -64,7 +64,8 @@ void weft_check_array(int variable_id, const void *base, size_t element, int dim
 
 /* Name the block of the heap that begins at base, if one does: elements as weft_check_array has them, extent[0] == 0;
  * dimension_count 0: as they are accessed. It becomes an object where it is first looked at: lists of small blocks cost nothing. */
-void weft_check_heap(int variable_id, const void *base, size_t element, int dimension_count, const int64_t extent[]);
+void weft_check_name_heap_block(int variable_id, const void *base, size_t element, int dimension_count,
+                                const int64_t extent[]);
 
 /* A formal parameter: another name (and view) of what lies at base; its distribution stays. */
 void weft_check_argument(int variable_id, const void *base, size_t element, int dimension_count, const int64_t lower[],

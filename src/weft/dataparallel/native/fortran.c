@@ -95,7 +95,7 @@ static void tell_number_type(int variable_id, const CFI_cdesc_t *variable) {
     weft_check_type(variable_id, type);
 }
 
-void weft_fortran_data(int variable_id, CFI_cdesc_t *variable) {
+void weft_fortran_register_variable(int variable_id, CFI_cdesc_t *variable) {
     tell_number_type(variable_id, variable);
     weft_check_data(variable_id, base_of(variable), count_bytes(variable));
 }
@@ -103,7 +103,8 @@ void weft_fortran_data(int variable_id, CFI_cdesc_t *variable) {
 /* Register an array of a program unit (`role`: local, static or an argument) with its Fortran bounds. Static arrays
  * are registered once; arguments become another view of what lies there. Also kept by name for gfortran's bounds
  * reports. */
-void weft_fortran_array(int variable_id, int role, const char *name, const int64_t *lower, CFI_cdesc_t *array) {
+void weft_fortran_register_array(int variable_id, int role, const char *name, const int64_t *lower,
+                                 CFI_cdesc_t *array) {
     int64_t extent[CFI_MAX_RANK];
     void *base = base_of(array);
     if (!base || array->rank > WEFT_MAX_RANK) return;
@@ -141,13 +142,13 @@ void weft_fortran_array(int variable_id, int role, const char *name, const int64
     weft_check_array(variable_id, base, array->elem_len, array->rank, lower, extent, WEFT_ORDER_FORTRAN);
 }
 
-void weft_fortran_clear(CFI_cdesc_t *variable) {
+void weft_fortran_clear_variable(CFI_cdesc_t *variable) {
     if (base_of(variable) && is_contiguous(variable)) weft_check_clear(base_of(variable), count_bytes(variable));
 }
 
 /* Register a scalar that has no value yet. Only numbers are filled with the pattern for uninitialised memory, text is
  * not. */
-void weft_fortran_scalar(int variable_id, CFI_cdesc_t *variable) {
+void weft_fortran_register_unset_scalar(int variable_id, CFI_cdesc_t *variable) {
     int kind = variable->type & CFI_type_mask;
     if (kind != CFI_type_Integer && kind != CFI_type_Real && kind != CFI_type_Complex && kind != CFI_type_Logical)
         return;
@@ -171,7 +172,7 @@ static void check_reads_of_elements(const CFI_cdesc_t *array, int dimensions, co
 }
 
 /* Check the reads of a variable that a PRINT or WRITE statement puts out, since the library has no hooks. */
-void weft_fortran_printed(int site_id, CFI_cdesc_t *variable) {
+void weft_fortran_check_printed_variable(int site_id, CFI_cdesc_t *variable) {
     if (base_of(variable) && variable->elem_len)
         check_reads_of_elements(variable, variable->rank, variable->base_addr, site_id,
                                 variable->type == CFI_type_struct);
@@ -181,7 +182,8 @@ void weft_fortran_printed(int site_id, CFI_cdesc_t *variable) {
 static const void *template_address(int variable_id) { return (const void *)(uintptr_t)variable_id; }
 
 /* Register a template with its bounds. `is_once`: only at the first call. */
-void weft_fortran_template(int variable_id, int is_once, int dimension_count, const int64_t *low, const int64_t *high) {
+void weft_fortran_register_template(int variable_id, int is_once, int dimension_count, const int64_t *low,
+                                    const int64_t *high) {
     int64_t extent[WEFT_MAX_RANK];
     known_t *place = find_or_add_known_memory(template_address(variable_id));
     if (is_once && place->declared) return;
@@ -206,7 +208,7 @@ static double read_array_number(const CFI_cdesc_t *array, CFI_index_t index) {
 }
 
 /* Tell the runtime the block sizes or weights of one dimension (GEN_BLOCK, WGT_BLOCK), from an array of the program. */
-void weft_fortran_blocks(int variable_id, int dimension, CFI_cdesc_t *sizes, CFI_cdesc_t *array) {
+void weft_fortran_set_block_sizes(int variable_id, int dimension, CFI_cdesc_t *sizes, CFI_cdesc_t *array) {
     CFI_index_t count = sizes->rank ? sizes->dim[0].extent : 1;
     if (count < 1) return;
     double *numbers = malloc((size_t)count * sizeof *numbers);
@@ -227,8 +229,8 @@ static int is_already_mapped(const void *base_address, int variable_id, int is_o
 
 /* Distribute an array or template as DISTRIBUTE says, with one kind for each dimension; `task_array_id` (0: none): onto
  * the processors of that task only. `is_once`: unless that was done before. */
-void weft_fortran_distribute(int construct_id, int variable_id, int is_once, int dimension_count, const int *kinds,
-                             int task_array_id, int64_t task, CFI_cdesc_t *array) {
+void weft_fortran_distribute_array(int construct_id, int variable_id, int is_once, int dimension_count,
+                                   const int *kinds, int task_array_id, int64_t task, CFI_cdesc_t *array) {
     void *base = base_of(array);
     if ((array && !base) || is_already_mapped(base, variable_id, is_once)) return;
     if (task_array_id)
@@ -238,28 +240,28 @@ void weft_fortran_distribute(int construct_id, int variable_id, int is_once, int
 
 /* Align an array with `target_id` as ALIGN says: `axis`, `coefficient` and `offset` for each of the target's
  * `dimension_count` dimensions. `is_once`: unless that was done before. */
-void weft_fortran_align(int construct_id, int variable_id, int is_once, int target_id, int dimension_count,
-                        const int *axis, const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array,
-                        CFI_cdesc_t *target_array) {
+void weft_fortran_align_array(int construct_id, int variable_id, int is_once, int target_id, int dimension_count,
+                              const int *axis, const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array,
+                              CFI_cdesc_t *target_array) {
     void *base = base_of(array), *goal_base = base_of(target_array);
     if ((array && !base) || (target_array && !goal_base) || is_already_mapped(base, variable_id, is_once)) return;
     weft_check_align(construct_id, variable_id, base, target_id, goal_base, dimension_count, axis, coefficient, offset);
 }
 
-void weft_fortran_shadow(int variable_id, int dimension_count, const int64_t *low, const int64_t *high,
-                         CFI_cdesc_t *array) {
+void weft_fortran_set_shadow_widths(int variable_id, int dimension_count, const int64_t *low, const int64_t *high,
+                                    CFI_cdesc_t *array) {
     if (base_of(array)) weft_check_shadow(variable_id, base_of(array), dimension_count, low, high);
 }
 
 /* Tell the runtime the processor of each element of one dimension (INDIRECT), from an array of the program. */
-void weft_fortran_owners(int variable_id, int dimension, CFI_cdesc_t *owners, CFI_cdesc_t *array) {
+void weft_fortran_set_owners(int variable_id, int dimension, CFI_cdesc_t *owners, CFI_cdesc_t *array) {
     int64_t lower = weft_check_lower(variable_id, base_of(array), dimension);
     for (CFI_index_t k = 0; owners->rank == 1 && k < owners->dim[0].extent; k++)
         weft_check_owner(variable_id, base_of(array), dimension, lower + k, (int64_t)read_array_number(owners, k));
 }
 
-void weft_fortran_owner_derived(int variable_id, int dimension, int64_t element, int target_id, int axis, int64_t index,
-                                CFI_cdesc_t *array, CFI_cdesc_t *goal) {
+void weft_fortran_set_derived_owner(int variable_id, int dimension, int64_t element, int target_id, int axis,
+                                    int64_t index, CFI_cdesc_t *array, CFI_cdesc_t *goal) {
     weft_check_owner_derived(variable_id, base_of(array), dimension, element, target_id, base_of(goal), axis, index);
 }
 
@@ -273,17 +275,17 @@ int64_t weft_fortran_extent(int variable_id, int dimension, CFI_cdesc_t *array) 
 
 /* Begin a named shadow edge (SHADOW_ADD) in a dimension of an array, from the indices of `target_id` along `axis`; its
  * elements and arrays follow. `other_edge_name`: another edge of the target whose indices count, too; 0: none. */
-void weft_fortran_edge_begin(int construct_id, int edge_name, int variable_id, int dimension, int target_id, int axis,
+void weft_fortran_begin_edge(int construct_id, int edge_name, int variable_id, int dimension, int target_id, int axis,
                              int other_edge_name, CFI_cdesc_t *array, CFI_cdesc_t *target_array) {
     weft_check_edge_begin(construct_id, edge_name, variable_id, base_of(array), dimension, target_id,
                           base_of(target_array), axis, other_edge_name);
 }
 
-void weft_fortran_edge_include(int variable_id, CFI_cdesc_t *array) {
+void weft_fortran_include_array_in_edge(int variable_id, CFI_cdesc_t *array) {
     weft_check_edge_include(variable_id, base_of(array));
 }
 
-void weft_fortran_edge_renew(int construct_id, int edge_name, int variable_id, CFI_cdesc_t *array) {
+void weft_fortran_renew_edge(int construct_id, int edge_name, int variable_id, CFI_cdesc_t *array) {
     weft_check_edge_renew(construct_id, edge_name, variable_id, base_of(array));
 }
 
@@ -296,8 +298,8 @@ void weft_fortran_localize(int construct_id, int variable_id, int target_id, int
 
 /* Tell the runtime of a clause that maps loop indices to array elements: ON, REMOTE_ACCESS, TIE or CONSISTENT
  * (`clause`), with axis, coefficient and offset for each of the array's `dimension_count` dimensions. */
-void weft_fortran_mapped(int clause, int group_id, int variable_id, int dimension_count, const int *axis,
-                         const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array) {
+void weft_fortran_add_mapping_clause(int clause, int group_id, int variable_id, int dimension_count, const int *axis,
+                                     const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array) {
     void *base = base_of(array);
     if (clause == MAP_ON) weft_check_loop_on(variable_id, base, dimension_count, axis, coefficient, offset);
     else if (clause == MAP_TIE) weft_check_loop_tie(variable_id, base, dimension_count, axis, coefficient, offset);
@@ -312,9 +314,11 @@ void weft_fortran_mapped(int clause, int group_id, int variable_id, int dimensio
 /* The number of a task is its own, whatever the loop over tasks does with its variable. */
 void weft_fortran_task_index(CFI_cdesc_t *variable) { weft_check_local(base_of(variable), count_bytes(variable)); }
 
-void weft_fortran_loop_index(CFI_cdesc_t *variable) { weft_check_loop_index(base_of(variable), count_bytes(variable)); }
+void weft_fortran_add_loop_index(CFI_cdesc_t *variable) {
+    weft_check_loop_index(base_of(variable), count_bytes(variable));
+}
 
-void weft_fortran_loop_private(int variable_id, CFI_cdesc_t *variable) {
+void weft_fortran_add_private_clause(int variable_id, CFI_cdesc_t *variable) {
     if (base_of(variable)) weft_check_loop_private(variable_id, base_of(variable), count_bytes(variable));
 }
 
@@ -339,7 +343,7 @@ static int find_reduction_type(const CFI_cdesc_t *variable) {
 }
 
 /* Tell the runtime of a REDUCTION clause. `location`: the variable that goes with MAXLOC or MINLOC, else NULL. */
-void weft_fortran_loop_reduction(int variable_id, int operation, CFI_cdesc_t *variable, CFI_cdesc_t *location) {
+void weft_fortran_add_reduction_clause(int variable_id, int operation, CFI_cdesc_t *variable, CFI_cdesc_t *location) {
     size_t element = variable->elem_len ? variable->elem_len : 1;
     if ((variable->type & CFI_type_mask) == CFI_type_Logical)
         operation = operation == WEFT_AND ? WEFT_LAND : operation == WEFT_OR ? WEFT_LOR : operation;
@@ -349,8 +353,8 @@ void weft_fortran_loop_reduction(int variable_id, int operation, CFI_cdesc_t *va
 
 /* Tell the runtime of a clause about shadow edges: ACROSS, SHADOW_RENEW, SHADOW_COMPUTE or a shadow group (`clause`).
  * `dimension_count` 0: the widths as declared, else low[] and high[]. */
-void weft_fortran_edges(int clause, int construct_id, int group_id, int variable_id, int corner, int dimension_count,
-                        const int64_t *low, const int64_t *high, CFI_cdesc_t *array) {
+void weft_fortran_add_edges_clause(int clause, int construct_id, int group_id, int variable_id, int corner,
+                                   int dimension_count, const int64_t *low, const int64_t *high, CFI_cdesc_t *array) {
     void *base = base_of(array);
     const int64_t *below = dimension_count ? low : NULL, *above = dimension_count ? high : NULL;
     if (clause == EDGES_ACROSS) weft_check_loop_across(variable_id, base, dimension_count, below, above);
@@ -360,13 +364,13 @@ void weft_fortran_edges(int clause, int construct_id, int group_id, int variable
     else weft_check_shadow_group(construct_id, group_id, variable_id, base, dimension_count, below, above, corner);
 }
 
-void weft_fortran_own_begin(int construct_id, int variable_id, int dimension_count, const int64_t *indices,
-                            CFI_cdesc_t *array) {
+void weft_fortran_begin_own_computation(int construct_id, int variable_id, int dimension_count, const int64_t *indices,
+                                        CFI_cdesc_t *array) {
     weft_check_own_begin(construct_id, variable_id, base_of(array), dimension_count, indices);
 }
 
 /* Tell the runtime which section an asynchronous copy reads or writes (`written`). */
-void weft_fortran_copied(int construct_id, int group_id, int written, CFI_cdesc_t *part) {
+void weft_fortran_add_copied_section(int construct_id, int group_id, int written, CFI_cdesc_t *part) {
     int64_t count[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     if (part->rank > WEFT_MAX_RANK) return;
     for (int d = 0; d < part->rank; d++) {
@@ -378,8 +382,8 @@ void weft_fortran_copied(int construct_id, int group_id, int written, CFI_cdesc_
 
 /* Tell the runtime of ACTUAL, GET_ACTUAL or a REGION's data clause (`clause`) for a variable, or for a section of it
  * from low[] to high[] if `dimension_count` is not 0. */
-void weft_fortran_copies(int clause, int construct_id, int variable_id, int dimension_count, const int64_t *low,
-                         const int64_t *high, CFI_cdesc_t *variable) {
+void weft_fortran_handle_data_clause(int clause, int construct_id, int variable_id, int dimension_count,
+                                     const int64_t *low, const int64_t *high, CFI_cdesc_t *variable) {
     void *base = base_of(variable);
     size_t bytes = count_bytes(variable);
     const int64_t *below = dimension_count ? low : NULL, *above = dimension_count ? high : NULL;

@@ -292,7 +292,7 @@ static struct object *find_region_variable(int variable_id, const void *base, si
 }
 
 /* Note that a block's variable comes to life at this address: no device has a copy of it. */
-void weft_check_begins(const void *base) {
+void weft_check_begin_variable(const void *base) {
     struct object *o = now.off ? NULL : find_object_at((uintptr_t)base);
     if (!o || o->low != (uintptr_t)base) return;
     o->on_device = o->actual_at = o->got_at = o->host_wrote = o->device_wrote = o->local_from = o->local_to = 0;

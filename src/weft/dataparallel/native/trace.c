@@ -78,19 +78,19 @@ static bool read_names_file(const char *path) {
 }
 
 /* Tell a variable's name and type that are known only while the program runs. */
-void weft_check_named(int variable_id, const char *name, int type) {
+void weft_check_name_variable(int variable_id, const char *name, int type) {
     if (variable_id <= 0 || variable_id >= MOST_IDS) return;
     free(variables[variable_id]);
     variables[variable_id] = strdup(name);
     types[variable_id] = type;
 }
 
-void weft_check_looped(int construct_id, char *told) {
+void weft_check_describe_loop(int construct_id, char *told) {
     if (construct_id > 0 && construct_id < MOST_IDS) parse_loop_line(construct_id, told);
 }
 
 /* Tell the file and line of a place that are known only while the program runs. */
-void weft_check_placed(int site_id, const char *file, int line) {
+void weft_check_describe_place(int site_id, const char *file, int line) {
     if (site_id <= 0 || site_id >= MOST_IDS) return;
     sites[site_id].file = strdup(file);
     sites[site_id].line = line;

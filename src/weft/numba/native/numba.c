@@ -40,21 +40,21 @@ void weft_numba_watch(int on) { watching = on; }
 static int following; /* blocks of Numba's runtime are known from when they are made */
 static int followed;  /* only since a loop of this depth was entered; 0: since a function was called */
 
-void weft_numba_follow(int on);
+void weft_numba_follow_memory(int on);
 
 /* Enter a parallel loop of Numba: the next call of its scheduler runs it. Machine code that the program calls past its
  * function (`overloads[...].entry_point`) was not begun by a call: then memory is followed from here on. */
-void weft_numba_enter(const Loop *loop) {
+void weft_numba_enter_loop(const Loop *loop) {
     if (depth < MAX_DEPTH) entered[depth] = loop;
     depth++;
     if (following) return;
-    weft_numba_follow(1);
+    weft_numba_follow_memory(1);
     followed = depth;
 }
 
 /* Leave the innermost parallel loop, and stop following memory if its entry began that. */
-void weft_numba_leave(void) {
-    if (followed == depth) weft_numba_follow(0);
+void weft_numba_leave_loop(void) {
+    if (followed == depth) weft_numba_follow_memory(0);
     depth--;
 }
 
@@ -62,7 +62,7 @@ size_t weft_numba_thread_id(void) { return (size_t)thread; }
 
 /* Return the largest sum of a reduction's partial results since the last call: what its rounding errors are measured
  * by. */
-double weft_numba_magnitude(void) {
+double weft_numba_take_magnitude(void) {
     double was = magnitude;
     magnitude = 0;
     return was;
@@ -146,7 +146,7 @@ static void exclude_partial_results(const Loop *loop, char **arguments, const si
     }
 }
 
-/* Sum the magnitudes of each reduction's partial results and keep the largest sum for weft_numba_magnitude. */
+/* Sum the magnitudes of each reduction's partial results and keep the largest sum for weft_numba_take_magnitude. */
 static void sum_partial_magnitudes(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
@@ -162,7 +162,7 @@ static void sum_partial_magnitudes(const Loop *loop, char **arguments, const siz
 /* --- bounds ------------------------------------------------------------------------------------------------------ */
 
 static int reporting;
-static int64_t outside; /* indices outside since the last call of weft_numba_outside */
+static int64_t outside; /* indices outside since the last call of weft_numba_take_outside_count */
 
 /* Python's own functions, by pointer: this library is not linked with Python. */
 static int (*gil_ensure)(void);
@@ -170,7 +170,7 @@ static void (*gil_release)(int), (*error_clear)(void);
 
 /* Take the addresses of three functions of Python: to take the GIL, release it, and clear an error. This library is not
  * linked with Python. */
-void weft_numba_python(void *ensure, void *release, void *clear) {
+void weft_numba_set_python_functions(void *ensure, void *release, void *clear) {
     gil_ensure = (int (*)(void))ensure;
     gil_release = (void (*)(int))release;
     error_clear = (void (*)(void))clear;
@@ -180,7 +180,7 @@ void weft_numba_python(void *ensure, void *release, void *clear) {
 void weft_numba_report_bounds(int on) { reporting = on; }
 
 /* Return how many indices have been out of bounds since the last call. */
-int64_t weft_numba_outside(void) {
+int64_t weft_numba_take_outside_count(void) {
     int64_t was = outside;
     outside = 0;
     return was;
@@ -210,7 +210,8 @@ static int find_variable_at(const char *address) {
 
 /* Called by a kernel for an index outside 0..extent-1, before it raises IndexError: count and maybe report it. A
  * negative index has had the extent added; it is reported as the program has it. */
-void weft_numba_bounds(const void *base_address, int32_t dimension, int64_t index, int64_t extent, int32_t site_id) {
+void weft_numba_note_outside_index(const void *base_address, int32_t dimension, int64_t index, int64_t extent,
+                                   int32_t site_id) {
     outside++;
     if (index < 0) index -= extent;
     if (reporting)
@@ -601,7 +602,7 @@ void weft_numba_runtime(const Runtime *runtime) { real = *runtime; }
 
 /* Switch on or off that new blocks of Numba's runtime count as uninitialised. Switching off makes all that live count
  * as initialised, since what happens to them outside the checked function is not seen. */
-void weft_numba_follow(int on) {
+void weft_numba_follow_memory(int on) {
     if (!on)
         for (size_t at = 0; at < capacity; at++) {
             if (places[at].data && places[at].data != GONE) weft_check_written(places[at].data, places[at].bytes);
