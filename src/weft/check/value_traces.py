@@ -153,8 +153,8 @@ def reopen_standard_input() -> IO[bytes]:
 
 
 def find_most_detailed_level(configuration: Configuration) -> int:
-    """Return what the most detailed rule of a configuration records of accesses: 2 for reads and writes, 1 for writes,
-    0 for none.
+    """Return which accesses the most detailed rule of a configuration records: 2 for reads and writes, 1 for writes
+    only, 0 for none.
     """
     levels = [rule.level for rule in configuration.rules]
     general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)

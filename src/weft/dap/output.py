@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = "output"
-"""In a replay's folder; where it is there, ranks write into it (recorder/shim.c, write_apart)."""
+"""In a replay's folder; where it is there, ranks write into it (recorder/process.c, redirect_output)."""
 STREAMS = {"out": "stdout", "err": "stderr"}
 Written = tuple[int, str, str]
 """Rank, the protocol's name of the stream, text."""

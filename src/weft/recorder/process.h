@@ -19,6 +19,7 @@ WEFT_COLD void weft_remove_own_variables(void);
 WEFT_COLD void weft_remove_own_variables_from_python(void);
 WEFT_COLD void weft_prepare_for_debugger(int rank);
 
+/* Return the last part of a path. */
 WEFT_INLINE const char *weft_find_file_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;

@@ -33,6 +33,8 @@ WEFT_COLD void weft_map_turn_counters(const char *folder);
 /* A rank that waits for what the record says may wait longer than the recorded one did: what comes meanwhile is not
  * what it waits for. An MPI polls; where ranks outnumber cores that is time which the awaited rank does not get. */
 enum { WEFT_HASTY = 20, WEFT_AWAKE = 100, WEFT_NAP = 50 }; /* polls until it yields, until it naps; microseconds */
+/* Pause between two polls of a wait, the longer the more polls there were: first not at all, then by giving up the
+ * core, then by sleeping. */
 static inline void weft_pause_between_polls(unsigned *polls) {
     if (++*polls > WEFT_AWAKE) weft_sleep_microseconds(WEFT_NAP);
     else if (*polls > WEFT_HASTY) sched_yield();

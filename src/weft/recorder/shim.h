@@ -40,7 +40,8 @@ extern WEFT_HIDDEN const char weft_soname[];
 extern WEFT_HIDDEN __thread int weft_fortran_entry; /* and which entry it went to */
 extern WEFT_HIDDEN const int16_t weft_fortran_calls[]; /* the function that an entry stands for, -1: none */
 
-/* Whether a Fortran binding makes this call on its own account, not as the one that the program asked for. */
+/* Return whether a Fortran binding makes the call of function `k` on its own account, not as the call that the program
+ * asked for. */
 WEFT_INLINE bool weft_is_own_call_of_binding(void *return_address, int k) {
     return weft_is_in_fortran_binding(return_address) &&
            (!weft_fortran_site || weft_fortran_calls[weft_fortran_entry] != k);
@@ -221,8 +222,9 @@ WEFT_COLD void weft_end_window_copies(MPI_Win window);
 WEFT_HIDDEN void weft_copy_window_before_fence(MPI_Win window);
 WEFT_HIDDEN void weft_compare_window_after_fence(MPI_Win window, uint32_t site);
 
-/* Where a function of MPI is called from beneath all else that stands above it. */
+/* What the access hooks call where they stand between a wrapper and MPI, else NULL. */
 extern WEFT_HIDDEN void *weft_beneath[];
+/* Return the slot from which function `k` of MPI itself is called, beneath wrapper, access hook and replay. */
 WEFT_INLINE void **weft_find_lowest_slot(int k) { return weft_beneath[k] ? &weft_beneath[k] : &weft_under[k]; }
 
 /* ---- the memory behind buffers (memory.c) ---- */
@@ -278,10 +280,12 @@ WEFT_COLD void weft_lock_posting(void);
 WEFT_COLD void weft_unlock_posting(void);
 WEFT_COLD void weft_reset_posting_lock(void);
 
-WEFT_INLINE uint64_t weft_encode_address(const void *p) {
-    return p == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)p;
+/* Return the address of a buffer as the record stores it; MPI_IN_PLACE has a fixed value there. */
+WEFT_INLINE uint64_t weft_encode_address(const void *buffer) {
+    return buffer == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)buffer;
 }
 
+/* Return a rank as the record stores it, as MPI libraries number MPI_ANY_SOURCE and the like differently. */
 WEFT_INLINE int32_t weft_encode_rank(int rank) {
     if (LIKELY(rank >= 0)) return rank;
     if (rank == MPI_ANY_SOURCE) return WEFT_RANK_ANY_SOURCE;
@@ -290,16 +294,17 @@ WEFT_INLINE int32_t weft_encode_rank(int rank) {
     return rank + WEFT_RANK_INVALID_BASE;
 }
 
+/* Return a tag as the record stores it. */
 WEFT_INLINE int32_t weft_encode_tag(int tag) { return tag == MPI_ANY_TAG ? WEFT_TAG_ANY : tag; }
 
-/* Writes an address as its distance from the event's buffer. */
-WEFT_INLINE void weft_write_address(struct weft_text *t, const void *p, const struct weft_event *event) {
-    if (UNLIKELY(weft_attention)) weft_note_buffer_for_lookup(p);
-    weft_write_signed(t, (int64_t)(weft_encode_address(p) - event->buffer));
+/* Write an address as its distance from the event's buffer. */
+WEFT_INLINE void weft_write_address(struct weft_text *text, const void *address, const struct weft_event *event) {
+    if (UNLIKELY(weft_attention)) weft_note_buffer_for_lookup(address);
+    weft_write_signed(text, (int64_t)(weft_encode_address(address) - event->buffer));
 }
 
 /* ---- statuses ---- */
-/* Returns the bytes of the message that a status tells of. */
+/* Return how many bytes the message has that a status tells of. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_read_status_bytes(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return (uint64_t)status->_ucount;
@@ -310,7 +315,7 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_read_status_bytes(const MPI_Status *status)
     return REAL(MPI_Get_elements_x)(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes > 0 ? (uint64_t)bytes : 0;
 #endif
 }
-/* Returns whether a status says that its operation was cancelled. */
+/* Return whether a status says that its operation was cancelled. */
 WEFT_INLINE WEFT_GIVEN bool weft_is_status_cancelled(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return status->_cancelled != 0;
@@ -322,14 +327,15 @@ WEFT_INLINE WEFT_GIVEN bool weft_is_status_cancelled(const MPI_Status *status) {
 #endif
 }
 
-/* The status of a transfer of a file: it has a count and nothing else. */
+/* Return the bytes in the status of a transfer of a file, which has no source and tag; the event gets none. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_fill_event_from_file_status(struct weft_event *event, const MPI_Status *status) {
     event->peer = WEFT_RANK_ANY_SOURCE;
     event->tag = WEFT_TAG_ANY;
     return weft_read_status_bytes(status);
 }
 
-/* The single status of a call into its slot. `bytes` goes to result here or, where there is a tail, by the caller. */
+/* Write source and tag of a call's status into its event, and whether it was cancelled. Return the message's bytes,
+ * which the caller writes. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_fill_event_from_status(struct weft_event *event, const MPI_Status *status) {
     event->peer = weft_encode_rank(status->MPI_SOURCE);
     event->tag = weft_encode_tag(status->MPI_TAG);
@@ -337,7 +343,8 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_fill_event_from_status(struct weft_event *e
     return weft_read_status_bytes(status);
 }
 
-/* Of a call that completes a request. */
+/* Write the status of a call that has completed a request into its event. `fields`: which fields of it have a meaning.
+ * Return the message's bytes, which the caller writes. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_fill_event_from_completion(struct weft_event *event, const MPI_Status *status,
                                                                 enum weft_status_fields fields) {
     if (LIKELY(fields == WEFT_STATUS_MESSAGE)) return weft_fill_event_from_status(event, status);
@@ -347,7 +354,8 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_fill_event_from_completion(struct weft_even
     return 0;
 }
 
-/* Likewise for a call that names source and tag: what it asked for stays, as MPI_PROC_NULL's status has another tag. */
+/* Write a call's status into its event as weft_fill_event_from_status does, but keep the source and tag that the call
+ * itself names: after a receive from MPI_PROC_NULL the status has others. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_fill_unnamed_from_status(struct weft_event *event, const MPI_Status *status) {
     int32_t peer = event->peer, tag = event->tag;
     uint64_t bytes = weft_fill_event_from_status(event, status);

@@ -16,7 +16,7 @@ static char waiting[STRANGERS][LONGEST];
 static int waiting_count;
 static bool recording;
 
-/* Writes a note about watched accesses into the record. */
+/* Record a note for people about accesses that are not watched. */
 void weft_record_access_note(const char *words) {
     uint8_t payload[LONGEST + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
@@ -24,7 +24,8 @@ void weft_record_access_note(const char *words) {
     weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
-/* Notes that a part of the program was built by a `weft cc` of another version, and is not watched. */
+/* Note that a part of the program was built by a `weft cc` of another version, and is not watched; the note is kept
+ * until there is a record. */
 void weft_note_foreign_client(const struct weft_client *client) {
     Dl_info info;
     char words[LONGEST];
@@ -41,7 +42,7 @@ void weft_note_foreign_client(const struct weft_client *client) {
     else if (waiting_count < STRANGERS) memcpy(waiting[waiting_count++], words, sizeof words);
 }
 
-/* Writes the notes that came before the record began. */
+/* Record the notes of weft_note_foreign_client that came before the record began. */
 void weft_record_foreign_client_notes(void) {
     recording = true;
     for (int i = 0; i < waiting_count; i++) weft_record_access_note(waiting[i]);

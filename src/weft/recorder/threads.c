@@ -13,29 +13,32 @@ static pthread_mutex_t posting = PTHREAD_MUTEX_INITIALIZER;
 __thread bool weft_posting;
 __thread uint64_t weft_decided;
 
-/* Takes the lock under which threads post one after the other; in a replay in the recorded order. */
+/* Take the lock under which threads post their calls one after the other; in a replay when it is this thread's turn. */
 void weft_lock_posting(void) {
     if (weft_replaying) weft_await_posting_turn();
     pthread_mutex_lock(&posting);
     weft_posting = true;
 }
 
-/* `posted`: false for a probe that found nothing. */
-static void unlock(bool posted) {
+/* Release the lock of posting, if this thread has it. `posted`: false for a probe that found nothing, which takes no
+ * turn of a replay. */
+static void release_posting_lock(bool posted) {
     if (!weft_posting) return;
     weft_posting = false;
     pthread_mutex_unlock(&posting);
     if (weft_replaying && posted) weft_end_posting_turn();
 }
 
-void weft_unlock_posting(void) { unlock(true); }
+/* Release the lock of posting after the thread has posted its call. */
+void weft_unlock_posting(void) { release_posting_lock(true); }
 
+/* Unlock posting in a child of fork(). */
 void weft_reset_posting_lock(void) { pthread_mutex_init(&posting, NULL); }
 
 #define WEFT_SPLIT_CALL(name) WEFT_HIDDEN WEFT_GIVEN int weft_t_##name
 
-/* Waits for a request, in a replay as the replay does. */
-static int wait_for(MPI_Request *request, MPI_Status *status) {
+/* Wait for a request, in a replay as the replay does. */
+static int wait_for_request(MPI_Request *request, MPI_Status *status) {
     return weft_replaying ? weft_wait_by_testing(request, status) : REAL(MPI_Wait)(request, status);
 }
 
@@ -44,7 +47,7 @@ static int wait_for(MPI_Request *request, MPI_Status *status) {
     MPI_Request request = MPI_REQUEST_NULL;                                                                                \
     int code = start;                                                                                                     \
     weft_unlock_posting();                                                                                                   \
-    return code == MPI_SUCCESS ? wait_for(&request, status) : code;
+    return code == MPI_SUCCESS ? wait_for_request(&request, status) : code;
 
 #define RECEIVE(name, i, type)                                                                                             \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
@@ -62,8 +65,8 @@ static int wait_for(MPI_Request *request, MPI_Status *status) {
         int code = REAL(recv)(recvbuf, recvcount, recvtype, source, recvtag, comm, &request);                             \
         if (code == MPI_SUCCESS) code = REAL(send)(sendbuf, sendcount, sendtype, dest, sendtag, comm, &sent);             \
         weft_unlock_posting();                                                                                               \
-        int received = request == MPI_REQUEST_NULL ? MPI_SUCCESS : wait_for(&request, status);                           \
-        int done = sent == MPI_REQUEST_NULL ? MPI_SUCCESS : wait_for(&sent, MPI_STATUS_IGNORE);                          \
+        int received = request == MPI_REQUEST_NULL ? MPI_SUCCESS : wait_for_request(&request, status);                           \
+        int done = sent == MPI_REQUEST_NULL ? MPI_SUCCESS : wait_for_request(&sent, MPI_STATUS_IGNORE);                          \
         return code != MPI_SUCCESS ? code : received != MPI_SUCCESS ? received : done;                                    \
     }
 
@@ -81,13 +84,14 @@ WEFT_SPLIT_CALL(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Irecv_c, MPI_Isend_
 #endif
 
 /* ---- probes: a ticket for the moment of success ---- */
-static uint64_t ticket(void) { return __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL); }
+/* Return the number of the next call or probe among those of all threads. */
+static uint64_t take_ticket(void) { return __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL); }
 
 #define TRY(call)                                                                                                          \
     weft_lock_posting();                                                                                                     \
     int code = call;                                                                                                      \
-    if (code == MPI_SUCCESS && *flag) weft_decided = ticket();                                                            \
-    unlock(code != MPI_SUCCESS || *flag);                                                                                                   \
+    if (code == MPI_SUCCESS && *flag) weft_decided = take_ticket();                                                            \
+    release_posting_lock(code != MPI_SUCCESS || *flag);                                                                                                   \
     return code;
 
 WEFT_SPLIT_CALL(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {

@@ -31,17 +31,17 @@ void weft_log_received(struct weft_thread *thread, const struct asked *request, 
     const bool known = request->tid != -1 && weft_pvm_find_rank(from) != WEFT_PVM_DAEMON;
     if (known && !request->polls) return;
     if (known) {
-        put_done_outcome(thread);
+        write_successful_poll(thread);
         return;
     }
     if (!request->polls) {
-        put_outcome(thread, WEFT_LOG_SOURCE, encode_sender(buffer, from));
+        write_outcome(thread, WEFT_LOG_SOURCE, encode_sender(buffer, from));
         return;
     }
-    put_outcome(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
+    write_outcome(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
-    put_outcome(thread, WEFT_LOG_TAKEN, encode_sender(buffer, from));
+    write_outcome(thread, WEFT_LOG_TAKEN, encode_sender(buffer, from));
 }
 
 /* The task leaves PVM. */
-void weft_log_over(struct weft_thread *thread) { put_failed_polls(thread); }
+void weft_log_over(struct weft_thread *thread) { write_failed_polls(thread); }
