@@ -573,7 +573,7 @@ void weft_end_access_watch_in_child(void) {
 enum { FEW = 64 };
 static __thread struct {
     int64_t n, space;
-    struct weft_part *each, few[FEW];
+    struct weft_call_buffer *each, few[FEW];
     bool keep;
     struct weft_hash
         sent; /* of those that the call sends; `known` only between weft_hash_sent_call_buffers and weft_take_request_buffers */
@@ -620,14 +620,15 @@ void weft_add_call_buffer(const void *buffer, int64_t count, MPI_Datatype type, 
         named.space = FEW;
     }
     if (named.n == named.space) {
-        struct weft_part *more = malloc(sizeof *more * (size_t)named.space * 2);
+        struct weft_call_buffer *more = malloc(sizeof *more * (size_t)named.space * 2);
         if (!more) return;
         memcpy(more, named.each, sizeof *more * (size_t)named.n);
         if (named.each != named.few) free(named.each);
         named.each = more;
         named.space *= 2;
     }
-    named.each[named.n++] = (struct weft_part){.buffer = buffer, .count = count, .type = type, .written = written};
+    named.each[named.n++] =
+        (struct weft_call_buffer){.buffer = buffer, .count = count, .type = type, .written = written};
 }
 
 /* The same for a buffer that begins `displacement` bytes behind `buffer`. */
@@ -637,7 +638,7 @@ void weft_add_call_buffer_at(const void *buffer, int64_t displacement, int64_t c
 }
 
 /* Set the addresses between which the bytes of a buffer lie; return whether MPI tells them. */
-static bool find_buffer_span(const struct weft_part *buffer, uintptr_t *low, uintptr_t *high) {
+static bool find_buffer_span(const struct weft_call_buffer *buffer, uintptr_t *low, uintptr_t *high) {
     MPI_Aint lb, extent, true_lb, true_extent;
     if (REAL(MPI_Type_get_extent)(buffer->type, &lb, &extent) != MPI_SUCCESS ||
         REAL(MPI_Type_get_true_extent)(buffer->type, &true_lb, &true_extent) != MPI_SUCCESS || true_extent <= 0)
@@ -655,7 +656,7 @@ static bool find_buffer_span(const struct weft_part *buffer, uintptr_t *low, uin
 
 /* Note and record that MPI has a buffer from now on. `object`: id of its request, 0 for a call without one. Return the
  * number of the hold, 0 for none. */
-static uint32_t hold_buffer(const struct weft_part *buffer, uint32_t object) {
+static uint32_t hold_buffer(const struct weft_call_buffer *buffer, uint32_t object) {
     uintptr_t low, high;
     if (!weft_accessing || !buffer->buffer || !find_buffer_span(buffer, &low, &high)) return 0;
     if (UNLIKELY(weft_halo_waiting) && buffer->written) weft_learn_ghost_widths(low, high);
@@ -668,7 +669,7 @@ static uint32_t hold_buffer(const struct weft_part *buffer, uint32_t object) {
 }
 
 /* Note and record that MPI has all buffers of a request from now on. */
-static void hold_all_buffers(struct weft_parts *parts, uint32_t request) {
+static void hold_all_buffers(struct weft_request_buffers *parts, uint32_t request) {
     if (parts->held || !parts->holds || !weft_accessing) return;
     parts->held = true;
     for (int64_t i = 0; i < parts->n; i++) parts->holds[i] = hold_buffer(&parts->each[i], request);
@@ -676,12 +677,12 @@ static void hold_all_buffers(struct weft_parts *parts, uint32_t request) {
 
 /* Return the buffers that the call has listed, to be kept with its request; NULL for none. MPI has them from now on,
  * or, of a `persistent` request, from its start. */
-struct weft_parts *weft_take_request_buffers(uint32_t request_id, bool persistent) {
+struct weft_request_buffers *weft_take_request_buffers(uint32_t request_id, bool persistent) {
     int64_t n = named.n;
     named.n = 0;
-    struct weft_parts *parts = n ? malloc(sizeof *parts + (size_t)n * sizeof *parts->each) : NULL;
+    struct weft_request_buffers *parts = n ? malloc(sizeof *parts + (size_t)n * sizeof *parts->each) : NULL;
     if (!parts) return NULL;
-    *parts = (struct weft_parts){.n = n, .holds = calloc((size_t)n, sizeof *parts->holds)};
+    *parts = (struct weft_request_buffers){.n = n, .holds = calloc((size_t)n, sizeof *parts->holds)};
     memcpy(parts->each, named.each, (size_t)n * sizeof *parts->each);
     if (weft_hashing) parts->at = weft_find_current_call();
     if (named.sent.known) weft_record_hash(&named.sent, WEFT_HASH_SENT, parts->at, request_id);
@@ -693,7 +694,7 @@ struct weft_parts *weft_take_request_buffers(uint32_t request_id, bool persisten
 }
 
 /* Note that MPI has the buffers of a persistent request, as the request is started, and hash what is sent. */
-void weft_hold_request_buffers(struct weft_parts *parts, uint32_t request_id) {
+void weft_hold_request_buffers(struct weft_request_buffers *parts, uint32_t request_id) {
     if (UNLIKELY(weft_halo_open)) weft_write_open_stores();
     hold_all_buffers(parts, request_id);
     if (!weft_hashing) return;
@@ -704,13 +705,13 @@ void weft_hold_request_buffers(struct weft_parts *parts, uint32_t request_id) {
 }
 
 /* Note that MPI no longer has the buffers of a request. */
-void weft_release_request_buffers(struct weft_parts *parts) {
+void weft_release_request_buffers(struct weft_request_buffers *parts) {
     for (int64_t i = 0; parts->held && i < parts->n; i++) end_hold(parts->holds[i]);
     parts->held = false;
 }
 
 /* Free the list of buffers of a request, which MPI no longer has. */
-void weft_free_request_buffers(struct weft_parts *parts) {
+void weft_free_request_buffers(struct weft_request_buffers *parts) {
     weft_release_request_buffers(parts);
     free(parts->holds);
     free(parts);

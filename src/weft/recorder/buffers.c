@@ -177,7 +177,7 @@ static bool has_checksum_changed(const struct weft_pending *pending) {
  * byte that was neither then what it had been nor is at the end what it was then has been written by another than the
  * message: MPI's own writes give each byte its last value. Where the message was there at once, so has any byte that
  * changed. */
-struct weft_seen {
+struct weft_buffer_copies {
     bool begun, looked, arrived;
     uint8_t *posted, *asked, *now; /* behind it, watched_bytes of each */
     uint8_t bytes[];

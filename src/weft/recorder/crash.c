@@ -124,7 +124,7 @@ static void read_thread_name(pid_t tid, char *name, size_t size) {
 
 /* Record the same signal for each other thread of the process that answers, with that thread's stack. `ending`: what
  * was recorded for this thread. */
-static void record_other_threads(struct weft_told ending) {
+static void record_other_threads(struct weft_ending_report ending) {
     struct {
         uint64_t inode;
         int64_t next;
@@ -290,12 +290,12 @@ static bool is_own_fault(int signal_number, const siginfo_t *info, const void *c
 static void record_signal(int signal_number, const siginfo_t *info, const void *context) {
     static struct weft_stack stack; /* large: handlers of one thread at a time come here */
     bool fault = is_among(signal_number, faults, FAULTS);
-    struct weft_told ending = {.kind = fault                    ? WEFT_ENDING_SIGNAL
-                                       : signal_number == ASKED ? WEFT_ENDING_WHERE
-                                                                : WEFT_ENDING_WARNED,
-                               .code = signal_number == ASKED ? 0 : signal_number,
-                               .name = find_signal_name(signal_number),
-                               .stack = &stack};
+    struct weft_ending_report ending = {.kind = fault                    ? WEFT_ENDING_SIGNAL
+                                                : signal_number == ASKED ? WEFT_ENDING_WHERE
+                                                                         : WEFT_ENDING_WARNED,
+                                        .code = signal_number == ASKED ? 0 : signal_number,
+                                        .name = find_signal_name(signal_number),
+                                        .stack = &stack};
     if (fault) {
         ending.detail = info->si_code;
         if (info->si_code > 0) ending.address = (uint64_t)(uintptr_t)info->si_addr;
@@ -340,8 +340,8 @@ void weft_record_survived_crash(const struct weft_stack *stack) {
     if (!fault_told) return;
     for (uint32_t i = 0; i < stack->natives; i++)
         if (stack->native[i] == behind_handlers) return;
-    weft_record_ending(
-        &(struct weft_told){.kind = WEFT_ENDING_RETURNED, .code = fault_told, .name = find_signal_name(fault_told)});
+    weft_record_ending(&(struct weft_ending_report){
+        .kind = WEFT_ENDING_RETURNED, .code = fault_told, .name = find_signal_name(fault_told)});
     fault_told = 0;
 }
 

@@ -859,9 +859,9 @@ static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_
 
 /* Return the id of a request that a call names, which fields of its status have a meaning, and whether it is a guess.
  * `place`: the variable that holds it, NULL if not known. `stamp`: as in choose_pending. */
-struct weft_found weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
+struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    struct weft_found found = {.status = WEFT_STATUS_NOTHING};
+    struct weft_found_request found = {.status = WEFT_STATUS_NOTHING};
     lock_table(table);
     struct entry *entry = find_or_make_entry(table, H(request));
     if (entry) {
@@ -920,9 +920,10 @@ void weft_restart_request(MPI_Request request) {
 /* End request `id` if a call has completed or freed it: `before` and `after` are its handle before and after the call,
  * `ended` is how the call went. Return its buffer if the program changed it while MPI had it, and whether the request
  * is a guess. */
-struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
+struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Request after,
+                                         struct weft_request_result ended) {
     bool guessed = ended.guessed;
-    if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = NULL};
+    if (id < WEFT_ID_DYNAMIC) return (struct weft_request_end){.changed = NULL};
     if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_end_requested_access(weft_self, before);
     struct table *table = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
@@ -934,7 +935,7 @@ struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request a
         pending = pending->next;
     }
     bool more = pending && (pending->made || pending->bytes || pending->awaited);
-    struct weft_done result = {.guessed = guessed};
+    struct weft_request_end result = {.guessed = guessed};
     if (UNLIKELY(more)) {
         done = *pending;
         if (pending->persistent && !pending->active)
@@ -944,7 +945,7 @@ struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request a
         pending->active = false;
         if (after == MPI_REQUEST_NULL) pending->blocks = NULL; /* ours now */
     }
-    struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && pending ? pending->parts : NULL;
+    struct weft_request_buffers *parts = UNLIKELY(weft_accessing | weft_hashing) && pending ? pending->parts : NULL;
     bool arrived = parts && weft_hashing && ended.ok && !guessed;
     if (UNLIKELY(parts)) {
         weft_release_request_buffers(parts);

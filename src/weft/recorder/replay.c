@@ -666,7 +666,7 @@ static void end_poll(struct weft_replay *const *replay) {
 /* Return the id of a request, 0 if it is not certain. `variable`: the one that holds it, NULL if not known. */
 static uint32_t find_certain_id(MPI_Request request, const MPI_Request *variable) {
     if (weft_threaded || request == MPI_REQUEST_NULL) return 0;
-    struct weft_found found = weft_find_request(request, variable, 0);
+    struct weft_found_request found = weft_find_request(request, variable, 0);
     return found.guessed ? 0 : found.id;
 }
 

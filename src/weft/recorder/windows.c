@@ -168,7 +168,7 @@ static bool is_predefined_type(MPI_Datatype type) {
 }
 
 /* Return the bytes of the value of an atomic access, 0 if it does not fit into a row of the record. */
-static uint8_t count_value_bytes(const struct weft_did *access) {
+static uint8_t count_value_bytes(const struct weft_atomic_access *access) {
     int size = 0;
     if (access->count <= 0 || access->count > 8 || !is_predefined_type(access->type) || REAL(MPI_Type_size)(access->type, &size) != MPI_SUCCESS) return 0;
     return size > 0 && size * access->count <= 8 ? (uint8_t)(size * access->count) : 0;
@@ -183,7 +183,7 @@ static bool is_integer_type(MPI_Datatype type) {
 }
 
 /* Return how an atomic access changes the target (WEFT_CHANGE_*): sum, replace, swap, not at all, or unknown. */
-static uint16_t find_change(const struct weft_did *access) {
+static uint16_t find_change(const struct weft_atomic_access *access) {
     if (access->compare) return WEFT_CHANGE_SWAP;
     if (access->op == MPI_NO_OP) return WEFT_CHANGE_NONE;
     if (!access->operand) return WEFT_CHANGE_UNKNOWN;
@@ -192,7 +192,7 @@ static uint16_t find_change(const struct weft_did *access) {
 }
 
 /* Return whether an update may be rounded, so that the value depends on the order of updates. */
-static bool may_round(const struct weft_did *access) {
+static bool may_round(const struct weft_atomic_access *access) {
     return !access->result && (access->op == MPI_SUM || access->op == MPI_PROD) && !is_integer_type(access->type);
 }
 
@@ -215,7 +215,7 @@ static struct pending *make_pending_access(void) {
 }
 
 /* Note an atomic access that a call has begun; it is recorded once it is complete. */
-void weft_note_atomic_access(struct weft_thread *thread, const struct weft_did *did) {
+void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomic_access *did) {
     uint32_t ordinal = thread->accesses++;
     if (did->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
     pthread_mutex_lock(&windows_lock);
@@ -349,7 +349,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     uint64_t begin = weft_ticks(weft_clock_kind);                                                                         \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS)                                                                                    \
-        weft_note_atomic_access(thread, &(struct weft_did){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,  \
+        weft_note_atomic_access(thread, &(struct weft_atomic_access){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,  \
                                                         .operand = origin, __VA_ARGS__});                                 \
     return code;
 
