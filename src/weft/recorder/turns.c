@@ -107,17 +107,19 @@ void weft_replay_fetched_value(uint32_t made, uint32_t ordinal, void *result, ui
 }
 
 /* ---- locks ---- */
+/* Lock a target once that lock is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
     for_each_turn(weft_self->accesses, await_turn_of_access);
     return REAL(MPI_Win_lock)(type, rank, assertion, win);
 }
 
+/* Lock all targets once each of these locks is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     for_each_turn(weft_self->accesses, await_turn_of_access);
     return REAL(MPI_Win_lock_all)(assertion, win);
 }
 
-/* Lets the next lock of the target in the recorded order go on. */
+/* Unlock a target, so that the next lock in the recorded order may go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     int64_t ordinal = weft_find_window_lock(win, rank);
     int code = REAL(MPI_Win_unlock)(rank, win);
@@ -125,7 +127,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     return code;
 }
 
-/* Lets the next locks of all targets in the recorded order go on. */
+/* Unlock all targets, so that the next locks in the recorded order may go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
     int64_t ordinal = weft_find_window_lock(win, -1);
     int code = REAL(MPI_Win_unlock_all)(win);
@@ -141,39 +143,42 @@ static const struct weft_plan_turn *find_own_turn(MPI_Win win, int target) {
     return found && find_channel(found) && weft_find_window_lock(win, target) >= 0 ? found : NULL;
 }
 
-#define IN_TURN(call)                                                                                                      \
-    const struct weft_plan_turn *t = find_own_turn(win, target);                                                                   \
+/* Make an atomic access once it is next in the recorded order, and complete it before the next one may go on. */
+#define IN_TURN(call)                                                                                                     \
+    const struct weft_plan_turn *t = find_own_turn(win, target);                                                          \
     if (!t) return call;                                                                                                  \
-    await_turn_of_access(t);                                                                                                             \
+    await_turn_of_access(t);                                                                                              \
     int code = call;                                                                                                      \
     if (code == MPI_SUCCESS) code = REAL(MPI_Win_flush)(target, win);                                                     \
-    count_turn(t);                                                                                                             \
+    count_turn(t);                                                                                                        \
     return code;
 
+/* Make the access once it is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint at, MPI_Op op, MPI_Win win) {
     IN_TURN(REAL(MPI_Fetch_and_op)(origin, result, type, target, at, op, win))
 }
 
+/* Make the access once it is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int target,
                                        MPI_Aint at, MPI_Win win) {
     IN_TURN(REAL(MPI_Compare_and_swap)(origin, compare, result, type, target, at, win))
 }
 
-#define UPDATE(name, type)                                                                                                 \
-    (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {  \
+#define UPDATE(name, type)                                                                                                \
+    (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {\
         IN_TURN(REAL(name)(from, n, given, target, at, k, there, op, win))                                                \
     }
-#define UPDATE_REQUESTED(name, type)                                                                                       \
+#define UPDATE_REQUESTED(name, type)                                                                                      \
     (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op,        \
      MPI_Win win, MPI_Request *request) {                                                                                 \
         IN_TURN(REAL(name)(from, n, given, target, at, k, there, op, win, request))                                       \
     }
-#define FETCH(name, type)                                                                                                  \
+#define FETCH(name, type)                                                                                                 \
     (const void *from, type n, MPI_Datatype given, void *result, type m, MPI_Datatype got, int target, MPI_Aint at,       \
      type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {                                                                \
         IN_TURN(REAL(name)(from, n, given, result, m, got, target, at, k, there, op, win))                                \
     }
-#define FETCH_REQUESTED(name, type)                                                                                        \
+#define FETCH_REQUESTED(name, type)                                                                                       \
     (const void *from, type n, MPI_Datatype given, void *result, type m, MPI_Datatype got, int target, MPI_Aint at,       \
      type k, MPI_Datatype there, MPI_Op op, MPI_Win win, MPI_Request *request) {                                          \
         IN_TURN(REAL(name)(from, n, given, result, m, got, target, at, k, there, op, win, request))                       \

@@ -285,21 +285,26 @@ void weft_end_requested_access(struct weft_thread *thread, MPI_Request request) 
 }
 
 /* ---- level outcomes (at level trace the generated wrappers say the same) ---- */
-#define MADE(call)                                                                                                 \
+/* Make a window, and note it. */
+#define MADE(call)                                                                                                        \
     ENTER;                                                                                                                \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS) weft_note_window(*win);                                                            \
     return code;
 
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_create)(void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create)(base, size, unit, info, comm, win))
 }
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_allocate)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate)(size, unit, info, comm, base, win))
 }
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate_shared)(size, unit, info, comm, base, win))
 }
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_create_dynamic)(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create_dynamic)(info, comm, win))
 }
@@ -315,7 +320,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared_c)(MPI_Aint size, MPI_Aint unit, MP
 }
 #endif
 
-/* Forgets the window that the call frees. */
+/* Free a window, and forget it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     ENTER;
     MPI_Win before = *win;
@@ -324,7 +329,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     return code;
 }
 
-/* Notes the lock that the call takes, with its times. */
+/* Lock a target, and note the lock with its times. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
@@ -334,7 +339,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win wi
     return code;
 }
 
-/* Notes the locks that the call takes, with its times. */
+/* Lock all targets, and note the locks with their times. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
@@ -343,48 +348,50 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     return code;
 }
 
-/* Calls on, and then keeps what is said of the access. */
-#define ACCESSED(call, ...)                                                                                                \
+/* Make an atomic access, and note it (the fields of struct weft_atomic_access follow). */
+#define ACCESSED(call, ...)                                                                                               \
     ENTER;                                                                                                                \
     uint64_t begin = weft_ticks(weft_clock_kind);                                                                         \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS)                                                                                    \
-        weft_note_atomic_access(thread, &(struct weft_atomic_access){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,  \
+        weft_note_atomic_access(thread, &(struct weft_atomic_access){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,\
                                                         .operand = origin, __VA_ARGS__});                                 \
     return code;
 
+/* Make the access, and note it for its completion. */
 WEFT_OUTCOME_WRAPPER(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win) {
     ACCESSED(REAL(MPI_Fetch_and_op)(origin, result, type, rank, at, op, win), .type = type, .count = 1, .op = op, .result = result)
 }
 
+/* Make the access, and note it for its completion. */
 WEFT_OUTCOME_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Win win) {
     ACCESSED(REAL(MPI_Compare_and_swap)(origin, compare, result, type, rank, at, win), .type = type, .count = 1,
              .compare = compare, .result = result)
 }
 
-#define UPDATE(name, count_type)                                                                                           \
+#define UPDATE(name, count_type)                                                                                          \
     (const void *origin, count_type n, MPI_Datatype type, int rank, MPI_Aint at, count_type k, MPI_Datatype target,       \
      MPI_Op op, MPI_Win win) {                                                                                            \
         ACCESSED(REAL(name)(origin, n, type, rank, at, k, target, op, win), .type = type, .count = (int64_t)n, .op = op)  \
     }
-#define UPDATE_REQUESTED(name, count_type)                                                                                 \
+#define UPDATE_REQUESTED(name, count_type)                                                                                \
     (const void *origin, count_type n, MPI_Datatype type, int rank, MPI_Aint at, count_type k, MPI_Datatype target,       \
      MPI_Op op, MPI_Win win, MPI_Request *request) {                                                                      \
         ACCESSED(REAL(name)(origin, n, type, rank, at, k, target, op, win, request), .type = type, .count = (int64_t)n,   \
                  .op = op, .request = *request, .requested = true)                                                        \
     }
 #define ORIGIN_AS_RESULT .operand = type == got && n == m ? origin : NULL
-#define FETCH(name, count_type)                                                                                            \
+#define FETCH(name, count_type)                                                                                           \
     (const void *origin, count_type n, MPI_Datatype type, void *result, count_type m, MPI_Datatype got, int rank,         \
      MPI_Aint at, count_type k, MPI_Datatype target, MPI_Op op, MPI_Win win) {                                            \
         ACCESSED(REAL(name)(origin, n, type, result, m, got, rank, at, k, target, op, win), .type = got,                  \
                  .count = (int64_t)m, .op = op, .result = result, ORIGIN_AS_RESULT)                                       \
     }
-#define FETCH_REQUESTED(name, count_type)                                                                                  \
+#define FETCH_REQUESTED(name, count_type)                                                                                 \
     (const void *origin, count_type n, MPI_Datatype type, void *result, count_type m, MPI_Datatype got, int rank,         \
      MPI_Aint at, count_type k, MPI_Datatype target, MPI_Op op, MPI_Win win, MPI_Request *request) {                      \
         ACCESSED(REAL(name)(origin, n, type, result, m, got, rank, at, k, target, op, win, request), .type = got,         \
-                 .count = (int64_t)m, .op = op, .result = result, .request = *request, .requested = true, ORIGIN_AS_RESULT)  \
+                 .count = (int64_t)m, .op = op, .result = result, .request = *request, .requested = true, ORIGIN_AS_RESULT)\
     }
 WEFT_OUTCOME_WRAPPER(MPI_Accumulate) UPDATE(MPI_Accumulate, int)
 WEFT_OUTCOME_WRAPPER(MPI_Raccumulate) UPDATE_REQUESTED(MPI_Raccumulate, int)
@@ -397,7 +404,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Get_accumulate_c) FETCH(MPI_Get_accumulate_c, MPI_Count
 WEFT_OUTCOME_WRAPPER(MPI_Rget_accumulate_c) FETCH_REQUESTED(MPI_Rget_accumulate_c, MPI_Count)
 #endif
 
-#define SYNCED(parameters, call, keeps)                                                                                    \
+/* Make a call that completes accesses, and record these. */
+#define SYNCED(parameters, call, keeps)                                                                                   \
     parameters {                                                                                                          \
         ENTER;                                                                                                            \
         int code = call;                                                                                                  \
