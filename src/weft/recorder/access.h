@@ -54,9 +54,9 @@ WEFT_HIDDEN int64_t weft_count_peers_or_none(MPI_Comm comm);
 
 /* The parts of a request, held until they are let go; NULL where there are none. `persistent`: held when it starts. */
 WEFT_COLD struct weft_request_buffers *weft_take_request_buffers(uint32_t request, bool persistent);
-WEFT_COLD void weft_hold_request_buffers(struct weft_request_buffers *parts, uint32_t request);
-WEFT_COLD void weft_release_request_buffers(struct weft_request_buffers *parts);
-WEFT_COLD void weft_free_request_buffers(struct weft_request_buffers *parts);
+WEFT_COLD void weft_hold_request_buffers(struct weft_request_buffers *buffers, uint32_t request);
+WEFT_COLD void weft_release_request_buffers(struct weft_request_buffers *buffers);
+WEFT_COLD void weft_free_request_buffers(struct weft_request_buffers *buffers);
 
 WEFT_HIDDEN void weft_keep_contents_of_call(void); /* the call under way is a reduction or a broadcast */
 
@@ -103,7 +103,7 @@ WEFT_HIDDEN struct weft_hash weft_hash_buffers(const struct weft_call_buffer *pa
                                                uint64_t most, bool keep);
 WEFT_HIDDEN void weft_record_hash(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at,
                                   uint32_t request);
-WEFT_HIDDEN void weft_hash_received_message(struct weft_request_buffers *parts, uint32_t request,
+WEFT_HIDDEN void weft_hash_received_message(struct weft_request_buffers *buffers, uint32_t request,
                                             const MPI_Status *status);
 WEFT_HIDDEN struct weft_moment weft_find_current_call(void);
 

@@ -55,7 +55,7 @@ static void start_wildcard(MPI_Request request) {
 
 /* Return how many active receives of any source are older than the request; -1 if it is none itself. It is taken out of
  * the list or, if persistent and not `freed`, becomes inactive. */
-static int end_wildcard(MPI_Request request, bool freed) {
+static int end_wildcard_and_count_older(MPI_Request request, bool freed) {
     int older = 0, found = -1;
     lock_wildcards();
     for (int i = 0; i < wildcard_count; i++) {
@@ -96,7 +96,7 @@ static void write_received_source(struct weft_thread *thread, int older, const M
 static void write_completed_receive(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
     if (UNLIKELY(weft_window_requests)) weft_end_requested_access(thread, before);
     if (LIKELY(!wildcard_any)) return;
-    int older = end_wildcard(before, false);
+    int older = end_wildcard_and_count_older(before, false);
     if (older >= 0) write_received_source(thread, older, status);
 }
 
@@ -271,7 +271,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Startall)(int count, MPI_Request requests[]) {
 
 /* Free a request, which is no pending receive of any source from then on. */
 WEFT_OUTCOME_WRAPPER(MPI_Request_free)(MPI_Request *request) {
-    if (wildcard_any) end_wildcard(*request, true);
+    if (wildcard_any) end_wildcard_and_count_older(*request, true);
     return REAL(MPI_Request_free)(request);
 }
 

@@ -290,8 +290,8 @@ void weft_end_posting_turn(void) {
 static struct weft_replay *find_own_replay(void) { return weft_find_own_replay(); }
 
 /* ---- the guard ---- */
-/* Hold the thread at the goal of the replay until it gets a later one. MPI goes on for other ranks meanwhile, and
- * Python's lock is free. */
+/* Hold the thread at its goal, the entry of its plan at which the replay stops, until it gets a later one. MPI goes on
+ * for other ranks meanwhile, and Python's lock is free. */
 static void park_at_goal(struct weft_replay *replay) {
     void *lock = weft_python ? weft_release_python_lock() : NULL;
     replay->control->parked = 1;
@@ -311,8 +311,9 @@ static inline void pass_entry(struct weft_replay *replay) {
     __atomic_store_n(&replay->control->at, replay->at, __ATOMIC_RELEASE);
 }
 
-/* Return the entry of the plan that comes next, after parking if the thread is at its goal; NULL behind the end of an
- * open record. Behind the end of a whole record the call diverges. `poll`: the call may fail and come again. */
+/* Return the entry of the plan that comes next, after parking if the thread is at its goal. NULL behind the end of a
+ * record that ends before the program did; behind the end of a whole record the call diverges. `poll`: the call may
+ * fail and come again. */
 static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *replay, struct weft_thread *thread, struct weft_event *event,
                                               bool poll) {
     if (UNLIKELY(replay->at >= replay->control->goal) && !(poll && replay->at == replay->control->goal && replay->polls < replay->control->goal_polls))
@@ -349,8 +350,8 @@ void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event 
 }
 
 /* Return the entry with the outcome `wanted` (WEFT_OUTCOME_*) of a call that is never a poll: what
- * weft_check_call_against_plan has just passed or, at level outcomes, the next one. NULL if the record has no outcome
- * for it. */
+ * weft_check_call_against_plan has just passed or, if the record has outcomes only, the next one. NULL if the record
+ * has no outcome for it. */
 static const struct weft_plan_entry *take_outcome(struct weft_replay *replay, uint8_t wanted) {
     const struct weft_plan_entry *entry = replay->current;
     if (!(header->flags & WEFT_PLAN_CHECKED)) {

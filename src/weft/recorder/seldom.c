@@ -247,7 +247,7 @@ static WEFT_GIVEN void watch_request_buffer(const struct call *call, struct weft
 }
 
 /* Define a datatype that the call has made, with the types that it was given. */
-static WEFT_GIVEN void define_made_datatype(const struct call *call, MPI_Datatype define_made_object) {
+static WEFT_GIVEN void define_made_datatype(const struct call *call, MPI_Datatype made) {
     MPI_Datatype one = MPI_DATATYPE_NULL;
     const MPI_Datatype *types = &one;
     int64_t n = 0;
@@ -258,7 +258,7 @@ static WEFT_GIVEN void define_made_datatype(const struct call *call, MPI_Datatyp
         if (argument->traits & ARRAY) types = (const MPI_Datatype *)call->words[i];
         else one = HANDLE(MPI_Datatype, read_argument(call, i));
     }
-    weft_define_datatype(define_made_object, n, types);
+    weft_define_datatype(made, n, types);
 }
 
 /* Return the last argument of a form (IS_RANK or IS_TAG) of a call that sends one message and receives another: that of
@@ -359,7 +359,7 @@ static WEFT_GIVEN void record_results(struct call *call, word result, uint64_t n
         write_arguments(call, EXIT, &text);
         if (in_slot) weft_write_unsigned(&text, bytes);
         weft_end_tail(call->thread, &text);
-    } else if (in_slot) weft_write_received_bytes(call->thread, event, bytes, false);
+    } else if (in_slot) weft_write_received_size(call->thread, event, bytes, false);
     weft_close_event(event, now, (int)result);
 }
 

@@ -84,10 +84,9 @@ WEFT_HIDDEN int weft_count_receiving_neighbours(MPI_Comm comm);
 
 WEFT_COLD void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key);
 WEFT_COLD uint64_t weft_hash_group(MPI_Group group);
-WEFT_COLD void weft_define_group(MPI_Group made);
-/* `of_types`: what the call was given to make it of. Open MPI tells copies of them, which no call of the program names. */
-WEFT_COLD void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types);
-WEFT_COLD void weft_define_op(MPI_Op made);
+WEFT_COLD void weft_define_group(MPI_Group group);
+WEFT_COLD void weft_define_datatype(MPI_Datatype type, int64_t given_count, const MPI_Datatype *given_types);
+WEFT_COLD void weft_define_op(MPI_Op op);
 WEFT_COLD void weft_define_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size,
                                   int64_t unit);
 WEFT_COLD void weft_define_file(MPI_File made, MPI_Comm comm, int amode, const char *name);

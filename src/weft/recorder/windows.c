@@ -7,14 +7,14 @@
 #include "peek.h"
 #include "wrap.h"
 
-struct held { uint64_t begin, held; uint32_t ordinal, made; uint8_t kind; bool flushed; };
+struct target_lock { uint64_t begin, held; uint32_t ordinal, made; uint8_t kind; bool flushed; };
 
 struct window {
     MPI_Win handle;
     uint64_t name;
     int size;
     bool fetched;             /* this process has fetched from it: its updates are kept too */
-    struct held *locks;       /* [1 + target], [0]: MPI_Win_lock_all; kind 0: none */
+    struct target_lock *locks;       /* [1 + target], [0]: MPI_Win_lock_all; kind 0: none */
     struct window *next;
 };
 
@@ -42,7 +42,7 @@ static struct window *find_window(MPI_Win handle) {
 
 /* Return the state of this process's lock of a target (-1: of all targets), NULL for a target that the window does not
  * have. */
-static struct held *find_lock(struct window *known, int target) {
+static struct target_lock *find_lock(struct window *known, int target) {
     return known && target >= -1 && target < known->size ? &known->locks[1 + target] : NULL;
 }
 
@@ -111,22 +111,22 @@ static void record_window_access(struct weft_thread *thread, const struct weft_a
 /* Note that a lock of a target (-1: of all targets) was taken. `begin`: ticks before the call. */
 void weft_note_window_lock(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
     pthread_mutex_lock(&windows_lock);
-    struct held *held = find_lock(find_window(handle), target);
+    struct target_lock *lock = find_lock(find_window(handle), target);
     uint8_t kind = exclusive ? WEFT_ACCESS_EXCLUSIVE : WEFT_ACCESS_SHARED;
-    if (held) *held = (struct held){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
+    if (lock) *lock = (struct target_lock){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
     thread->accesses++;
     pthread_mutex_unlock(&windows_lock);
 }
 
 /* Record a lock of a target that ends. Needs windows_lock. */
 static void record_lock_end(struct weft_thread *thread, struct window *known, int target) {
-    struct held *held = find_lock(known, target);
-    if (!held || !held->kind) return;
+    struct target_lock *lock = find_lock(known, target);
+    if (!lock || !lock->kind) return;
     if (known->name)
-        record_window_access(thread, &(struct weft_access){.window = known->name, .begin = held->begin, .held = held->held,
-                                           .end = weft_ticks(weft_clock_kind), .ordinal = held->ordinal, .target = target,
-                                           .made = held->made, .kind = held->kind});
-    held->kind = 0;
+        record_window_access(thread, &(struct weft_access){.window = known->name, .begin = lock->begin, .held = lock->held,
+                                           .end = weft_ticks(weft_clock_kind), .ordinal = lock->ordinal, .target = target,
+                                           .made = lock->made, .kind = lock->kind});
+    lock->kind = 0;
 }
 
 /* Record that a call has ended the lock of a target, -1 for all, and the atomic accesses that it completed. */
@@ -141,9 +141,9 @@ void weft_end_window_lock(struct weft_thread *thread, MPI_Win handle, int target
 int64_t weft_find_window_lock(MPI_Win handle, int target) {
     pthread_mutex_lock(&windows_lock);
     struct window *known = find_window(handle);
-    const struct held *held = find_lock(known, target);
-    if (held && !held->kind) held = find_lock(known, -1);
-    int64_t ordinal = held && held->kind ? (int64_t)held->ordinal : -1;
+    const struct target_lock *lock = find_lock(known, target);
+    if (lock && !lock->kind) lock = find_lock(known, -1);
+    int64_t ordinal = lock && lock->kind ? (int64_t)lock->ordinal : -1;
     pthread_mutex_unlock(&windows_lock);
     return ordinal;
 }
@@ -152,10 +152,10 @@ int64_t weft_find_window_lock(MPI_Win handle, int target) {
  * windows_lock. */
 static void confirm_locks(struct window *known, int target) {
     for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1); locked_target++) {
-        struct held *held = find_lock(known, locked_target);
-        if (!held || !held->kind || held->flushed) continue;
-        held->held = weft_ticks(weft_clock_kind);
-        held->flushed = true;
+        struct target_lock *lock = find_lock(known, locked_target);
+        if (!lock || !lock->kind || lock->flushed) continue;
+        lock->held = weft_ticks(weft_clock_kind);
+        lock->flushed = true;
     }
 }
 
@@ -215,22 +215,22 @@ static struct pending *make_pending_access(void) {
 }
 
 /* Note an atomic access that a call has begun; it is recorded once it is complete. */
-void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomic_access *did) {
+void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomic_access *access) {
     uint32_t ordinal = thread->accesses++;
-    if (did->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
+    if (access->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
     pthread_mutex_lock(&windows_lock);
-    struct window *known = find_window(did->window);
-    if (known && did->result) known->fetched = true;
-    uint8_t bytes = known && known->fetched ? count_value_bytes(did) : 0;
-    struct pending *pending = known && known->name && (did->result || bytes || may_round(did)) ? make_pending_access() : NULL;
+    struct window *known = find_window(access->window);
+    if (known && access->result) known->fetched = true;
+    uint8_t bytes = known && known->fetched ? count_value_bytes(access) : 0;
+    struct pending *pending = known && known->name && (access->result || bytes || may_round(access)) ? make_pending_access() : NULL;
     if (pending) {
-        *pending = (struct pending){.window = did->window, .result = did->result, .request = did->request, .requested = did->requested};
+        *pending = (struct pending){.window = access->window, .result = access->result, .request = access->request, .requested = access->requested};
         pending->access = (struct weft_access){
-            .window = known->name, .begin = did->begin, .held = weft_ticks(weft_clock_kind), .place = did->place, .ordinal = ordinal, .target = did->target,
-            .made = thread->made, .kind = did->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE, .bytes = bytes,
-            .change = find_change(did), .compare = read_value(did->compare, bytes)};
-        if (pending->access.change != WEFT_CHANGE_NONE) pending->access.operand = read_value(did->operand, bytes); /* else not significant */
-        if (did->requested) weft_window_requests++;
+            .window = known->name, .begin = access->begin, .held = weft_ticks(weft_clock_kind), .place = access->place, .ordinal = ordinal, .target = access->target,
+            .made = thread->made, .kind = access->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE, .bytes = bytes,
+            .change = find_change(access), .compare = read_value(access->compare, bytes)};
+        if (pending->access.change != WEFT_CHANGE_NONE) pending->access.operand = read_value(access->operand, bytes); /* else not significant */
+        if (access->requested) weft_window_requests++;
     }
     pthread_mutex_unlock(&windows_lock);
 }
