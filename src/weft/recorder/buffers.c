@@ -478,8 +478,9 @@ void weft_copy_window_before_fence(MPI_Win window) {
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Record which bytes of a window's own memory changed in the epoch: u window, u fences before the closing one, u n, n
- * (u offset, u bytes, u whether they changed once more during the fence). */
+/* Record which bytes of a window's own memory changed in the epoch: the window, its fences before the closing one, how
+ * many ranges there are, and for each its offset, its bytes, and whether they changed once more during the fence
+ * (`now`). */
 static void record_window_stores(const struct exposed *copies, const uint8_t *now) {
     WEFT_WORK(WEFT_BUFFERS);
     uint8_t payload[EXPOSED_RANGES * 24 + 64];

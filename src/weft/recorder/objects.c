@@ -41,20 +41,20 @@ static struct table {
 /* One thread alone takes no lock, as an atomic operation costs as much as the rest of a look-up: it only says that it
  * is inside. Before a second thread comes, weft_begin_locking_objects() makes the flag's value known to all (membarrier, the
  * slow side of an asymmetric Dekker lock) and waits until the first one is outside. */
-static volatile bool shared, inside;
-static __thread bool alone;
+static volatile bool is_locking, is_first_thread_inside;
+static __thread bool is_inside_unlocked;
 
 /* Lock the table of handles of one class, to be unlocked by unlock_table. As long as one thread alone calls MPI it
  * takes no lock, and only says that it is inside. */
 static inline void lock_table(struct table *table) {
-    if (LIKELY(!shared)) {
-        inside = true;
+    if (LIKELY(!is_locking)) {
+        is_first_thread_inside = true;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (LIKELY(!shared)) {
-            alone = true;
+        if (LIKELY(!is_locking)) {
+            is_inside_unlocked = true;
             return;
         }
-        inside = false;
+        is_first_thread_inside = false;
     }
     while (__atomic_test_and_set(&table->busy, __ATOMIC_ACQUIRE)) {
     }
@@ -62,9 +62,9 @@ static inline void lock_table(struct table *table) {
 
 /* Unlock a table of handles that lock_table has locked. */
 static inline void unlock_table(struct table *table) {
-    if (LIKELY(alone)) {
-        alone = false;
-        __atomic_store_n(&inside, false, __ATOMIC_RELEASE);
+    if (LIKELY(is_inside_unlocked)) {
+        is_inside_unlocked = false;
+        __atomic_store_n(&is_first_thread_inside, false, __ATOMIC_RELEASE);
     } else {
         __atomic_clear(&table->busy, __ATOMIC_RELEASE);
     }
@@ -76,9 +76,9 @@ static bool call_membarrier(int command) { return syscall(SYS_membarrier, comman
 /* Let all threads use real locks for the tables of handles from now on, and wait until the first thread is outside.
  * Called before a second thread calls MPI. */
 void weft_begin_locking_objects(void) {
-    shared = true;
+    is_locking = true;
     if (call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
-        while (__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) sched_yield();
+        while (__atomic_load_n(&is_first_thread_inside, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
 static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
@@ -238,14 +238,14 @@ void weft_enter_predefined_objects(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++)
         if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
     if (!call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
-        shared = true; /* an old kernel: with locks throughout */
+        is_locking = true; /* an old kernel: with locks throughout */
 #include "predefined.h"
 }
 
 /* Unlock all tables of handles in a child of fork(), whose other threads are gone. */
 void weft_reset_object_locks(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++) tables[c].busy = 0;
-    inside = alone = false;
+    is_first_thread_inside = is_inside_unlocked = false;
 }
 
 /* ---- groups of processes, as runs of world ranks ---- */
@@ -253,11 +253,11 @@ enum { FOREIGN = 64 };
 static struct {
     MPI_Group group;
     uint32_t world;
-} foreign[FOREIGN];
-static int foreign_count;
+} spawned_groups[FOREIGN];
+static int spawned_group_count;
 static MPI_Group world_group;
 static bool world_known;
-static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t spawned_groups_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct runs {
     struct weft_text text;
@@ -320,17 +320,17 @@ static WEFT_ASKS void write_group_members(struct weft_text *text, MPI_Group grou
         ranks[i] = i;
         places[i] = -1;
     }
-    pthread_mutex_lock(&foreign_lock);
-    for (int f = -1; f < foreign_count; f++) {
-        MPI_Group known = f < 0 ? world_group : foreign[f].group;
+    pthread_mutex_lock(&spawned_groups_lock);
+    for (int f = -1; f < spawned_group_count; f++) {
+        MPI_Group known = f < 0 ? world_group : spawned_groups[f].group;
         if ((f < 0 && !world_known) ||
             REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
             continue;
         for (int i = 0; i < n; i++)
             if (places[i] < 0 && translated[i] != MPI_UNDEFINED)
-                places[i] = ((int64_t)(f < 0 ? 0 : foreign[f].world) << 32) | (uint32_t)translated[i];
+                places[i] = ((int64_t)(f < 0 ? 0 : spawned_groups[f].world) << 32) | (uint32_t)translated[i];
     }
-    pthread_mutex_unlock(&foreign_lock);
+    pthread_mutex_unlock(&spawned_groups_lock);
     for (int i = 0; i < n; i++) {
         if (places[i] < 0) add_rank_to_run(&runs, WEFT_WORLD_UNKNOWN, 0);
         else add_rank_to_run(&runs, places[i] >> 32, places[i] & 0xffffffff);
@@ -351,12 +351,12 @@ done:
 
 /* Note that the members of a group are the processes of another world, number `world`. */
 static void add_spawned_group(MPI_Group group, uint32_t world) {
-    pthread_mutex_lock(&foreign_lock);
-    if (foreign_count < FOREIGN) {
-        foreign[foreign_count].group = group;
-        foreign[foreign_count++].world = world;
+    pthread_mutex_lock(&spawned_groups_lock);
+    if (spawned_group_count < FOREIGN) {
+        spawned_groups[spawned_group_count].group = group;
+        spawned_groups[spawned_group_count++].world = world;
     }
-    pthread_mutex_unlock(&foreign_lock);
+    pthread_mutex_unlock(&spawned_groups_lock);
 }
 
 /* A definition of a size that is known only by its group: bounded by 48 bytes a member. */
@@ -576,7 +576,7 @@ WEFT_ASKS void weft_define_spawned_world(MPI_Comm intercomm) {
     if (REAL(MPI_Comm_test_inter)(intercomm, &inter) != MPI_SUCCESS || !inter) return;
     if (REAL(MPI_Comm_remote_group)(intercomm, &remote) != MPI_SUCCESS) return;
     REAL(MPI_Group_size)(remote, &size);
-    uint32_t world = (uint32_t)foreign_count + 1;
+    uint32_t world = (uint32_t)spawned_group_count + 1;
     add_spawned_group(remote, world);
     struct definition definition = begin_definition(128);
     weft_write_unsigned(&definition.text, world);

@@ -29,8 +29,8 @@ static uint64_t plan_size;
 static const uint8_t *kinds;
 static const uint16_t *canonical;
 static struct weft_control *control;
-static int index_of_this = -1; /* this rank's place among all ranks of the record */
-static MPI_Comm aside; /* a copy of MPI_COMM_SELF: nothing is ever sent there */
+static int own_record_rank = -1; /* this rank's place among all ranks of the record */
+static MPI_Comm silent_comm; /* a copy of MPI_COMM_SELF: nothing is ever sent there */
 
 static void find_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
 
@@ -98,15 +98,15 @@ static int32_t receive_own_world(MPI_Comm parent) {
 int weft_start_replay(const char *folder, int rank) {
     uint64_t size = 0;
     MPI_Comm parent = MPI_COMM_NULL;
-    if (control) return index_of_this;
-    aside = MPI_COMM_NULL;
+    if (control) return own_record_rank;
+    silent_comm = MPI_COMM_NULL;
     if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS) return -1;
     if (parent != MPI_COMM_NULL) {
         int32_t first = receive_own_world(parent);
         if (first < 0) return -1;
         rank += first;
     }
-    index_of_this = rank;
+    own_record_rank = rank;
     struct weft_control *page = weft_map_plan_file(folder, "control", rank, PROT_READ | PROT_WRITE, &size);
     if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return -1;
     control = page;
@@ -118,7 +118,7 @@ int weft_start_replay(const char *folder, int rank) {
         kinds = find_in_plan(header->kinds, header->functions, 1);
         canonical = find_in_plan(header->canonical, header->functions, 2);
         is_usable = kinds && canonical && find_in_plan(header->table, header->threads, sizeof(struct weft_plan_thread)) &&
-               REAL(MPI_Comm_dup)(MPI_COMM_SELF, &aside) == MPI_SUCCESS;
+               REAL(MPI_Comm_dup)(MPI_COMM_SELF, &silent_comm) == MPI_SUCCESS;
     }
     if (!is_usable) {
         control->state = WEFT_CONTROL_REFUSED;
@@ -137,7 +137,7 @@ int weft_start_replay(const char *folder, int rank) {
 }
 
 /* Let MPI work for the other ranks while this thread stands still: a probe, which takes no message away. Not in
- * `aside`, as MPICH answers for a communicator of one process without looking at what others ask for. */
+ * `silent_comm`, as MPICH answers for a communicator of one process without looking at what others ask for. */
 void weft_let_mpi_progress(void) {
     int flag;
     MPI_Status status;
@@ -418,7 +418,7 @@ static int take_posted_source(struct weft_replay *replay) {
 static int take_recorded_source(struct weft_replay *replay, MPI_Comm *comm) {
     int source = take_posted_source(replay);
     if (source >= 0) return source;
-    if (source == WEFT_POSTED_NEVER && comm) *comm = aside;
+    if (source == WEFT_POSTED_NEVER && comm) *comm = silent_comm;
     return MPI_ANY_SOURCE;
 }
 
@@ -814,25 +814,25 @@ double weft_p_MPI_Wtime(void) {
 }
 
 /* ---- sends that must not need a receiver, as that may be parked: they go out from a copy ---- */
-struct orphan { MPI_Request request; void *copy; struct orphan *next; };
-static struct orphan *orphans;
-static pthread_mutex_t orphan_lock = PTHREAD_MUTEX_INITIALIZER;
+struct copied_send { MPI_Request request; void *copy; struct copied_send *next; };
+static struct copied_send *copied_sends;
+static pthread_mutex_t copied_sends_lock = PTHREAD_MUTEX_INITIALIZER;
 enum { SMALL_SEND = 256 }; /* bytes that every MPI sends without the receiver's help */
 
 /* Test the sends that went out from copies, and free the copies of those that are complete. */
 static void complete_copied_sends(void) {
-    if (!orphans) return;
-    pthread_mutex_lock(&orphan_lock);
-    for (struct orphan **link = &orphans; *link;) {
+    if (!copied_sends) return;
+    pthread_mutex_lock(&copied_sends_lock);
+    for (struct copied_send **link = &copied_sends; *link;) {
         int flag = 0;
-        struct orphan *send = *link;
+        struct copied_send *send = *link;
         if (REAL(MPI_Test)(&send->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag) {
             *link = send->next;
             free(send->copy);
             free(send);
         } else link = &send->next;
     }
-    pthread_mutex_unlock(&orphan_lock);
+    pthread_mutex_unlock(&copied_sends_lock);
 }
 
 /* Send a message from a copy if ranks may be stopped, so that the send needs no receiver. Return whether it went out;
@@ -842,7 +842,7 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
     if (!(header->flags & WEFT_PLAN_BOUNDED) || dest < 0 || count <= 0 || count > INT32_MAX) return false;
     if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || (int64_t)size * count <= SMALL_SEND) return false;
     if (REAL(MPI_Pack_size)((int)count, type, comm, &bytes) != MPI_SUCCESS) return false;
-    struct orphan *send = malloc(sizeof *send);
+    struct copied_send *send = malloc(sizeof *send);
     void *copy = malloc((size_t)bytes);
     if (!send || !copy || REAL(MPI_Pack)(buf, (int)count, type, copy, bytes, &position, comm) != MPI_SUCCESS ||
         REAL(MPI_Isend)(copy, position, MPI_PACKED, dest, tag, comm, &send->request) != MPI_SUCCESS) {
@@ -851,10 +851,10 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
         return false;
     }
     send->copy = copy;
-    pthread_mutex_lock(&orphan_lock);
-    send->next = orphans;
-    orphans = send;
-    pthread_mutex_unlock(&orphan_lock);
+    pthread_mutex_lock(&copied_sends_lock);
+    send->next = copied_sends;
+    copied_sends = send;
+    pthread_mutex_unlock(&copied_sends_lock);
     return true;
 }
 
@@ -902,13 +902,13 @@ WEFT_REPLAY_CALL(MPI_Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm *ne
 /* End the replay of this rank once all copied messages have gone out, and finalise MPI. */
 WEFT_REPLAY_CALL(MPI_Finalize)(void) {
     if (weft_find_own_replay()) {
-        while (orphans) {
+        while (copied_sends) {
             complete_copied_sends();
             weft_let_mpi_progress();
         }
         if (control->state == WEFT_CONTROL_RUNNING) control->state = WEFT_CONTROL_ENDED;
         weft_replaying = 0;
-        if (aside != MPI_COMM_NULL) REAL(MPI_Comm_free)(&aside);
+        if (silent_comm != MPI_COMM_NULL) REAL(MPI_Comm_free)(&silent_comm);
     }
     return REAL(MPI_Finalize)();
 }

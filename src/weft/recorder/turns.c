@@ -145,12 +145,12 @@ static const struct weft_plan_turn *find_own_turn(MPI_Win win, int target) {
 
 /* Make an atomic access once it is next in the recorded order, and complete it before the next one may go on. */
 #define IN_TURN(call)                                                                                                     \
-    const struct weft_plan_turn *turn = find_own_turn(win, target);                                                          \
-    if (!turn) return call;                                                                                                  \
-    await_turn_of_access(turn);                                                                                              \
+    const struct weft_plan_turn *turn = find_own_turn(win, target);                                                       \
+    if (!turn) return call;                                                                                               \
+    await_turn_of_access(turn);                                                                                           \
     int code = call;                                                                                                      \
     if (code == MPI_SUCCESS) code = REAL(MPI_Win_flush)(target, win);                                                     \
-    count_turn(turn);                                                                                                        \
+    count_turn(turn);                                                                                                     \
     return code;
 
 /* Make the access once it is next in the recorded order. */
