@@ -95,7 +95,7 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
             before, since = meter.spent(), time.monotonic()
             prompt.answer("reverse-next @1")
             took = time.monotonic() - since
-            stop = debugger.stands(1)["at"]
+            stop = debugger.describe_thread(1)["at"]
             yield f"{stop['function']}:{stop['line']}", took, (between := meter.spent()) - before
             since = time.monotonic()
             for spare in debugger.spares.kept:

@@ -91,7 +91,7 @@ def test_a_line_back_takes_a_replay_that_waits(
     assert debugger.replica in first
     values = prompt.answer("print k @0")["values"]
     assert values[0]["value"] == "2", values
-    assert debugger.stands(0)["at"]["line"] == line(file)
+    assert debugger.describe_thread(0)["at"]["line"] == line(file)
     second = waiting(debugger)
     assert len(second) == 2 and debugger.replica not in second
     home = Path(debugger._home.name)
@@ -111,7 +111,7 @@ def test_where_a_rank_writes_to_a_file_no_replay_waits_beside_it(
     for command in ("break 0:writer.py:8", "continue", "continue", "rank 0"):
         prompt.answer(command)
     prompt.answer("reverse-next")
-    assert prompt.debugger.stands(0)["at"]["line"] == 7
+    assert prompt.debugger.describe_thread(0)["at"]["line"] == 7
     assert prompt.debugger.spares.kept == []
 
 

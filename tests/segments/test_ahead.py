@@ -200,8 +200,8 @@ def test_who_sends_no_more_need_not_be_told(tmp_path: Path) -> None:
     assert compared(ended(b), 60) > 5
 
 
-def proofs(ground: AnalysisContext, races: list[Finding]) -> dict[tuple[tuple[int, int], ...], object]:
-    told = add_proofs(ground, Report(tuple(races))).findings
+def proofs(context: AnalysisContext, races: list[Finding]) -> dict[tuple[tuple[int, int], ...], object]:
+    told = add_proofs(context, Report(tuple(races))).findings
     return {one.events: one.facts()["proof"] for one in told if "proof" in one.facts()}
 
 

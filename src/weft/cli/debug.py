@@ -82,7 +82,7 @@ def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
 
 
 def debug_replay(args: argparse.Namespace) -> int:
-    """Debug a replay as `weft replay --debug` does."""
+    """Debug a replay of the run, as `weft replay --debug` does; return the exit status."""
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]

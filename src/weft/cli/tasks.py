@@ -117,7 +117,7 @@ def show_tasks_once(opened: Session, *, as_json: bool) -> int:
             told = {"tasks": tasks["tasks"], "waits": waits, "children": tasks["children"]}
             print(json.dumps({"schema": SCHEMA, **told}))
         else:
-            print(*render_verdict(waits), *opened.console.told(tasks), sep="\n")
+            print(*render_verdict(waits), *opened.console.render_answer(tasks), sep="\n")
     return FAILED_STATUS if waits["deadlocks"] or waits["hung"] else 0
 
 

@@ -18,8 +18,8 @@ def tell(answer: Answer) -> list[str]:
 
 
 def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
-    """Return `ranks 0-2: text` as a line (or more) for each distinct text, sorted by its first rank. `rows`: rank and
-    text.
+    """Return lines `ranks 0-2: text`: ranks with the same text share one, sorted by their first rank. Further lines of
+    a text follow indented. `rows`: pairs of a rank and its text.
     """
     where: dict[str, list[int]] = {}
     for rank, text in rows:
@@ -34,14 +34,16 @@ def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
     return lines
 
 
-def stands(row: Answer) -> str:
+def describe_thread(row: Answer) -> str:
     """Return in words where a thread is, without its rank."""
     name = f"thread {row['thread']} " if row["thread"] else ""
     return name + _describe_state(row)
 
 
 def _describe_state(row: Answer) -> str:
-    """Return in words where a thread is, without its rank and number."""
+    """Return in words where a thread is: `at solver.py:40 in step`, `before event 7: MPI_Recv(...)`, `waiting in event
+    7: ...`. Its rank and number are not mentioned.
+    """
     state = row["state"]
     if state == "ended":
         return f"at the end, in {system(row['system']).last} or past it"
@@ -83,12 +85,12 @@ def _line(at: Answer) -> str:
 
 
 def _ranks(answer: Answer) -> list[str]:
-    return merged((row["rank"], stands(row)) for row in answer["ranks"])
+    return merged((row["rank"], describe_thread(row)) for row in answer["ranks"])
 
 
 def _news(row: Answer) -> str:
-    """Return what a stop reports, to follow its line: a changed or returned value, or a condition that cannot be
-    computed; empty if nothing.
+    """Return what else a stop reports, as text to append to its line: a changed value, a returned value, or a condition
+    that cannot be computed. "" if there is nothing.
     """
     news = row.get("news", {})
     if "returned" in news:
@@ -99,7 +101,9 @@ def _news(row: Answer) -> str:
 
 
 def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
-    """Return in words that a watched value has changed, or that its frame has returned (`over`: both)."""
+    """Return in words that a watched value has changed. Equal `old` and `new`: its frame has returned; `over`: both
+    happened.
+    """
     if old == new:
         return f"{expression} is out of scope, and no longer watched"
     gone = ", and out of scope, no longer watched" if over else ""
@@ -107,10 +111,12 @@ def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
 
 
 def _stopped(answer: Answer) -> list[str]:
-    """Return where all ranks are after a command that let them run, with the displayed expressions and notes."""
+    """Return as lines where all ranks are after a command that let them run, with the displayed expressions and
+    notes.
+    """
     if answer["over"]:
         code = answer["exit_code"]
-        gone = merged((row["rank"], stands(row)) for row in answer["ranks"] if row["state"] != "ended")
+        gone = merged((row["rank"], describe_thread(row)) for row in answer["ranks"] if row["state"] != "ended")
         return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
     lines = _ranks(answer)
     for one in answer.get("shown", []):
@@ -127,7 +133,9 @@ def _stopped(answer: Answer) -> list[str]:
 
 
 def _explain_wait(row: Answer) -> str:
-    """Return why a rank does not return from the call in which it waits. `row`: of the answer's `waiting`."""
+    """Return why a rank does not get further than the call in which it waits. `row`: one of the rows `waiting` of an
+    answer.
+    """
     call = row["call"]["call"]
     if not row["more"]:
         return f"as in the record, {call} is its last call"
@@ -138,16 +146,18 @@ def _explain_wait(row: Answer) -> str:
 
 
 def _rank(answer: Answer) -> list[str]:
-    return [f"rank {answer['focus']} {stands(answer['stands'])}"]
+    return [f"rank {answer['focus']} {describe_thread(answer['stands'])}"]
 
 
 def _where(answer: Answer) -> list[str]:
-    """Return the stacks of ranks; ranks with equal stacks share the lines."""
+    """Return the stacks of ranks as lines; ranks with equal stacks share theirs."""
     rows = []
     for stack in answer["stacks"]:
         lines = [f"#{i} {_line(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
                  for i, f in enumerate(stack["frames"])]  # fmt: skip
-        rows.append((stack["rank"], "\n".join([stands(stack["stands"]), *(lines or ["in no frame of the program"])])))
+        rows.append(
+            (stack["rank"], "\n".join([describe_thread(stack["stands"]), *(lines or ["in no frame of the program"])]))
+        )
     return merged(rows)
 
 
@@ -164,7 +174,7 @@ def _break(answer: Answer) -> list[str]:
 
 
 def _breakpoint(b: Answer) -> str:
-    """Return a breakpoint in one line."""
+    """Return one line for a breakpoint: `1: solver.py:40, in the source on rank 2`."""
     what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
     on = "" if b["rank"] is None else f" on rank {b['rank']}"
     scope = f", task {b['task']}{' and its descendants' * b['descendants']}" if "task" in b else ""
@@ -190,14 +200,14 @@ def _watch(answer: Answer) -> list[str]:
 
 
 def _frame(answer: Answer) -> list[str]:
-    """Return the selected frame of a rank in one line."""
+    """Return the selected frame of a rank as a line."""
     frame = answer["frame"]
     text = f"  {frame['text']}" if frame["text"] else ""
     return [f"rank {answer['rank']} #{answer['level']} {_line(frame)} in {frame['function']}{text}"]
 
 
 def _locals(answer: Answer) -> list[str]:
-    """Return the variables of ranks; ranks with equal values share the lines."""
+    """Return the variables of ranks as lines; ranks with equal values share theirs."""
     rows = []
     for row in answer["ranks"]:
         lines = [f"{v['name']} = {v['value']}" for v in row.get("variables", [])]
@@ -206,7 +216,9 @@ def _locals(answer: Answer) -> list[str]:
 
 
 def _set(answer: Answer) -> list[str]:
-    """Return the new values of an assigned variable, and the warning that goes with them."""
+    """Return as lines the new values of a variable that was set, and a warning that the replay may now leave its
+    record.
+    """
     rows = ((r["rank"], f"{answer['target']} = {r['value']}" if "value" in r else f"({r['error']})")
             for r in answer["values"])  # fmt: skip
     return [*merged(rows), answer["warning"]]
@@ -217,14 +229,14 @@ def _display(answer: Answer) -> list[str]:
 
 
 def _displayed(one: Answer) -> list[str]:
-    """Return a displayed expression with its values on the ranks."""
+    """Return an expression that is displayed at every stop, with its values on the ranks, as lines."""
     lines = _print(one)
     head = f"{one['id']}: {one['expression']} ="
     return [f"{head} {lines[0].strip()}"] if len(lines) == 1 else [head, *lines]
 
 
 def _message(answer: Answer) -> list[str]:
-    """Return a message in lines: its envelope, its send, its receive and its content."""
+    """Return a message as lines: source, destination, tag and communicator, its send, its receive, and its content."""
     sent, received = answer["sent"], answer["received"]
     if sent is None:
         return [f"{answer['event']['call']}: no message of the record came here"]
@@ -241,7 +253,7 @@ def _message(answer: Answer) -> list[str]:
 
 
 def _messages(answer: Answer) -> list[str]:
-    """Return the messages at a stop, a line each."""
+    """Return as lines the messages at a stop that were sent and not received, and the receives that wait."""
     rows = [("sent and not received", _sent_line(row)) for row in answer["sent"]]
     rows += [("posted and waiting", _posted_line(row)) for row in answer["posted"]]
     lines: list[str] = []
@@ -255,7 +267,7 @@ def _messages(answer: Answer) -> list[str]:
 
 
 def _sent_line(row: Answer) -> str:
-    """Return a message that was sent and not received, in one line."""
+    """Return one line for a message that was sent and not received."""
     size = "" if row["bytes"] is None else f", {plural(row['bytes'], 'byte')}"
     by = row["received"]
     if by is None:
@@ -267,7 +279,7 @@ def _sent_line(row: Answer) -> str:
 
 
 def _posted_line(row: Answer) -> str:
-    """Return a receive that was posted and waits, in one line."""
+    """Return one line for a receive that was posted and has not got its message."""
     source = "any rank" if row["source"] is None else f"rank {row['source']}"
     tag = "any tag" if row["tag"] is None else f"tag {row['tag']}"
     message, receive = row["message"], row["receive"]
@@ -281,7 +293,7 @@ def _posted_line(row: Answer) -> str:
 
 
 def holds(answer: Answer) -> str:
-    """Return the content of a message as text, or why it was not read."""
+    """Return the content of a message as text, or in brackets why it was not read."""
     if "unread" in answer:
         return f"(not read: {answer['unread']})"
     if "object" in answer:

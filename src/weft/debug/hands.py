@@ -92,7 +92,7 @@ class Marks:
     lines: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the marks as JSON values, for what counts inside the rank."""
+        """Return the marks as JSON values, to be sent to the counter inside the rank."""
         return {
             "place": self.place, "points": [point.as_dict() for point in self.points],
             "watches": [one.as_dict() for one in self.watches], "lines": self.lines,
@@ -122,7 +122,9 @@ class Tally:
         return self.ticks - len(self.lines) + 1
 
     def begin_of_line(self, tick: int) -> int:
-        """Return the first of the consecutive ticks that are on the same line as a tick."""
+        """Return the number of the first tick on the line of tick `tick`, if several ticks in a row are on that
+        line.
+        """
         while tick > self.first and self.lines[tick - self.first][:2] == self.lines[tick - self.first - 1][:2]:
             tick -= 1
         return tick
@@ -153,8 +155,8 @@ class Hand(Protocol):
         ...
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
-        """Return the value of an expression in a frame as text; `form`: one of gdb's formats, such as `x`.
-        DebuggerError with the reason.
+        """Return the value of an expression in a frame as text. `form`: the letter of a format of gdb, such as `x`.
+        DebuggerError says why there is no value.
         """
         ...
 
@@ -163,8 +165,8 @@ class Hand(Protocol):
         ...
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (empty text), or members, elements or target of an expression's value:
-        `count` from `start` on.
+        """Return the members, elements or target of an expression's value, `count` from the `start`-th on. For an empty
+        text return the variables of the frame.
         """
         ...
 
@@ -177,8 +179,8 @@ class Hand(Protocol):
         ...
 
     def watch(self, text: str, level: int) -> int:
-        """Stop from now on when the value of an expression changes; return a number for `unwatch`. DebuggerError with
-        the reason.
+        """Set a watchpoint: the rank stops when the value of the expression changes. Return its number, for `unwatch`.
+        DebuggerError says why it cannot be set.
         """
         ...
 
@@ -191,10 +193,8 @@ class Hand(Protocol):
         ...
 
     def step(self, how: str) -> None:
-        """Plan a stop at the next line: `next` in this frame or above, `step` in any, `finish` after the frame has
-        returned.
-
-        The rank goes on by `resume`.
+        """Plan a stop at the next line; the rank moves when `resume` is called. `how`: `next` in this frame or a
+        caller, `step` in any frame, `finish` after this frame has returned.
         """
         ...
 
@@ -219,17 +219,16 @@ class Hand(Protocol):
         ...
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of the rank or of one of its frames, in a form equal in every replay; with depth 0 if the
-        expression `text` is of no frame.
+        """Return the place of a frame of the rank, in a form that is equal in every replay. The depth in it is 0 if the
+        expression `text` uses no variable of the frame.
         """
         ...
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
-        """Begin to count ticks (marked visits, changes or lines) from here on, and return how many this place itself
-        has.
+        """Begin to count ticks from here on: visits of marked places, changes of marked values, or lines. Return how
+        many ticks this place itself makes. Breakpoints, watchpoints and steps are removed.
 
-        The rank stops at tick `stop_at`, or at visit `visit_at` of the place; 0: at none. Breakpoints, watchpoints and
-        steps are removed.
+        The rank stops at tick `stop_at`, or at visit `visit_at` of its current place; 0: at none.
         """
         ...
 
@@ -243,7 +242,9 @@ class Hand(Protocol):
 
 
 def connect(made: socket.socket, path: Path) -> None:
-    """Connect a socket to a Unix socket whose path may be longer than the 107 bytes that a socket's name may have."""
+    """Connect a socket to a Unix socket at `path`, however long the path is; the kernel itself allows only 107
+    bytes.
+    """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         made.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -272,8 +273,8 @@ class PythonHand:
         self._id = 0
 
     def _lines(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the agent's messages that have arrived, or that arrive within `seconds`. DebuggerError if the rank has
-        gone.
+        """Return the agent's messages that are there, or that come within `seconds`; empty if none comes. DebuggerError
+        if the rank's process has ended.
         """
         until = time.monotonic() + seconds
         while b"\n" not in self._buffer:
@@ -291,7 +292,9 @@ class PythonHand:
         return [json.loads(line) for line in lines]
 
     def _take(self, message: dict[str, Any]) -> None:
-        """Store what the agent reports without being asked: a stop, the text of a log point, or why it cannot stop."""
+        """Store what the agent reports by itself: a stop, the text of a log point, counts, or why the rank cannot be
+        traced.
+        """
         if "stopped" in message:
             self.stopped = _frame(message["at"])
             self.news = message.get("news") or {}
@@ -301,7 +304,11 @@ class PythonHand:
         self.refused = message.get("refused", self.refused)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Send a request to the agent, and return its answer. DebuggerError if it fails or does not come."""
+        """Send a request to the agent, and return its answer. DebuggerError if the request fails or no answer comes in
+        time.
+
+        `do`: the name of the request, `print` for the agent's do_print. `arguments`: its arguments.
+        """
         self._id += 1
         request = {"id": self._id, "do": do, "with": arguments}
         try:
@@ -336,8 +343,8 @@ class PythonHand:
         return [(name, value) for name, value in self._ask("variables", level=level)["variables"]]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (empty text), or members, elements or target of an expression's value:
-        `count` from `start` on.
+        """Return the elements, entries or attributes of an expression's value, `count` from the `start`-th on. For an
+        empty text return the variables of the frame.
         """
         return [Part(**one) for one in self._ask("parts", text=text, level=level, start=start, count=count)["parts"]]
 
@@ -372,7 +379,7 @@ class PythonHand:
         self._ask("step", how=how)
 
     def skip(self, names: Sequence[str]) -> None:
-        """Set the functions and files that steps do not enter, if they have changed."""
+        """Set the functions and files that steps do not enter; does nothing if they are the same as before."""
         if list(names) != self._skipped:
             files = [name for name in names if is_file(name)]
             self._ask("skip", functions=[name for name in names if name not in files], files=files)
@@ -383,13 +390,13 @@ class PythonHand:
         self._ask("unstep")
 
     def resume(self) -> None:
-        """Let a rank that is stopped at a line go on."""
+        """Let the rank continue if it is stopped at a line."""
         if self.stopped is not None:
             self.stopped = None
             self._ask("resume")
 
     def poll(self) -> None:
-        """Handle what has happened in the rank."""
+        """Take the messages that the agent has sent meanwhile, such as a stop."""
         with suppress(DebuggerError):
             for message in self._lines(0):
                 self._take(message)
@@ -398,7 +405,9 @@ class PythonHand:
         """The agent drives MPI by itself."""
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of the rank, or of one of its frames; with depth 0 if an expression is of no frame."""
+        """Return the place of a frame of the rank. The depth in it is 0 if the expression `text` uses no variable of
+        the frame.
+        """
         return dict(self._ask("place", level=level, text=text)["place"])
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
@@ -406,7 +415,9 @@ class PythonHand:
         return int(self._ask("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
 
     def counted(self, last: int = 1) -> Tally:
-        """Return the counts; after the interpreter's end those that it sent then."""
+        """Return the ticks and visits since `count`: after the interpreter has ended, those that it sent then. `last`:
+        of how many of the last ticks the lines are returned.
+        """
         self.poll()
         if self._last_counts is None:
             return Tally.of(self._ask("counted", last=last))

@@ -41,8 +41,8 @@ class Standing:
     """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes with all of their threads. A process that may not be traced runs on: the tool that reads it
-        (gdb, py-spy) reports why.
+        """Stop processes with all their threads. A process that may not be traced runs on; the tool that reads it (gdb,
+        py-spy) reports why.
         """
         limit = time.monotonic() + PATIENCE
         for pid in pids:
@@ -60,8 +60,8 @@ class Standing:
             self._threads[pid][thread] = None
 
     def _ask_new_threads(self, pids: Sequence[int], coming: dict[int, int]) -> bool:
-        """Ask each thread that was not asked yet to stop, and return whether there were any. `coming`: the process of
-        each asked thread.
+        """Ask those threads of the processes to stop that were not asked yet, and return whether there were any. Each
+        is added to `coming`, which maps a thread to its process until it has stopped.
         """
         found = [(thread, pid) for pid in pids for thread in _threads_of(pid)
                  if thread not in coming and thread not in self._threads[pid]]  # fmt: skip
@@ -72,7 +72,9 @@ class Standing:
         return bool(asked)
 
     def release(self, pid: int) -> None:
-        """Let a process go on, or leave it to its reader; a thread gets the signal that it was just being given."""
+        """Let a process continue, or leave it to the tool that reads it. A signal that was being delivered to a thread
+        when it stopped is delivered now.
+        """
         for thread, given in self._threads.pop(pid, {}).items():
             signal, limit = given, time.monotonic() + PATIENCE
             while signal is None and time.monotonic() < limit:  # only what stands can be let go
@@ -85,7 +87,9 @@ class Standing:
         return self._threads.get(pid, {})
 
     def keep(self, pids: Sequence[int]) -> bool:
-        """Release all processes but `pids`. Return whether each of `pids` was asked to stop or has refused it."""
+        """Release all processes but `pids`. Return whether each of `pids` is stopped, or is one that may not be
+        traced.
+        """
         for pid in [pid for pid in self._threads if pid not in pids]:
             self.release(pid)
         self.pids = [pid for pid in self.pids if pid in pids]
@@ -104,7 +108,9 @@ def _threads_of(pid: int) -> list[int]:
 
 
 def _stop_signal(thread: int) -> int | None:
-    """Return the signal that a thread was being given when it stopped, or 0; None while it runs."""
+    """Return the signal that was being delivered to a thread when it stopped, 0 for none; None while the thread still
+    runs.
+    """
     try:
         changed, status = os.waitpid(thread, os.WNOHANG | WALL)
     except ChildProcessError:  # it has gone

@@ -61,7 +61,7 @@ class Spare:
         return all(goal <= goals[thread] for thread, goal in self.goals.items())
 
     def follow(self, goals: Goals) -> None:
-        """Let the replay go on, to wait at a later cut."""
+        """Let the replay go on to a later cut (goals for all threads), and wait there."""
         if self.made is not None:
             self.goals = dict(goals)
             self.made[0].set_goals(goals)
@@ -98,8 +98,8 @@ class Spares:
         self._ending: list[threading.Thread] = []
 
     def take(self, goals: Goals) -> Made | None:
-        """Return a checkpoint that can go on to a cut, with its debuggers; None if there is none. The caller has to end
-        it.
+        """Hand over a checkpoint that has not passed `goals`: return its replay and the debuggers attached to it. None
+        if there is none. The caller then has to end the replay.
         """
         for spare in [one for one in self.kept if one.usable and one.reaches(goals)]:
             while spare.thread.is_alive():
@@ -112,7 +112,9 @@ class Spares:
         return None
 
     def follow(self) -> None:
-        """Let KEPT checkpoints wait shortly before the place of the rank in focus, if they are wanted."""
+        """Move the checkpoints so that KEPT of them wait shortly before the place of the rank in focus; start or end
+        some if necessary. If the user has never gone back, none are kept.
+        """
         goals = self._find_waiting_cut() if self.asked else None
         for spare in list(self.kept):
             if goals is None or not spare.usable or not spare.reaches(self._find_last_useful_cut()):
@@ -133,7 +135,7 @@ class Spares:
         self._ending[-1].start()
 
     def close(self) -> None:
-        """End all checkpoints."""
+        """End all checkpoints, and wait until they have ended."""
         for spare in self.kept:
             self._drop(spare)
         self.kept.clear()
@@ -141,7 +143,7 @@ class Spares:
             one.join()
 
     def _drop(self, spare: Spare) -> None:
-        """End a checkpoint that is not wanted any more, without waiting for it."""
+        """End a checkpoint that is no longer wanted, without waiting for its end."""
         spare.wanted = False
 
         def end() -> None:
@@ -152,8 +154,8 @@ class Spares:
         self._begin_to_end(end)
 
     def _make_spare(self, spare: Spare) -> Made:
-        """Start a replay that runs to the goals of a checkpoint, and attach a debugger to the rank in focus; return
-        both. Runs in a thread.
+        """Start a replay that runs to the goals of a checkpoint, attach a debugger to the rank in focus, and return
+        both. Runs in a thread of its own; WeftError if the checkpoint is no longer wanted.
         """
         standing, rank = self._standing, self._standing.focus
 
@@ -175,8 +177,8 @@ class Spares:
         return replica, hands
 
     def _find_waiting_cut(self) -> Goals | None:
-        """Return the cut at which checkpoints wait, some calls before the rank in focus; None if none are worth their
-        cost.
+        """Return the goals at which checkpoints should wait: some calls before the place of the rank in focus. None if
+        checkpoints are not worth their cost, as with many ranks.
         """
         standing, record, rank = self._standing, self._standing.record, self._standing.focus
         here = standing.replica.at(rank)
@@ -204,7 +206,9 @@ def _end(replica: Replica, hands: dict[int, Hand]) -> None:
 
 
 def _writes_own_files(replica: Replica) -> bool:
-    """Return whether a rank has a file of its own open for writing, to which two replays would write at once."""
+    """Return whether a rank has opened a file of the program's own for writing; two replays would then write to it at
+    once.
+    """
     own = str(replica.folder)
     for control in replica.controls:
         for entry in _open_files(control.pid):

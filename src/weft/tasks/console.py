@@ -80,7 +80,7 @@ class TaskConsole(Console):
         """Return what the program has written."""
         return self.processes.first.backend.output()
 
-    def told(self, answer: Answer) -> list[str]:
+    def render_answer(self, answer: Answer) -> list[str]:
         """Return an answer in words."""
         return render_answer(answer)
 

@@ -268,7 +268,7 @@ class NativeBackend:
         """Run until the program creates its first task, and return where it stopped. Weft's tool starts only with the
         first implicit task.
         """
-        first = str(self._gdb.ask("-break-insert -f on_implicit")["bkpt"]["number"])
+        first = str(self._gdb.ask("-break-insert -f handle_implicit_task")["bkpt"]["number"])
         stop: dict[str, Any] = {}
         try:
             self._gdb.run("-exec-continue")

@@ -146,13 +146,13 @@ class OpenMPHand(NativeHand):
             self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
-    def meant(self, stop: dict[str, Any]) -> bool:
+    def is_user_stop(self, stop: dict[str, Any]) -> bool:
         """Return whether a person's breakpoint is for the task that came there."""
         point = self._own.points.get(str(stop.get("bkptno")))
         return point is not None and self.backend.is_meant_for_thread(point, int(stop.get("thread-id", 1) or 1))
 
-    def _arrive(self) -> None:
-        super()._arrive()
+    def _keep_stopped(self) -> None:
+        super()._keep_stopped()
         if self.stopped is not None:
             self.task = self.backend.task_on_worker(self._own.kernel_thread_id(self.thread))
 
@@ -359,11 +359,11 @@ class RankBackend:
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let one task move on, wait until the other ranks are stopped again, and return the task's stop."""
-        self._ranks.not_over()
+        self._ranks.require_running()
         self._since = 0.0
         stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)
         self._ranks.settle()
-        self._ranks.look_at([self._rank])
+        self._ranks.focus_on([self._rank])
         return stop
 
     def _drive_other_ranks(self) -> bool:
@@ -378,7 +378,7 @@ class RankBackend:
                 hand.poll()
                 hand.drive()
         replica, record, rank = self._ranks.replica, self._ranks.record, self._rank
-        replica.watch.look()
+        replica.watch.look_at_ranks()
         if replica.left_record():
             return True
         parked = [slot for r, slot in record.threads if r == rank and replica.parked(rank, slot)]
@@ -482,10 +482,10 @@ class TaskPrompt(Prompt):
         super().__init__(debugger, as_json=as_json, out=out)
         self.on: int | None = None
 
-    def told(self, answer: Answer) -> list[str]:
+    def render_answer(self, answer: Answer) -> list[str]:
         """Return the lines of text that show an answer. The lines for a rank's task are labelled with the rank."""
         if answer["kind"] != "of-rank":
-            return super().told(answer)
+            return super().render_answer(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 

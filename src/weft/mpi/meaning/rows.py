@@ -45,8 +45,9 @@ def all_rows() -> Iterator[Meaning]:
 
 
 def _sends() -> Iterator[Meaning]:
-    """Yield the meanings of the sends in their four modes (MPI-4.1, 3.4). A ready send has its receive by contract, a
-    buffered one its copy: neither waits."""
+    """Yield the meanings of the sends in their four modes (MPI-4.1, 3.4). Ready and buffered sends wait for nobody: the
+    receive of the former is posted by contract, and the latter copies its message.
+    """
     modes = {"Send": Mode.STANDARD, "Ssend": Mode.SYNCHRONOUS, "Bsend": Mode.BUFFERED, "Rsend": Mode.READY}
     for name, mode in modes.items():
         waits = Waits.PEER if mode in (Mode.STANDARD, Mode.SYNCHRONOUS) else Waits.NOBODY
@@ -61,7 +62,7 @@ def _sends() -> Iterator[Meaning]:
 
 
 def _receives() -> Iterator[Meaning]:
-    """Yield the meanings of the receives, those of matched messages included (MPI-4.1, 3.2, 3.8)."""
+    """Yield the meanings of the receives, also of those for matched messages (MPI-4.1, 3.2, 3.8)."""
     blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                        receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
     yield blocking
@@ -207,8 +208,9 @@ def _collective(name: str, topic: str, over: Over = Over.COMMUNICATOR, **facts: 
 
 
 def _communicators() -> Iterator[Meaning]:
-    """Yield the meanings of the calls that make and free communicators: making one needs every member (MPI-4.1,
-    7.4.2), except with adjacent edges."""
+    """Yield the meanings of the calls that make and free communicators. All members have to take part in making one
+    (MPI-4.1, 7.4.2), except for graphs that each rank gives by its adjacent edges.
+    """
     names = (
         "Comm_create Comm_dup Comm_dup_with_info Comm_split Comm_split_type Cart_create Cart_sub Graph_create"
         " Dist_graph_create Intercomm_create"

@@ -112,7 +112,7 @@ bool weft_pvm_begin_recording(void) {
         define_pvm_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
         if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
-        weft_remove_own_variables();
+        weft_remove_recorder_variables();
         unsetenv("WEFT_INTERNAL_PVM_RANK");
         weft_begin_watching_exit();
         if (!weft_agent_path[0] && !weft_pvm_serves) weft_begin_signal_handling();
@@ -137,7 +137,7 @@ void weft_pvm_end_recording(void) {
     weft_pvm_begun = 0; /* the next call begins anew */
 }
 
-__attribute__((constructor)) static void on_load(void) { weft_read_own_variables(); }
+__attribute__((constructor)) static void on_load(void) { weft_read_recorder_variables(); }
 
 /* When the library is unloaded: mark the task as gone and close its record. Not in a forked child. */
 __attribute__((destructor)) static void close_record_at_unload(void) {
