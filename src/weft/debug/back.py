@@ -85,7 +85,7 @@ class BackwardSearch:
         self.now = standing.calls_passed()
         self._begun_at = dict(self.now)
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
-        if not standing.runs(rank):  # it has ended: the search begins before it left MPI
+        if not standing.is_running(rank):  # it has ended: the search begins before it left MPI
             entries = range(standing.record.entries(rank))
             self.now[rank, 0] = next((at for at in entries if standing.record.is_end_of_mpi(rank, at)), len(entries))
         state = standing.describe_thread(rank)["state"]
@@ -122,9 +122,9 @@ class BackwardSearch:
             known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1
         ):
             return True
-        self._count_behind()
+        self._count_to_next_call()
         for base in self._search_starts(known.base if known is not None else self.now[self.rank, 0]):
-            if self._go_to_tick(base, self._count_past, self.behind + self.own):
+            if self._go_to_tick(base, self._count_past_place, self.behind + self.own):
                 return True
         self._restore()
         return False
@@ -192,7 +192,7 @@ class BackwardSearch:
                 return
             calls *= WIDER
 
-    def _count_behind(self) -> None:
+    def _count_to_next_call(self) -> None:
         """Run the rank on to its next call, and count the ticks until there (`behind`) and the visits of its current
         place (`visits`).
 
@@ -206,7 +206,7 @@ class BackwardSearch:
             return
         self.own = hand.begin_count(self.marks)
         self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
-        others = self._count_others()
+        others = self._begin_counting_others()
         self.run_past_search(wait_for_all=bool(others))
         tally = hand.finish_count()
         self.behind, self.visits = tally.ticks, tally.visits
@@ -215,7 +215,7 @@ class BackwardSearch:
         for rank, place in others.items():
             self._lines[rank] = place, self.standing.hands[rank].finish_count().visits
 
-    def _count_others(self) -> dict[int, Place]:
+    def _begin_counting_others(self) -> dict[int, Place]:
         """Begin to count how often the other ranks that are stopped at lines visit their places; return these places by
         rank.
         """
@@ -253,7 +253,7 @@ class BackwardSearch:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
         self.standing.back_to(event.id, self.now, only=self.rank)
 
-    def _count_from(self, base: int) -> Tally:
+    def _count_from_call(self, base: int) -> Tally:
         """Start another replay, and return the counts of all ticks from call `base` up to the call after the rank's
         place.
         """
@@ -263,7 +263,7 @@ class BackwardSearch:
         self.run_past_search()
         return hand.finish_count(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
-    def _count_past(self, base: int) -> Tally:
+    def _count_past_place(self, base: int) -> Tally:
         """Return the counts of all ticks from call `base` on, from a replay in which the rank came past its place
         again. NotAgain if no replay does.
 
@@ -271,7 +271,7 @@ class BackwardSearch:
         earlier ticks.
         """
         for _ in range(TRIES if self.passes else 1):
-            tally = self._count_from(base)
+            tally = self._count_from_call(base)
             self._tallies.setdefault(base, []).append(tally)
             if not self.passes or (tally.visits > self.visits and tally.ticks >= self.behind + self.own):
                 return tally
@@ -412,7 +412,7 @@ def reverse_run(
             if (event := standing.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
         )  # fmt: skip
         floor = max(next(later, standing.replica.at(rank)) - 1, 0)
-    place = standing.hand(rank).place() if standing.runs(rank) else {}
+    place = standing.hand(rank).place() if standing.is_running(rank) else {}
     search = BackwardSearch(standing, rank, Marks(place, points, tuple(watches)), floor)
     if not search.go_to_last_tick():
         return False

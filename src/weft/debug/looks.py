@@ -121,7 +121,9 @@ class Looks:
         replica = self._standing.replica
 
         def inside(rank: int, slot: int) -> bool:
-            return not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.in_call(rank)
+            return (
+                not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.is_inside_mpi(rank)
+            )
 
         return Queues(self._standing.record, replica.at, inside).describe_pending(
             self._standing.ranks_of(ranks_text or "all")

@@ -103,7 +103,7 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of")
     known = [one for one in inner if one is not None]
     try:
-        for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
+        for type_, times, where in _datatype_blocks(datatype.combiner, d.integers, d.addresses, known):
             if (
                 not (yield from _yield_and_count(iterate_elements(type_, address + where, times)))
                 and times > 0
@@ -114,7 +114,7 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of") from error
 
 
-def _blocks(
+def _datatype_blocks(
     combiner: str, integers: tuple[int, ...], addresses: tuple[int, ...], types: list[Datatype]
 ) -> Iterable[tuple[Datatype, int, int]]:
     """Return the blocks of a derived datatype as (inner datatype, how many items in a row, displacement in bytes)
@@ -197,7 +197,7 @@ def read_content(memory: Memory, datatype: Datatype, address: int, count: int) -
         raw = memory.read(address, min(count, MOST_BYTES))
         if (found := unpickle_object(raw)) is not None:
             return found
-    shown = [_value(memory, *element) for element in first]
+    shown = [_read_element(memory, *element) for element in first]
     return {"values": shown, "more": max(total - len(shown), 0)}
 
 
@@ -205,7 +205,7 @@ def _elements_in(datatype: Datatype) -> int:
     return sum(n for _, n in datatype.signature() or (("", 1),))
 
 
-def _value(memory: Memory, format_: str, at: int) -> object:
+def _read_element(memory: Memory, format_: str, at: int) -> object:
     """Return the basic element at an address, read by its struct format. A pair is returned as text of a complex number
     or as a list.
     """

@@ -146,7 +146,9 @@ class Standing:
             now = self.at_lines()
             if now - known and goals is not None:
                 self.replica.set_goals(goals())
-                self.replica.kept_waiting = self.record.find_waiting_threads(self.next_of_lines(), self.replica.goals)
+                self.replica.kept_waiting = self.record.find_waiting_threads(
+                    self.next_calls_of_stopped_ranks(), self.replica.goals
+                )
             known = now
             return now
 
@@ -182,13 +184,13 @@ class Standing:
         self.require_rank(rank)
         if not self.replica.controls[rank].pid:
             raise DebuggerError(f"rank {rank} has not been spawned yet")
-        if not self.runs(rank):
+        if not self.is_running(rank):
             raise DebuggerError(f"rank {rank} has ended")
         if rank not in self.hands:
             self.hands[rank] = self.look_into(self.replica, rank)
         return self.hands[rank]
 
-    def runs(self, rank: int) -> bool:
+    def is_running(self, rank: int) -> bool:
         """Tell whether a rank still runs its program."""
         at = self.replica.at(rank)
         return self.replica.alive(rank) and not (
@@ -261,7 +263,7 @@ class Standing:
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
         if control.is_polling(slot):
             return row | {"state": "polls", "next": call_facts(coming) if coming else None}
-        if last is None or not replica.in_call(rank):
+        if last is None or not replica.is_inside_mpi(rank):
             return row | {"state": "outside", "next": call_facts(coming) if coming else None}
         return row | {"state": "in", "call": call_facts(last)}
 
@@ -303,7 +305,7 @@ class Standing:
         """Return the line at which a rank is stopped."""
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
-    def next_of_lines(self) -> list[EventId]:
+    def next_calls_of_stopped_ranks(self) -> list[EventId]:
         """Return the next calls of the ranks that are stopped at lines. Other ranks may run only as far as they can
         without these calls.
         """
@@ -325,10 +327,10 @@ class Standing:
 
     def pass_call(self, event: Event) -> None:
         """Run until a call has returned, or until it has begun if it never returned."""
-        self.allow(event)
+        self.let_make_call(event)
         self.settle()
 
-    def allow(self, event: Event) -> None:
+    def let_make_call(self, event: Event) -> None:
         """Let a rank run past a call, and the other ranks make the calls that it needs. Does not wait for it."""
         goals = self.record.complete_goals(
             self.record.cuts.least_cut_reaching([event.id], include_calls=not event.open).goals, self.record.start

@@ -42,11 +42,11 @@ class Stops:
             return self.show()
         made = replace(self.breakpoints.make(text, scope, log), once=once)
         if made.point is not None:
-            self.arm([made])
+            self.set_in_ranks([made])
         self.breakpoints.all.append(made)
         return {"kind": "break", "breakpoint": made.as_dict()}
 
-    def arm(self, more: Iterable[Breakpoint] = ()) -> None:
+    def set_in_ranks(self, more: Iterable[Breakpoint] = ()) -> None:
         """Set all breakpoints in the source, and those of `more`, in the ranks. DebuggerError if no rank accepts one of
         `more`.
         """
@@ -55,7 +55,7 @@ class Stops:
         taken: set[int] = set()
         for rank in range(self._standing.record.size):
             mine = [b for b in wanted if b.on(rank)]
-            if not self._standing.runs(rank) or (not mine and rank not in self._standing.hands):
+            if not self._standing.is_running(rank) or (not mine and rank not in self._standing.hands):
                 continue
             hand = self._standing.hand(rank)
             good: list[Point] = []
@@ -73,10 +73,10 @@ class Stops:
             if b.id in refused and b.id not in taken:
                 raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
 
-    def arm_nothing(self) -> None:
+    def remove_from_ranks(self) -> None:
         """Remove the breakpoints in the source from the ranks, until `arm` sets them again."""
         for rank, hand in self._standing.hands.items():
-            if self._standing.runs(rank):
+            if self._standing.is_running(rank):
                 hand.arm([])
 
     def show(self) -> Answer:
@@ -92,7 +92,7 @@ class Stops:
             raise UsageError("give the breakpoint and how many visits: ignore 1 5")
         made = self.breakpoints.ignore(number, int(count), self.reached)
         if made.point is not None and not self._standing.replica.over:
-            self.arm()
+            self.set_in_ranks()
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
@@ -119,7 +119,7 @@ class Stops:
         for number in watched:
             rank, known, _ = self.watches.pop(number)
             self.watched.pop(number, None)
-            if rank in self._standing.hands and self._standing.runs(rank):
+            if rank in self._standing.hands and self._standing.is_running(rank):
                 self._standing.hands[rank].unwatch(known)
         rest = [word for word in words if not (word.isdigit() and int(word) in watched)]
         if everything and (self.breakpoints.all or not watched):
@@ -127,7 +127,7 @@ class Stops:
         elif rest and not everything:
             self.breakpoints.delete(" ".join(rest))
         if not self._standing.replica.over:
-            self.arm()
+            self.set_in_ranks()
         return self.show()
 
     def reached(self, event: EventId) -> bool:

@@ -384,8 +384,8 @@ class RankBackend:
         parked = [slot for r, slot in record.threads if r == rank and replica.parked(rank, slot)]
         calls = [event for slot in parked if (event := record.entry(rank, replica.at(rank, slot), slot)) is not None]
         for event in calls:
-            self._ranks.allow(event)
-        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.in_call(rank))
+            self._ranks.let_make_call(event)
+        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.is_inside_mpi(rank))
         if calls or not at_end:
             self._since = 0.0
         self._since = self._since or now
