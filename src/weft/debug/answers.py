@@ -317,7 +317,10 @@ def _render_text(answer: Answer) -> list[str]:
 
 
 _TELL: dict[str, Callable[[Answer], list[str]]] = {
-    "ranks": _render_ranks, "stopped": _render_stopped, "rank": _render_rank, "where": _render_where, "print": _render_print, "list": _render_list,
-    "messages": _render_messages, "frame": _render_frame, "locals": _render_locals, "set": _render_set, "watch": _render_watch, "display": _render_display,
-    "skip": _render_skip, "break": _render_break, "breakpoints": _render_breakpoints, "message": _render_message, "help": _render_help, "text": _render_text,
+    "ranks": _render_ranks, "stopped": _render_stopped, "rank": _render_rank, "where": _render_where,
+    "print": _render_print, "list": _render_list,
+    "messages": _render_messages, "frame": _render_frame, "locals": _render_locals, "set": _render_set,
+    "watch": _render_watch, "display": _render_display,
+    "skip": _render_skip, "break": _render_break, "breakpoints": _render_breakpoints, "message": _render_message,
+    "help": _render_help, "text": _render_text,
 }  # fmt: skip

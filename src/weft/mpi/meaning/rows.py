@@ -35,8 +35,11 @@ _WINDOWS = "windows"
 def all_rows() -> Iterator[Meaning]:
     """Yield the meanings of all functions of MPI, each once."""
     for family in (
-        _send_meanings, _receive_meanings, _send_receive_meanings, _probe_meanings, _partition_meanings, _buffer_call_meanings, _request_call_meanings, _data_collective_meanings, _neighbourhood_meanings, _communicator_meanings,
-        _process_meanings, _window_collective_meanings, _one_sided_meanings, _epoch_meanings, _file_collective_meanings, _file_transfer_meanings, _init_and_finalize_meanings, _local_meanings,
+        _send_meanings, _receive_meanings, _send_receive_meanings, _probe_meanings, _partition_meanings,
+        _buffer_call_meanings, _request_call_meanings, _data_collective_meanings, _neighbourhood_meanings,
+        _communicator_meanings,
+        _process_meanings, _window_collective_meanings, _one_sided_meanings, _epoch_meanings,
+        _file_collective_meanings, _file_transfer_meanings, _init_and_finalize_meanings, _local_meanings,
     ):  # fmt: skip
         yield from family()
 
