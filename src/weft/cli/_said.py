@@ -29,7 +29,7 @@ def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
         print_blocks(blocks, to, prefix="weft: ")
 
 
-def say_failures(trace: Trace, report: Report) -> None:
+def print_failures(trace: Trace, report: Report) -> None:
     """Print which analyses of a run failed, so that the reader knows which findings may be missing."""
     # Nearly every report is whole.
     from weft.report.failure import describe_failures
@@ -44,11 +44,11 @@ def find_and_report_failures(trace: Trace, context: AnalysisContext | None = Non
     from weft.report import run_analyses
 
     report = run_analyses(trace, context=context)
-    say_failures(trace, report)
+    print_failures(trace, report)
     return list(report.findings)
 
 
-def shown_path(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return the path as short as it can be given to the next command."""
     try:
         return str(path.relative_to(Path.cwd()))

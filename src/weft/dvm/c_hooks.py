@@ -183,7 +183,7 @@ class HookedVariables:
             if variable.outside:
                 continue
             if variable in self.variables_used_by_regions and not variable.parameter and not variable.static:
-                text += " " + render_call("begins", data_address(variable))
+                text += " " + render_call("begin_variable", data_address(variable))
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
@@ -249,7 +249,7 @@ class HookedVariables:
         kind = c_calls.reduction_type(variable)
         clear = render_call("clear", data_address(variable), data_bytes(variable))
         if variable in self.variables_used_by_regions:
-            begins = render_call("begins", data_address(variable))
+            begins = render_call("begin_variable", data_address(variable))
             text = f"{self.render_naming_call(variable)} {begins} if ({kind}) {clear}"
         else:
             text = f"if ({kind}) {{ {self.render_naming_call(variable)} {clear} }}"
