@@ -59,7 +59,9 @@ def _identity_columns(block: Block) -> dict[str, Any]:
 
 
 def _name_column(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[int], str]) -> pa.DictionaryArray:
-    """Return the names of a column of ids; empty if a call has none (`there` false)."""
+    """Return a column of names for a column of ids. A cell is empty if `there` is false. `text`: makes the name of an
+    id.
+    """
     ids, codes = block.encode_column(column)
     return dictionary_column(np.where(there, codes, -1), [text(i) for i in ids])
 
