@@ -90,10 +90,10 @@ class TaskBreakpoints:
         return bool(self._all) and _MONITORING is None
 
     def replace_breakpoints(self, settings: list[dict[str, Any]], stack_frames: list[FrameType]) -> None:
-        """Replace all breakpoints. Those that stay keep their counts of visits.
+        """Replace all breakpoints. A breakpoint that stays keeps its count of visits.
 
-        `settings`: a dictionary for each breakpoint. `stack_frames`: the frames that are on the stacks now, whose code
-        has already begun.
+        `settings`: a dictionary for each breakpoint. `stack_frames`: the frames on the stacks of all threads and tasks
+        now.
         """
         known = {point.id: point for point in self._all}
         self._all = [known.get(place["id"]) or TaskBreakpoint(place) for place in settings]

@@ -135,8 +135,8 @@ def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
 
 
 def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
-    """Return one line, in a list, for a program that asyncio.run is ending: the functions in threads whose end it waits
-    for. The list is empty if it waits for none.
+    """Return one line, in a list, that says for which functions in threads asyncio.run waits while it ends. The list is
+    empty if it waits for none.
     """
     works = [row for row in rows if row.kind == "work" and row.state == "running"]
     if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):

@@ -127,8 +127,8 @@ class HeldTasks:
         return True
 
     def consume_passed_breakpoint(self, thread: int, address: int) -> bool:
-        """Return whether a thread had stopped at the breakpoint at `address` already, before it was held there, so that
-        the user must not see this stop again. A second call returns False, as the fact is forgotten.
+        """Return whether a thread had already stopped at the breakpoint at `address` when it was held there. The user
+        must then not see this stop again. The fact is forgotten, so that a second call returns False.
         """
         known = (thread, address) in self._passed
         self._passed.discard((thread, address))

@@ -799,7 +799,7 @@ class NativeBackend:
         self._gdb.replace_breakpoints(points)
         for point in [point for point in points if point.line]:
             for place in self._bodies.line_addresses(point.file, point.line):
-                made = self._gdb.insert(point, f"*{place:#x}")
+                made = self._gdb.insert_breakpoint(point, f"*{place:#x}")
                 self._behind[str(made["bkpt"]["number"])] = point
 
     def watch(self, number: int, task: int | None, expression: str, level: int) -> str:

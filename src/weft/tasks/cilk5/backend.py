@@ -74,7 +74,7 @@ class Cilk5Gdb(Gdb):
             ):
                 point = self.points.pop(number)
                 self.ask(f"-break-delete {number}")
-                self.points[str(self.insert(point, f"*{inside:#x}")["bkpt"]["number"])] = point
+                self.points[str(self.insert_breakpoint(point, f"*{inside:#x}")["bkpt"]["number"])] = point
                 continue
             for place in made.get("locations", []):
                 at = int(str(place["addr"]), 16), str(place["number"])
