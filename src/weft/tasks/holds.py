@@ -92,7 +92,7 @@ class HeldTasks:
         for task in list(self._held):
             self.release(task)
 
-    def workers(self) -> dict[int, int]:
+    def waiting_threads(self) -> dict[int, int]:
         """Return the threads that wait in Weft's tool together with a held task: task number -> the kernel's id of the
         thread. A held task without a waiting thread is left out.
         """
@@ -141,7 +141,7 @@ class HeldTasks:
         `again`: a task that an idle worker could take counts as stuck if nothing has changed since the last call.
         """
         rows = self._rows() if self._held else []
-        waiting = {worker: task for task, worker in self.workers().items()}
+        waiting = {worker: task for task, worker in self.waiting_threads().items()}
         caught = set(waiting.values())
         tied = [self._add_hold_wait(row, waiting) for row in rows]
         left = find_stuck_tasks(tied)

@@ -915,7 +915,7 @@ class NativeBackend:
 
     def workers_of_held(self) -> dict[int, int]:
         """Return the worker that waits with each held task."""
-        return self._holds.workers() if self._holds is not None and self._gdb.exited is None else {}
+        return self._holds.waiting_threads() if self._holds is not None and self._gdb.exited is None else {}
 
     def catch(self, exception_name: str, *, on: bool) -> None:
         """Raise a UsageError: for native tasks nothing is to be caught, as an exception that leaves one ends the

@@ -63,7 +63,7 @@ class RankWatchdog(threading.Thread):
                 if not self._claim_reporting():
                     return
                 told = True
-                self._report(stood)
+                self._write_report(stood)
                 looked = time.monotonic()
 
     def _read_position(self) -> Place:
@@ -79,7 +79,7 @@ class RankWatchdog(threading.Thread):
             frame = frame.f_back
         return tuple(found)
 
-    def _report(self, stood: float) -> None:
+    def _write_report(self, stood: float) -> None:
         """Write a report that the main thread makes no progress, and end the program if the settings say so. `stood`:
         seconds without progress.
         """
