@@ -67,7 +67,8 @@ def replay_facts(session: Replay) -> dict[str, Any]:
     """Return how a replay ended, for run.json. `weft explore` cannot see it from the exit status, which is the
     program's own."""
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
-    return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
+    facts: dict[str, Any] = {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
+    return facts | ({"holds": [list(one) for one in session.holds]} if session.holds else {})
 
 
 def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
