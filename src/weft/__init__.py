@@ -39,11 +39,11 @@ def open(path: str | os.PathLike[str]) -> Trace:
 def differences(
     reference: str | os.PathLike[str], run: str | os.PathLike[str], **tolerance: float | bool | str
 ) -> DrawnComparison:
-    """Compare the values that probes kept in a run with those of a reference, as `weft compare` does; drawn for a
-    notebook.
+    """Compare the values that probes kept in a run with those of a reference, as `weft compare` does. The result draws
+    itself in a notebook.
 
-    `tolerance`: absolute, relative, ulps, exact, nan="different", as words of the command. Without them those of the
-    run's configuration hold. TraceError if a run has no values.
+    `tolerance`: absolute, relative, ulps, exact, nan="different", as for the command; what is left out is taken from
+    the run's configuration. TraceError if a run has no values.
     """
     # `import weft` is all that the command line needs to print its help.
     from pathlib import Path
@@ -60,11 +60,12 @@ def differences(
 
 
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:
-    """Report once where all ranks of this host are, when the main thread has stood at one place for `seconds`.
+    """Report once where all ranks of this host are, when the main thread has stood at one place for `seconds`. Return
+    whether the watchdog is on now.
 
-    Returns whether that is watched now. Without seconds those of WEFT_WATCHDOG count, and nothing is watched if that is
-    not set. `action="abort"` then ends the program. `file`: where the report is written beside standard error.
-    UsageError for words that mean nothing.
+    Without `seconds`, the variable WEFT_WATCHDOG says how long; the watchdog stays off if it is not set. With
+    `action="abort"` the program is ended after the report. `file`: where the report is written, besides standard error.
+    Raises UsageError for an unknown action or setting.
     """
     # `import weft` is all that the command line needs to print its help.
     from weft.watchdogs import watcher
@@ -99,7 +100,9 @@ def _describe_event(event: Event) -> str:
 
 
 def _make_table(trace: Trace, form: str, query: str) -> Any:
-    """Return a trace's calls as a table of pyarrow or pandas."""
+    """Return the calls of a trace that `query` selects as a table. `form` names its kind: "to_arrow" for a table of
+    pyarrow, "to_pandas" for a DataFrame of pandas.
+    """
     # Tables need a package that may not be there.
     from weft.export import arrow_tables
 

@@ -76,7 +76,9 @@ class Finding:
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """Return what findings of one cause have in common: the cause where one is named, else kind and code sites."""
+        """Return a key that is equal for findings of one cause: the kind with the cause; without a cause, the kind with
+        the code sites, or with the message if there are no sites.
+        """
         if self.cause is not None:
             return (self.kind, self.cause)
         return (self.kind, tuple((s.call, s.file, s.line) for s in self.sites) or self.message)

@@ -156,7 +156,7 @@ KINDS: Final[Mapping[str, Kind]] = {kind.slug: kind for kind in RECORDS}
 
 
 def kind(slug: str) -> Kind:
-    """Return the kind of a slug. UsageError for one that does not exist, with the nearest."""
+    """Return the kind of finding that has a slug. Raises UsageError, which names the nearest slug, if there is none."""
     if slug not in KINDS:
         import difflib  # nearly all slugs exist
 
@@ -183,7 +183,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _sentence(paragraphs: list[str]) -> str:
-    """Return the first sentence of some text, "" where there is none."""
+    """Return the first sentence of the first paragraph; "" if there is no paragraph."""
     text = " ".join(paragraphs[0].split()) if paragraphs else ""
     found = _SENTENCE.match(text)
     return found[0] if found else text

@@ -90,5 +90,5 @@ _BY_NAME: Final = {"mpi": MPI, "pvm": PVM}
 
 
 def system(name: object) -> System:
-    """Return the system that a functions.json names."""
+    """Return the message-passing system that a functions.json names; MPI if it names none, or an unknown one."""
     return _BY_NAME.get(str(name or "mpi").lower(), MPI)

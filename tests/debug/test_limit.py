@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from weft.base.interrupts import has_ended, limited
+from weft.base.interrupts import has_ended, interrupting_after
 
 
 def ask_until_the_limit(process: subprocess.Popen[bytes], seconds: float) -> None:
-    with limited(seconds):
+    with interrupting_after(seconds):
         while not has_ended(process):
             pass
 

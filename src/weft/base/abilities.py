@@ -83,9 +83,8 @@ def check_tracing() -> Ability:
 
 @cache
 def check_own_memory() -> Ability:
-    """Check whether a process may have the kernel read its memory, so that a bad address is an error and not a
-    crash.
-    """
+    """Check whether the kernel may read a process's memory for it. A bad address is then an error, where a plain read
+    would crash."""
     libc = ctypes.CDLL(None, use_errno=True)
     source, target = ctypes.create_string_buffer(b"weft"), ctypes.create_string_buffer(5)
     there, here = ((ctypes.c_size_t * 2)(ctypes.addressof(one), 5) for one in (source, target))  # struct iovec
@@ -158,7 +157,7 @@ def _try_gdb() -> tuple[str, str, int]:
 
 
 def _find_complaint(gdb_output: str) -> str:
-    """Return the line of gdb's output that says what went wrong."""
+    """Return the first line of gdb's output that looks like an error; else its last line, or `it says nothing`."""
     lines = [
         line for line in gdb_output.splitlines() if line and not line.startswith(("weft:", "[", "warning:", "Using "))
     ]
@@ -183,7 +182,8 @@ def check_shared_memory() -> Ability:
 
 
 def explain_shared_memory_crash(bus_error: bool) -> str:
-    """Return how shared memory may have caused a job's crash on this host, with the remedy; empty if it did not.
+    """Return how a lack of shared memory may have caused a job's crash on this host, with the remedy; empty if there
+    is no lack.
 
     `bus_error`: whether a rank ended by SIGBUS.
     """

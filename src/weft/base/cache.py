@@ -16,9 +16,8 @@ from weft.safety.folders import cache_folder, cache_folders, make_private
 
 @contextmanager
 def exclusive_build(made: Path) -> Iterator[None]:
-    """Let one process at a time make a file or folder of the cache; others wait, and then find it. Raises OSError if
-    the disk is full.
-    """
+    """In a `with` block, be the only process that makes the file or folder `made` of the cache. Other processes wait
+    for the block's end, so that they find it. Raises OSError if the disk is full."""
     make_private(made.parent)
     with made.with_suffix(".lock").open("w") as lock:
         with suppress(OSError):  # a file system without locks: two may make it, the first to end wins
@@ -35,7 +34,8 @@ def digest_files(paths: Iterable[Path]) -> str:
 
 
 def recall_facts(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
-    """Return the facts stored under a key; None if there are none, or a file that they depend on has changed since."""
+    """Return the facts that were stored in the cache under `kind` and `key`. None if there are none, or a file that
+    they depend on has changed since."""
     depends = list(depends)
     for cache in cache_folders():
         try:
@@ -50,8 +50,8 @@ def recall_facts(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str
 def store_facts(
     kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()
 ) -> None:
-    """Store facts under a key. They hold as long as the files `depends` and `more` do not change; `more` are those
-    that only the facts name."""
+    """Store facts in the cache under `kind` and `key`. They are valid until one of the files in `depends` or `more`
+    changes; `more` are files that only the facts themselves name."""
     note, others = _note(cache_folder(), kind, key), list(more)
     with suppress(OSError):
         content: dict[str, object] = {"key": key, "more": [str(path) for path in others], "facts": facts}
@@ -67,9 +67,8 @@ def _note(cache: Path, kind: str, key: list[str]) -> Path:
 
 
 def file_stamps(paths: Iterable[Path]) -> list[list[object]]:
-    """Return path, time, size and inode of each file, which change if the file does; the path only for a
-    missing file.
-    """
+    """Return [path, time, size, inode] of each file, a value that changes if the file does; only [path] for a missing
+    file."""
     found: list[list[Any]] = []
     for path in paths:
         try:

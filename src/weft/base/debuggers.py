@@ -31,9 +31,8 @@ class GdbInstallation:
 
 
 def find_gdb() -> str | None:
-    """Return the path of the gdb to use, None if there is none: the wheel's if the system's is missing or
-    cannot call.
-    """
+    """Return the path of the gdb to use: the system's, or that of the wheel if the system's is missing or cannot call
+    functions. None if there is none."""
     return next((one.path for one in find_debuggers()), None)
 
 

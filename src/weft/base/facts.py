@@ -43,7 +43,8 @@ class Facts:
 
 
 def json_keys(kind: type[Facts]) -> dict[str, str]:
-    """Return the names of facts, each with its key in JSON."""
+    """Return {name: key in JSON} for the annotated names of a class of facts. The key lacks the `_` that a name may
+    end with."""
     if kind not in _known:
         mine = [one for one in reversed(kind.__mro__) if issubclass(one, Facts)]
         _known[kind] = {name: name.removesuffix("_") for one in mine for name in one.__annotations__}

@@ -19,27 +19,27 @@ _SIGNALS = (signal.SIGINT, signal.SIGALRM)
 
 
 @dataclass
-class _Kept:
-    """The signals that arrived while they were deferred, and whether they are deferred now."""
+class _Deferral:
+    """Whether Ctrl-C and the time limit are deferred now (`layers`), and whether one of them has arrived meanwhile."""
 
     layers: int = 0
-    came: bool = False
-    limited: bool = False
+    has_arrived: bool = False
+    has_limit: bool = False
     """Whether a command with a limit is under way: an alarm may be heard late, where another thread took it."""
     before: dict[signal.Signals, Any] = field(default_factory=dict)
     """What is done at each signal where it is not kept back."""
 
 
-_kept = _Kept()
+_deferral = _Deferral()
 
 
 def _over(number: int, frame: FrameType | None) -> None:
-    if _kept.limited:
+    if _deferral.has_limit:
         raise KeyboardInterrupt
 
 
 def _later(number: int, frame: FrameType | None) -> None:
-    _kept.came = True
+    _deferral.has_arrived = True
 
 
 def _elsewhere() -> bool:
@@ -48,59 +48,61 @@ def _elsewhere() -> bool:
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise KeyboardInterrupt, as Ctrl-C does, after so many seconds in a `with` block; 0 for no limit."""
+def interrupting_after(seconds: float) -> Iterator[None]:
+    """In a `with` block, raise KeyboardInterrupt after `seconds`, as Ctrl-C does; 0 for no limit. Has no effect in
+    other threads than the main one."""
     if not seconds or _elsewhere():
         yield
         return
     before = signal.getsignal(signal.SIGALRM)
     try:
         try:
-            _kept.limited = True
+            _deferral.has_limit = True
             signal.signal(signal.SIGALRM, _over)
             signal.setitimer(signal.ITIMER_REAL, seconds)
             yield
         finally:  # the one alarm may come in here, too: not in what comes next
-            _kept.limited = False
+            _deferral.has_limit = False
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
-def kept(*, late: bool = False) -> Iterator[None]:
-    """Defer Ctrl-C and the time limit in a `with` block to calls of `raise_deferred_interrupt`.
+def deferring_interrupts(*, raise_at_end: bool = False) -> Iterator[None]:
+    """In a `with` block, let Ctrl-C and the time limit raise KeyboardInterrupt only where `raise_deferred_interrupt`
+    is called.
 
-    `late`: raise at the end of the block what has arrived until then, which is dropped otherwise.
+    `raise_at_end`: also raise it at the end of the block if one has arrived until then. Otherwise it is dropped there.
     """
-    if _elsewhere() or _kept.layers:
+    if _elsewhere() or _deferral.layers:
         yield
         return
-    outside, before = _kept.before, {number: signal.getsignal(number) for number in _SIGNALS}
+    outside, before = _deferral.before, {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        _kept.layers, _kept.came, _kept.before = 1, False, before
+        _deferral.layers, _deferral.has_arrived, _deferral.before = 1, False, before
         _set_handlers(dict.fromkeys(_SIGNALS, _later))
         yield
     finally:
-        _kept.layers, _kept.before = 0, outside
+        _deferral.layers, _deferral.before = 0, outside
         _set_handlers(before)
-    if late and _kept.came:
+    if raise_at_end and _deferral.has_arrived:
         raise KeyboardInterrupt
 
 
 @contextmanager
 def immediate_interrupts() -> Iterator[None]:
-    """Let Ctrl-C interrupt at once in a `with` block within `kept`."""
-    if _elsewhere() or not _kept.layers:
+    """In a `with` block inside of `deferring_interrupts`, let Ctrl-C and the time limit interrupt at once again."""
+    if _elsewhere() or not _deferral.layers:
         yield
         return
-    before = _kept.before
+    before = _deferral.before
     try:
-        _kept.layers = 0
+        _deferral.layers = 0
         _set_handlers(before)
         yield
     finally:
-        _kept.layers, _kept.came, _kept.before = 1, False, before
+        _deferral.layers, _deferral.has_arrived, _deferral.before = 1, False, before
         _set_handlers(dict.fromkeys(_SIGNALS, _later))
 
 
@@ -111,16 +113,16 @@ def _set_handlers(by: Mapping[signal.Signals, Any]) -> None:
 
 def raise_deferred_interrupt() -> None:
     """Raise KeyboardInterrupt if Ctrl-C or the time limit arrived while they were deferred."""
-    if _kept.came and _kept.layers and not _elsewhere():
-        _kept.came = False
+    if _deferral.has_arrived and _deferral.layers and not _elsewhere():
+        _deferral.has_arrived = False
         raise KeyboardInterrupt
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process has ended; safe where Ctrl-C may interrupt at any moment.
+    """Return whether a process has ended. Unlike Popen.poll(), this is safe where Ctrl-C may interrupt at any moment.
 
-    Popen.poll() takes a lock, which stays taken if an interrupt comes right after that; each wait() then waits for
-    ever.
+    Popen.poll() takes a lock. If an interrupt comes right after that, the lock stays taken, and every later wait()
+    hangs.
     """
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -27,7 +27,7 @@ def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = Fals
     functions of dataclasses take it, too."""
 
     def made(cls: Any) -> Any:
-        """Return the class with the methods of a dataclass, which are made when they are used first."""
+        """Return the class with the methods of a dataclass, which are compiled when they are first used."""
         own_init = "__init__" in vars(cls)
         if not cls.__doc__:
             cls.__doc__ = cls.__name__  # the standard decorator would write the signature here, at some cost
@@ -64,7 +64,7 @@ def _add_methods(cls: Any, frozen: bool, eq: bool) -> Any:
 
 
 def _add_lazy_init(cls: Any) -> None:
-    """Give the class an `__init__` that compiles the right one when the first instance is made."""
+    """Give the class an `__init__` that replaces itself by the compiled one when the first instance is made."""
 
     def __init__(self: Any, /, *args: object, **kwargs: object) -> None:
         if cls.__init__ is __init__:
@@ -75,7 +75,8 @@ def _add_lazy_init(cls: Any) -> None:
 
 
 def _compile_init(cls: Any) -> object:
-    """Return the `__init__` that the standard decorator would have compiled; annotations stay uninterpreted."""
+    """Compile the `__init__` that the standard decorator would have made, and return it. Annotations are not
+    evaluated."""
     known: dict[str, Any] = {"default": object()}
     given: list[str] = []
     named: list[str] = []

@@ -41,10 +41,11 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
-    """Return a `preexec_fn` by which a child gets the signal `number` when this process ends, however it ends.
+    """Return a `preexec_fn` for subprocess: the child gets the signal `number` when this process ends, however it
+    ends.
 
-    If this process has ended before the child could ask for the signal, the child ends at once. In another thread than
-    the main one the signal is not requested: the kernel means the thread that forks, which may end long before the
+    If this process has ended before the child could ask for the signal, the child ends at once. Called from another
+    thread than the main one, it does not ask: the kernel watches the thread that forks, which may end long before the
     process.
     """
     prctl, parent = _prctl(), os.getpid()
@@ -61,11 +62,11 @@ def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
 
 
 def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
-    """Make a folder that is removed at the end of the command, and remove those that killed commands of this user have
-    left.
+    """Make a folder that is removed at the end of the command. Also remove the folders that killed commands of this
+    user have left.
 
-    A folder's name holds the process that made it (id, start time, and the machine and namespace that the id counts
-    in), so that only folders that certainly belong to no process any more are removed.
+    A folder's name holds the process that made it: its id, its start time, and the boot and namespace in which the id
+    counts. A folder is only removed if its process certainly has ended.
     """
     import tempfile  # only here: many commands need no folder
 
@@ -96,7 +97,7 @@ def _remove_abandoned_folders(base: Path) -> None:
 def start_time(pid: int) -> str | None:
     """Return when a process began, in clock ticks since boot; None if it has ended.
 
-    Ids are used again: together with its start time a process is identified for certain.
+    Process ids are used again: only the id and the start time together identify a process.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -106,7 +107,8 @@ def start_time(pid: int) -> str | None:
 
 
 def _scope() -> str:
-    """Return a word for the boot of this machine and the namespace of process ids."""
+    """Return a word in which process ids are unique: it differs for every boot of a machine and every namespace of
+    ids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
         return f"{boot}{os.stat('/proc/self/ns/pid').st_ino:x}"  # noqa: PTH116 - no path of a file

@@ -58,7 +58,8 @@ def read_status(pid: int) -> tuple[str, int]:
 
 
 def why_not_examinable(pid: int) -> str:
-    """Return why a process should not be looked into, empty if it may."""
+    """Return why a process should not be looked into: it has ended, is stopped, or has a debugger. Empty if it may
+    be."""
     state, tracer = read_status(pid)
     if not state or state in "ZX":
         return "it has ended"
@@ -68,7 +69,7 @@ def why_not_examinable(pid: int) -> str:
 
 
 def poll_until_idle(pid: int, patience: float) -> Iterator[bool]:
-    """Yield True until a gdb has done nothing for `patience` seconds, then False."""
+    """Yield True at each step, and False once a process has used hardly any processor time for `patience` seconds."""
     until, spent = time.monotonic() + patience, _cpu_seconds(pid)
     while True:
         if time.monotonic() >= until and (now := _cpu_seconds(pid)) > spent + BUSY:
@@ -77,7 +78,8 @@ def poll_until_idle(pid: int, patience: float) -> Iterator[bool]:
 
 
 def wait_or_kill_idle(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Wait until a gdb ends; kill it if it did nothing for `patience` seconds, as the program's files may be pipes."""
+    """Wait until a gdb ends. Kill it once it has done nothing for `patience` seconds: it may wait for ever to read a
+    file of the program that is a pipe."""
     still = poll_until_idle(process.pid, patience)
     while next(still):
         with suppress(subprocess.TimeoutExpired):

@@ -31,7 +31,7 @@ def rank_set(ranks: Iterable[int]) -> str:
 
 
 def _count_ranks(parts: Iterable[str]) -> int:
-    """Return how many ranks the parts of a range text name, such as `0-3` and `7`."""
+    """Return how many ranks some parts of a text such as `0-3, 7` name: 5 for `0-3` and `7`."""
     total = 0
     for part in parts:
         first, _, last = part.partition("-")

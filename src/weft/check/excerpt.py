@@ -55,8 +55,8 @@ def find_access_span(finding: Finding, site: Site, line_text: str) -> tuple[int,
 
 
 def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], line_text: str) -> tuple[int, int]:
-    """Return the (begin, end) among several reads in a line that fits the finding; the first one if none does. In the
-    one that fits, the subscripts differ from the loop's index as the finding's element does (`a[i - 1]`).
+    """Return the (begin, end) of the read in a line that the finding means, of the several `spans`. It is the one whose
+    subscripts differ from the loop's index as the finding's element does (`a[i - 1]`); if none does, the first.
     """
     first = finding.sites and finding.sites[0] == site
     held = finding.evidence

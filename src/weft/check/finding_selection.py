@@ -27,8 +27,8 @@ def verify_selection(options: SelectionOptions, sources: Sequence[Path]) -> None
 
 
 def apply_selection(checked: CheckResult, selected: SelectedFindings) -> CheckResult:
-    """Return the check's result with only the selected findings, of which those with the same cause are merged. The
-    others are counted as hidden.
+    """Return the check's result with the selected findings only; the others are counted as hidden. Selected findings
+    with the same cause are merged.
     """
     hidden = len(checked.findings) - len(selected.findings)
     return replace(

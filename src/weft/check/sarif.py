@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def to_sarif(checked: CheckResult) -> dict[str, object]:
-    """Return the result of a check as one SARIF run. The run is marked as unsuccessful if the program did not end well
-    or nothing was checked.
+    """Return the result of a check as a SARIF log with one run. The run is marked as unsuccessful if the program did
+    not end well or nothing was checked.
     """
     notes = [
         *(f"Not looked at: {one}" for one in checked.looked.unchecked),
@@ -27,6 +27,7 @@ def to_sarif(checked: CheckResult) -> dict[str, object]:
     quotes = Quotes(checked)
 
     def marked(finding: Finding, site: Site) -> dict[str, Any]:
+        """Return the SARIF region of a finding's place, by the source lines that are quoted."""
         return render_region(finding, site, quotes)
 
     return sarif.to_sarif(checked, checked.findings, notes=notes, successful=successful, marked=marked)
@@ -46,8 +47,8 @@ def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any
 
 
 def fallback_span(finding: Finding, site: Site, line_text: str) -> tuple[int, int]:
-    """Return (begin, end) in a line in which the access is not found. It reaches from the column that the runtime
-    reported to the line's end, and is the whole line if no column was reported.
+    """Return the (begin, end) to mark in a line in which the access itself is not found: from the column that the
+    runtime reported to the line's end, or the whole line if it reported none.
     """
     held = finding.evidence
     column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0

@@ -214,7 +214,9 @@ def is_elf_file(path: Path) -> bool:
 
 
 def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a recorded link gives the linker: libraries, their folders, and objects without recorded sources."""
+    """Yield what a recorded link call gives the linker: libraries, their folders, and objects whose sources are not
+    recorded.
+    """
     folder = Path(entry["directory"])
     call = LinkCall(folder, tuple(entry["arguments"]), folder / "a.out")
     return list_link_words(call, is_recorded_object)
@@ -236,8 +238,8 @@ def is_recorded_object(path: Path) -> bool:
 
 
 def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> list[CompileEntry]:
-    """Return the entries of a compilation database whose files have a suffix of sources. Folders that are relative are
-    below `base`.
+    """Return the entries of a compilation database that compile sources, by the suffixes of their files. `base`: the
+    folder to which relative folders refer.
     """
     found = []
     for entry in entries:

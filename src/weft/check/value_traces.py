@@ -78,7 +78,8 @@ def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> Tra
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
     marking = isinstance(front_end, MarkingFrontEnd)
-    front_end.verify(request if marking else dataclasses.replace(request, grid=""))  # threads are a grid, too
+    # Threads are a grid, too.
+    front_end.refuse_unsupported_options(request if marking else dataclasses.replace(request, grid=""))
     grid = request.grid or (GRID if isinstance(front_end, MarkingFrontEnd) else "4")
     count = count_processors(grid)
     command = (
@@ -153,8 +154,8 @@ def reopen_standard_input() -> IO[bytes]:
 
 
 def find_most_detailed_level(configuration: Configuration) -> int:
-    """Return what the most detailed rule of a configuration records of accesses: 2 for reads and writes, 1 for writes,
-    0 for none.
+    """Return which accesses the most detailed rule of a configuration records: 2 for reads and writes, 1 for writes
+    only, 0 for none.
     """
     levels = [rule.level for rule in configuration.rules]
     general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)

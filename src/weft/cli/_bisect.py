@@ -23,11 +23,9 @@ LIMIT = 86_400
 def bisect_difference(
     comparison: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]
 ) -> list[str]:
-    """Return the lines of the comparison with more detail if hashes differ first; [] if the elements are known already.
-
-    Each run comes with the hash of what its replay may execute. Messages come in the order of each record, so that
-    nothing else differs than before.
-    """
+    """If two runs differ first by a hash, replay both with that probe's elements recorded, and return the lines of
+    their comparison. [] if the elements are known already. `runs`: each run with the hash of what its replay may
+    execute. `settings`: the tolerances by probe."""
     from weft.compare.values import compare_values
     from weft.compare.values.report import render_values
     from weft.values.trace import ValueTrace

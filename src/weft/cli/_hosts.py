@@ -27,9 +27,8 @@ def make_host_reporter(hosts: Hosts | None) -> Callable[[], None] | None:
 
 
 def describe_lost_host(job: Job) -> list[str]:
-    """Return the lines that say that the run was ended for a host that no longer answers, and what its launcher
-    does.
-    """
+    """Return the lines for a run that was ended because a host did not answer any more. A second line says whether the
+    host's launcher still waits, and how to end it."""
     from weft.launch.local.lost_hosts import describe_host_names
 
     host = describe_host_names(job.run.facts.get("lost") or ())
@@ -41,7 +40,8 @@ def describe_lost_host(job: Job) -> list[str]:
 
 
 def suggest_remedies(job: Job, run_path: str) -> list[str]:
-    """Return what can be done about hosts whose records did not arrive."""
+    """Return lines that say where the records of lost hosts may be, and how to put them into the run; [] if no host
+    was lost."""
     lost = job.run.facts.get("lost")
     if not lost:
         return []

@@ -43,7 +43,8 @@ ALONE = (
 
 
 def find_job_step(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
-    """Return the job step that this command is a task of; None if it starts the ranks itself, or has only one."""
+    """Return the job step that this process is a task of. None if `weft run` was given a launcher line, or is in no
+    step. UsageError for options that need Weft to start the ranks itself."""
     if plan.line.launcher is not None:
         return None
     step = steps.find_own_step()
@@ -60,7 +61,8 @@ def record_in_step(
     step: JobStep, plan: LaunchPlan, command: list[str], args: argparse.Namespace, *,
     conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
-    """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
+    """Record this task's rank into the run that all tasks of the job step share, and return the exit status. If this
+    task is the one that reports, it calls `conclude` for that."""
     shim = recorder.build_recorder(plan)
 
     def describe(run: RunDirectory) -> None:
@@ -75,7 +77,7 @@ def record_in_step(
         if args.local is None and not args.in_place:
             _slow.warn_if_slow(run.path)
 
-    path = args.out or shared_run.choose_folder(step, rundir.name_after_program(plan.line.programs[0]))
+    path = args.out or shared_run.choose_folder(step, rundir.derive_run_name(plan.line.programs[0]))
     joined = join_or_create_run(step, path, rundir.make_first_facts(command, args.level), describe, args.local)
     variables = recorder.make_recorder_variables(
         shim,
@@ -120,18 +122,18 @@ def join_or_create_run(
     """Return the run of the job step: join it, or create it if this task comes first. `local`: the folder of --local,
     None for a run that all hosts see."""
     if local is None:
-        return shared_run.create_or_join(step, path, facts, describe)
+        return shared_run.create_or_join_run(step, path, facts, describe)
     # Few runs are over hosts.
     from weft.launch.local import multi_host_run
 
-    met = multi_host_run.create_or_join(step, path, local, facts, describe)
+    met = multi_host_run.create_or_join_run(step, path, local, facts, describe)
     met.say = say
     return met
 
 
 def exit_status(job: Job, joined: SharedRun, own_status: int) -> int:
-    """Return the exit status of a task that does not report. If Weft ended the run, leave a process behind for the
-    launcher first."""
+    """Return the exit status of a task whose run another task reports. If Weft ended the run and this task must not be
+    the last, also leave a process behind, so that the launcher does not miss the task."""
     if job.ended is not None and not joined.is_last_to_end:
         joined.detach_from_launcher()
         return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.cli import _findings_output
 from weft.cli._findings_output import FOUND_STATUS
-from weft.cli._said import say_failures, shown_path
+from weft.cli._said import print_failures, shorten_path
 
 if TYPE_CHECKING:
     from weft.report import AnalysisContext, Report
@@ -32,7 +32,7 @@ def write_report(context: AnalysisContext, report: Report, args: argparse.Namesp
     wanted = {form for form, _ in _findings_output.requested_formats(args)}
     if report.failures:
         if args.output or wanted != {"text"}:
-            say_failures(context.trace, report)
+            print_failures(context.trace, report)
         return FAILED_STATUS
     from weft.report.gaps import is_incomplete
 
@@ -40,7 +40,8 @@ def write_report(context: AnalysisContext, report: Report, args: argparse.Namesp
 
 
 def write_forms(context: AnalysisContext, report: Report, args: argparse.Namespace) -> Report:
-    """Write the report in each form that is wanted; return it, with what failed meanwhile."""
+    """Write the report in each form that the options ask for. Return the report, to which failures to make its tables
+    have been added."""
     made, report = _make_tables(context, report, args, {form for form, _ in _findings_output.requested_formats(args)})
     _findings_output.write_each_format(args, lambda form, to: write_form(context, report, made, args, form=form, to=to))
     return report
@@ -90,14 +91,14 @@ def _explore_lines(context: AnalysisContext) -> list[str]:
         return []
     name = trace.event(*event).function.name
     return ["", f"{name} of {describe_call_site(trace, event)} could have completed another request: "
-            f"weft explore {shown_path(trace.path)} runs these orders"]  # fmt: skip
+            f"weft explore {shorten_path(trace.path)} runs these orders"]  # fmt: skip
 
 
 def _make_tables(
     context: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
 ) -> tuple[Tables | None, Report]:
-    """Return the tables of times and messages (None if not asked for), and the report, to which a failure to make them
-    is added."""
+    """Return (tables of times and messages, report). The tables are None if no option asks for them; a failure to make
+    them is added to the report."""
     if wanted <= {"sarif", "text"} and not ("text" in wanted and _wants_tables(args)):
         return None, report
     from weft.report.failure import Failure

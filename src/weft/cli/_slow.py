@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 from weft.launch import remote_hosts, staging
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ OTHER: Final = "choose another place with --out"
 
 
 def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
-    """Return a faster folder in which to record the run first; None to record in its own. Print the reason, also if a
-    slow one cannot be avoided."""
+    """Return a faster folder in which to record the run first, None to record it in its own folder. If the own folder
+    is slow, print why another one is taken, or why it cannot be."""
     if args.local is not None or args.in_place:
         return None
     ground = staging.find_existing_folder(args.out)
@@ -44,7 +44,8 @@ def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | No
 
 
 def warn_if_slow(run: Path) -> None:
-    """Say that the run of a job step is on a slow file system, if it is: its tasks cannot agree on another."""
+    """Print a note if the run of a job step lies on a slow file system. Another folder cannot be chosen: the tasks of
+    the step would not agree on it."""
     took = staging.measure_write_time(run)
     if took is not None and took >= staging.SLOW:
         say(f"note: {describe_slowness(run, took)}, and the program waits for it: {LOCAL}")
@@ -59,7 +60,7 @@ def move_to_place(staged: StagedRun | None, run: RunDirectory) -> bool:
     """Move the run to its place, and return whether that worked; otherwise the run stays, and Weft says so."""
     if staged is None:
         return True
-    size, path = staged.count_bytes(), shown_path(run.path)
+    size, path = staged.count_bytes(), shorten_path(run.path)
     if size >= LONG:
         say(f"moving the run to {path} ({size / 1e6:,.0f} MB) ...")
     why = staged.move_to_place(run)

@@ -24,7 +24,8 @@ _Made = TypeVar("_Made")
 
 
 def run_together(args: argparse.Namespace, step: JobStep) -> int:
-    """Report a run with all processes of a job step, and return the status of the one that prints."""
+    """Analyse a run with all processes of a job step and report it from the first one. Return the exit status: that of
+    the report for the first process, 0 for the others."""
     try:
         workers = join_team(step.size)
     except WeftError:
@@ -35,9 +36,9 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
     try:
         trace = _open_together(workers, args.run)
         if isinstance(trace, Trace):
-            ground = AnalysisContext(trace)
+            context = AnalysisContext(trace)
             with show_progress("analysing the run") if workers.is_first else nullcontext() as advance:
-                report = examine_together(workers, ground, advance)
+                report = examine_together(workers, context, advance)
     except BaseException as error:
         workers.abort(error, FAILED_STATUS)
     if isinstance(trace, WeftError):  # all know it, and end in good order
@@ -45,13 +46,14 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
             raise trace
         return FAILED_STATUS
     try:
-        return write_report(ground, report, args) if workers.is_first else 0
+        return write_report(context, report, args) if workers.is_first else 0
     finally:
         workers.wait()
 
 
 def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
-    """Return the run, which every worker must see alike; on all of them the error if one does not."""
+    """Open the run on every worker of the team, and return it. If a worker cannot open it, or sees another run than
+    the first worker, all of them get the error instead."""
     path, failed = _catch_weft_error(lambda: given or find_newest_run()) if workers.is_first else (None, None)
     path = workers.all_gather(path)[0]
     trace, failed = (None, failed) if path is None else _catch_weft_error(lambda: weft.open(path))

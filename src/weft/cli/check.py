@@ -153,7 +153,8 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def output_to_stderr() -> Iterator[None]:
-    """Send what is written to standard output to standard error: a report of a program's format is alone there."""
+    """In a `with` block, send everything written to standard output to standard error, so that a report for another
+    program stands alone on standard output."""
     sys.stdout.flush()
     original = os.dup(1)
     os.dup2(2, 1)
@@ -166,7 +167,7 @@ def output_to_stderr() -> Iterator[None]:
 
 
 def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
-    """Do some work in the folder that the user wants to keep, or in a temporary one."""
+    """Call `work` with the folder that the user wants to keep, or with a temporary one, and return its result."""
     if args.keep_build is None:
         with temporary_folder("check") as folder:
             return work(Path(folder))
@@ -175,8 +176,8 @@ def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
 
 
 def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
-    """Return the exit status: that of a finding that counts, else 3 if not all was checked, 2 if nothing was, 0
-    otherwise."""
+    """Return the exit status: 1 if a finding counts as a failure, else 3 if not everything was checked, 2 if nothing
+    was, 0 otherwise."""
     if failed := _findings_output.find_status(checked.findings, choice):
         return failed
     if not checked.whole:

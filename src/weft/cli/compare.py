@@ -104,8 +104,8 @@ def _view_runs(args: argparse.Namespace) -> int:
 
 
 def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
-    """Print where the calls, messages and findings of two runs differ, open the debugger there if asked, return the
-    status."""
+    """Print where the calls, messages and findings of two runs differ, and return the exit status. With --debug also
+    open the debugger at the first difference."""
     from weft.compare import compare, content_report, find_slower_places, result_report
     from weft.compare.report import errors_and_warnings, render_comparison, to_json
     from weft.compare.result_report import compare_message_contents

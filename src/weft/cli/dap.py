@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def serve_stdio() -> int:
-    """Serve one editor at the other end of our pipes. What else would be printed goes to standard error."""
+    """Serve one editor, which started this process and talks to it through standard input and output. What else would
+    be printed goes to standard error."""
     from weft.dap.wire import Wire
 
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")

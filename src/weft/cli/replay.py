@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def feed_stdin(file: Path) -> None:
-    """Let the program read a file as its standard input. UsageError if it cannot be read."""
+    """Make a file the standard input of the program. UsageError if it cannot be read."""
     try:
         with file.open("rb") as opened:
             os.dup2(opened.fileno(), 0)
@@ -168,8 +168,8 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
 
 
 def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
-    """Return the conductor of --sequential, which lets one rank at a time make its next step. UsageError if the record
-    does not say how."""
+    """Return the conductor for --sequential, which lets one rank at a time make its next step. UsageError for a run of
+    level `outcomes`, which has no calls to take in turn."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Conductor, Cuts, plan_steps
@@ -182,7 +182,8 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
 
 
 def start_folder(trace: Trace, other_program: list[str]) -> Path:
-    """Return where the replay is started: where the run was, or here with another program."""
+    """Return the folder in which the replay is started: that of the recorded command, or the current one for another
+    program. WeftError if the folder does not exist."""
     here = Path.cwd()
     folder = here if other_program else Path(str(trace.run.get("cwd") or here))
     if not folder.is_dir():
@@ -194,7 +195,7 @@ def start_folder(trace: Trace, other_program: list[str]) -> Path:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Work in a folder for a while."""
+    """Make a folder the current one in a `with` block."""
     before = Path.cwd()
     try:
         os.chdir(folder)
@@ -244,8 +245,8 @@ def run_replayed_program(
 
 
 def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tuple[list[str], int | None]:
-    """Return the command to start, and on how many ranks with Weft's own mpiexec (None for the command's own
-    launcher)."""
+    """Return (command to start, number of ranks for Weft's own mpiexec). The number is None if the command has its own
+    launcher."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))
@@ -275,7 +276,8 @@ def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tup
 
 
 def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
-    """Return the recorded command; as it was typed if a program that PATH led to then is gone."""
+    """Return the recorded command, whose programs have full paths. If one of them is gone, return the command as the
+    user typed it, so that PATH decides, and print a note."""
     typed = trace.run.get("command")
     words = [str(word) for word in typed] if isinstance(typed, list) else command
     gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
@@ -285,8 +287,8 @@ def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
 
 
 def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:
-    """Return only the program of a launcher line over hosts without a common directory: their ranks would not find the
-    replay's files."""
+    """Return the program alone of a recorded launcher line, so that a run of --local over hosts is replayed on this
+    host: on the other hosts the ranks would not find the replay's files. WeftError for a line of several programs."""
     from weft.launch.launcher_line import parse_launcher_line
 
     programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
@@ -310,7 +312,8 @@ def gathered_hosts(trace: Trace) -> list[dict[str, Any]]:
 
 
 def ranks_without_record(trace: Trace) -> set[int]:
-    """Return the tasks of PVM that were ended before they made a call: they have no record to follow, and need none."""
+    """Return the ranks of PVM tasks that were ended before their first call. They have no record, and a replay needs
+    none. Empty for MPI."""
     if trace.system.name != "PVM":
         return set()
     from weft.pvm import tasks

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = "output"
-"""In a replay's folder; where it is there, ranks write into it (recorder/shim.c, write_apart)."""
+"""In a replay's folder; where it is there, ranks write into it (recorder/process.c, redirect_output)."""
 STREAMS = {"out": "stdout", "err": "stderr"}
 Written = tuple[int, str, str]
 """Rank, the protocol's name of the stream, text."""
@@ -33,7 +33,7 @@ class RankOutput:
     def read_new(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
         """Yield what the ranks have written since the last call, as (rank, stream, text).
 
-        `whole`: stop at the end of the last full line, as a rank may still be writing the next.
+        `whole`: only up to the end of the last full line, as a rank may still be writing the next one.
         """
         for path in sorted((folder / FOLDER).glob("rank-*.*")):
             found = re.fullmatch(r"rank-(\d+)\.(out|err)", path.name)

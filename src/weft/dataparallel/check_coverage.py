@@ -91,8 +91,8 @@ def summarize_coverage(
 
 
 def _describe_never_run(source_map: SourceMap, construct_ids: Iterable[int]) -> Iterator[str]:
-    """Yield a phrase on the parallel loops that never ran, if there are some. `construct_ids`: ids of the constructs
-    that ran.
+    """Yield one phrase that counts the parallel loops which never ran; nothing if all ran. `construct_ids`: ids of the
+    constructs that ran.
 
     A loop of a Numba function has one entry for each compilation; if one of these ran, the loop counts as run.
     """

@@ -184,7 +184,7 @@ def compile_all(
     made = CompiledObjects([job.target for job in jobs])
     others = [job for job in jobs if job.language != "fortran"]
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        made.cached_count = sum(wait_for_compilations([pool.submit(_compile_c, job) for job in others], say))
+        made.cached_count = sum(wait_for_compilations([pool.submit(_compile_or_copy_c, job) for job in others], say))
     # Modules: a later file needs what an earlier one made, so all are compiled, or none.
     fortran = [job for job in jobs if job.language == "fortran"]
     key = _compute_object_key(fortran, b"".join(job.source.read_bytes() for job in fortran)) if fortran else ""
@@ -198,8 +198,9 @@ def compile_all(
     return made
 
 
-def _compile_c(job: CompileJob) -> bool:
-    """Compile a C or C++ source, or copy its object from the cache; return whether it was cached."""
+def _compile_or_copy_c(job: CompileJob) -> bool:
+    """Make the object of a C or C++ source: copy it from the cache, or compile it and put it there. Return whether it
+    came from the cache."""
     line = [*find_compiler(job.language).split(), *job.build_compiler_flags(), "-E", str(job.source)]
     try:
         done = subprocess.run(line, capture_output=True, timeout=COMPILE_SECONDS, check=False)
@@ -218,9 +219,8 @@ def _compile_c(job: CompileJob) -> bool:
 
 
 def describe_unknown_compilers(marked: Sequence[MarkedSource]) -> list[str]:
-    """Return a sentence for each compiler of these sources in whose assembly Weft does not recognise the code that it
-    makes faster.
-    """
+    """Return a sentence for each compiler of these sources whose assembly Weft does not recognise. Code made by it is
+    checked, but slowly."""
     languages = dict.fromkeys(LANGUAGE[one.suffix] for one in marked)
     return [
         shortcut_support.UNKNOWN.format(compiler=find_compiler(of), what=" and ".join(unknown))
@@ -231,9 +231,8 @@ def describe_unknown_compilers(marked: Sequence[MarkedSource]) -> list[str]:
 
 @cache
 def _unrecognised_assembly(command: str, gcc: bool) -> list[str]:
-    """Return phrases for the kinds of code that Weft makes faster but does not recognise in a compiler's assembly;
-    empty if it recognises all. The answer is cached on disk.
-    """
+    """Return phrases for the kinds of code that Weft cannot make faster in this compiler's assembly, because it does
+    not recognise them. Empty if it recognises all. The answer is cached on disk."""
     words = [*command.split(), *C_FLAGS, *(HOOKS if gcc else CLANG_HOOKS), *(GCC_ONLY if gcc else ())]
 
     def make(folder: Path, _: list[str]) -> None:
@@ -256,7 +255,7 @@ def include_options(source: Path, *, fortran: bool) -> list[str]:
 
 @contextmanager
 def limit_compiler(seconds: float | None) -> Iterator[None]:
-    """Limit the time of each compiler call in this context to some seconds, if a number is given."""
+    """In a `with` block, limit each compiler call to `seconds`; no limit for None."""
     _limits.append(COMPILE_SECONDS if seconds is None else min(seconds, COMPILE_SECONDS))
     try:
         yield
@@ -345,9 +344,8 @@ def _compiler_identity(command: str) -> str:
 
 
 def _compute_object_key(jobs: Sequence[CompileJob], source_text: bytes) -> str:
-    """Return the cache key of the objects of some sources: a hash of the preprocessed text, the compiler, its flags and
-    Weft's own files.
-    """
+    """Return the name under which the objects of some sources are kept in the cache. It is a hash of the preprocessed
+    text, the compiler, its flags and Weft's own files."""
     job = jobs[0]
     folder = os.fsencode(job.folder)
     facts = [

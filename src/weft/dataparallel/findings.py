@@ -54,9 +54,8 @@ def parse_findings(output: RuntimeOutput, source_map: SourceMap) -> list[RawFind
 def _parse_finding(
     fields: Mapping[str, Any], places_by_counter: Mapping[int, AccessPlace], source_map: SourceMap
 ) -> RawFinding:
-    """Return the raw finding of one JSON object of the runtime's output, with its construct, variable, place and other
-    accesses.
-    """
+    """Return the raw finding that a JSON object of the runtime's output describes. Its ids and program counters become
+    construct, variable, place and other accesses."""
     facts = {name: value for name, value in fields.items() if name in FACTS}
     record = RawFinding(
         **facts, construct_id=fields["construct"], construct=source_map.constructs.get(fields["construct"], NOBODY)
@@ -93,7 +92,7 @@ def _make_usage_error(fields: Mapping[str, Any], source_map: SourceMap) -> WeftE
 def _resolve_program_counters(
     output: RuntimeOutput, counters: Iterable[int], source_map: SourceMap
 ) -> dict[int, AccessPlace]:
-    """Return program counter -> its place in the source, files named as the user did."""
+    """Return {program counter: its place in the source}. Files are named as the user named them."""
     spelled = {str(Path(name).absolute()): name for name in source_map.files}
     found = {}
     for pc, frames in output.resolve_frames(counters).items():
@@ -117,9 +116,8 @@ def _access_place(held: Mapping[str, Any], places: Mapping[int, AccessPlace], te
 
 
 def _choose_array_name(record: RawFinding, source_map: SourceMap) -> None:
-    """Set the name of a finding's array to the name in the calling procedure, if the source line contains that name and
-    not the name in the called procedure.
-    """
+    """Change the name of a finding's array to the name that the calling procedure uses, if the source line contains
+    only that one."""
     newest, first = (source_map.variables.get(number) for number in (record.data, record.name))
     place = record.place
     if (
@@ -132,9 +130,8 @@ def _choose_array_name(record: RawFinding, source_map: SourceMap) -> None:
 
 
 def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
-    """Yield the raw findings that are not mere consequences. A finding is left out if another finding, about the same
-    construct, line or variable, explains it.
-    """
+    """Yield the raw findings that are no consequences of others. A finding is left out if another one about the same
+    construct, line or variable explains it."""
     by: dict[tuple[int, int], set[str]] = defaultdict(set)
     at: dict[tuple[int, int, AccessPlace], set[str]] = defaultdict(set)
     for one in records:
@@ -167,9 +164,8 @@ def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
 
 
 def _merge_same_line(records: Iterable[RawFinding]) -> list[RawFinding]:
-    """Return the raw findings after those that agree in kind, variable, construct and place are merged into one, whose
-    count is the sum of theirs.
-    """
+    """Merge the raw findings that agree in kind, reason, variable, construct and place (line and column). The first of
+    them stays, with the sum of their counts."""
     kept: dict[tuple[Any, ...], RawFinding] = {}
     for one in records:
         # A variable that gets no value of its own: the first iteration finds none, the others find another one's.

@@ -112,7 +112,7 @@ class FrontEnd(Protocol):
     def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
         """Run a program in `folder`; the runtime writes to `found`. UsageError if the program cannot be checked."""
 
-    def verify(self, request: CheckRequest) -> None:
+    def refuse_unsupported_options(self, request: CheckRequest) -> None:
         """Raise UsageError if a request has an option that this front end does not support."""
         for name, option in SPELLED.items():
             if getattr(request, name) and name not in self.options:
@@ -137,7 +137,8 @@ class MarkingFrontEnd(FrontEnd):
         """Return copies of the sources with the runtime's calls, and the source map of the numbers in them."""
 
     def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:
-        """Mark, compile and run a program once. The runtime writes what it finds to `findings_path`."""
+        """Insert the runtime's calls into a program's sources, compile it and run it once. The runtime writes its
+        findings to `findings_path`; the outcome has none of them yet."""
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")

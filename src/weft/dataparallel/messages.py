@@ -232,11 +232,11 @@ def _array_name(record: RawFinding, texts: SourceMap) -> str:
 
 
 def _describe_iteration(record: RawFinding, index: Sequence[int] | None, text_without_index: str = "") -> str:
-    """Return words for the code that ran: an iteration (`iteration i=3, j=4 of the loop at line 8`), a task, or the
-    sequential part.
+    """Return words for the code that made an access: an iteration (`iteration i=3, j=4 of the loop at line 8`), a
+    task, or the sequential part.
 
-    `text_without_index`: the words to return if there is no index. If it is given, an iteration is named without its
-    loop.
+    `index`: the values of the loop's variables. `text_without_index`: words to return if there is no index; if they
+    are given, an iteration is named without its loop.
     """
     if index:
         names = record.construct.indices
@@ -293,16 +293,15 @@ def _sentence_start(record: RawFinding) -> str:
 
 
 def find_array_name_at(place: AccessPlace) -> str:
-    """Return the name of the array whose subscript begins at the column of a place; "" if no array's subscript is
-    there.
-    """
+    """Return the name of the array that is indexed at the line and column of a place; "" if no array is indexed
+    there."""
     line = current_files.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
 
 def find_name_column(place: AccessPlace, name: str) -> int:
-    """Return the column (from 1) of a name's first occurrence in the line of a place; 0 if it does not occur."""
+    """Return the column (from 1) at which a name first occurs in the source line of a place; 0 if it does not."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0
     found = re.search(rf"\b{re.escape(name)}\b", current_files.line(place.file, place.line), re.IGNORECASE)

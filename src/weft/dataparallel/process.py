@@ -70,7 +70,8 @@ def run_process(
 
 @contextmanager
 def _limited_stack(stack_bytes: int) -> Iterator[None]:
-    """Set the stack limit of programs started in this context to at least `stack_bytes`, never unlimited."""
+    """In a `with` block, give programs that are started a stack limit of at least `stack_bytes`, but never an
+    unlimited stack."""
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = stack_bytes if soft == resource.RLIM_INFINITY else max(soft, stack_bytes)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
@@ -83,9 +84,8 @@ def _limited_stack(stack_bytes: int) -> Iterator[None]:
 def _wait_for_end(
     process: subprocess.Popen[bytes], timeout: float | None, should_end: Callable[[], bool] | None
 ) -> ProcessEnd:
-    """Wait until a process ends, and return how it ended. The process is terminated if its time is over, if
-    `should_end` returns true, or if the user interrupts.
-    """
+    """Wait until a process ends, and return how it ended. Terminate it after `timeout` seconds, when `should_end`
+    returns true, or when the user interrupts."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         left = None if until is None else max(0.0, until - time.monotonic())

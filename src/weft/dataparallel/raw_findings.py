@@ -79,9 +79,8 @@ def format_element(name: str, index: Sequence[int] | None, notation: str) -> str
 
 
 def guess_operand(place: AccessPlace, write: bool) -> str:
-    """Return a guess, from the source line, of the data that an access without a known name reads or writes: `*p` for
-    the line `*p = 3;`.
-    """
+    """Guess from the source line what an access reads or writes whose variable is unknown: `*p` for the line `*p =
+    3;`. `write`: whether it writes."""
     text = current_files.line(place.file, place.line)
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text

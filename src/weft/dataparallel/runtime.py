@@ -111,13 +111,12 @@ def build_shared_library(other_sources: Iterable[Traversable]) -> Path:
     return _build_runtime_once("libweft-check.so", make, other_sources)
 
 
-def build_unit_objects() -> Path:
-    """Return one object file with the part of the runtime that serves every language, with all symbols global. It is
-    built if the cache does not have it.
-    """
+def build_common_object() -> Path:
+    """Return one object file with the part of the runtime that serves every language; its symbols are all global.
+    Build it if the cache does not have it."""
 
     def make(folder: Path, names: list[str]) -> None:
-        """Compile the sources and join their objects in a folder."""
+        """Compile the sources in a folder, and join their objects there."""
         kept = [name for name in names if name not in FOR_FORTRAN]
         for name in kept:
             run_build_tool([*find_compiler().split(), *FLAGS, "-fPIE", "-c", name], folder)
@@ -132,12 +131,12 @@ def build_runtime_object(fortran: bool = False) -> Path:
     """
 
     def make(folder: Path, _: list[str]) -> None:
-        """Join the object of all languages with that of Fortran in a folder."""
+        """Join the objects for all languages and for Fortran in a folder."""
         own = FOR_FORTRAN if fortran else ()
         for name in own:
             run_build_tool([*find_compiler("fortran").split(), *FLAGS, "-fPIE", "-c", name], folder)
         link_one_object(
-            folder, [str(build_unit_objects().resolve()), *(name.replace(".c", ".o") for name in own)], WRAPPED, KNOWN
+            folder, [str(build_common_object().resolve()), *(name.replace(".c", ".o") for name in own)], WRAPPED, KNOWN
         )
 
     return _build_runtime_once("weft-check-fortran.o" if fortran else "weft-check.o", make)

@@ -41,9 +41,8 @@ class RuntimeOutput:
         return int(self.modules[0]["base"]) if self.modules else 0
 
     def resolve_frames(self, program_counters: Iterable[int]) -> dict[int, Sequence[Found]]:
-        """Return program counter -> its (file, line, function) triples: inlined functions first, innermost to
-        outermost.
-        """
+        """Return for each program counter its source places as (file, line, function). There are several if functions
+        were inlined, the innermost first."""
         wanted = set(program_counters)
         found: dict[int, Sequence[Found]] = {}
         for module in self.modules:

@@ -38,9 +38,9 @@ HOOKED, LOOPS, STRAIGHT = "the calls of its access hooks", "loops", "long code w
 
 
 def find_unrecognised(assembly: str, *, gcc: bool) -> list[str]:
-    """Return phrases for the kinds of code that Weft makes faster but does not recognise in the assembly of the test
-    program PROGRAM: calls before accesses, loops, code without loops. Empty if it recognises all.
-    """
+    """Return phrases for the kinds of code (calls before accesses, loops, code without loops) that Weft cannot make
+    faster, because it does not recognise them in the assembly of the test program PROGRAM. Empty if it recognises
+    all."""
     if not POSSIBLE:
         return []
     made = rewrite(assembly, gcc=gcc)
@@ -53,9 +53,8 @@ def find_unrecognised(assembly: str, *, gcc: bool) -> list[str]:
 
 
 def check_compiler(command: list[str], folder: Path, *, gcc: bool) -> list[str]:
-    """Compile the test program PROGRAM with a compiler, and return phrases for the kinds of code that Weft makes faster
-    but does not recognise in its assembly.
-    """
+    """Compile the test program PROGRAM, and return phrases for the kinds of code in the compiler's assembly that Weft
+    cannot make faster, because it does not recognise them."""
     (folder / "shortcuts.c").write_text(PROGRAM)
     run_build_tool([*command, "-x", "c", "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
     return find_unrecognised((folder / "shortcuts.s").read_text(errors="surrogateescape"), gcc=gcc)

@@ -137,9 +137,8 @@ class MarkedSource:
 
 
 def format_loop_line(construct: SourceConstruct) -> str:
-    """Return the line that describes a loop to the tracing runtime: line, file and index variables, separated
-    by tabs.
-    """
+    """Return the line by which the tracing runtime learns of a loop: its line, file and index variables, separated by
+    tabs."""
     where = f"{Path(construct.file).name}:{construct.line}"
     indices = [f"{name} ({where})" for name in construct.indices]
     return "\t".join([str(construct.line), construct.file, f"loop {where}", *indices])

@@ -20,10 +20,10 @@ STOOD_NS = 1e9
 
 
 def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
-    """Report each set of ranks that are blocked for ever; nothing if some rank may still go on.
+    """Return a finding for each set of ranks that are blocked for ever; [] if none is.
 
-    The proof comes from the record, not from time: it holds for a live run in which these calls stay as they are.
-    `gone` names ranks, by index, whose process is known to have ended though their record does not say so.
+    The proof comes from the record, not from time: it holds for a live run as long as these calls do not return.
+    `gone`: indices of ranks whose process is known to have ended though their record does not say so.
     """
     standstill = Standstill(trace, gone)
     if not standstill.open_calls or not standstill.stuck:
@@ -39,9 +39,8 @@ def _make_finding(standstill: Standstill, part: frozenset[int]) -> Finding:
 
 
 def _sends_surely_wait(standstill: Standstill) -> bool:
-    """Return whether open sends are known to wait: the launcher saw them stand still, or they did until the run's
-    end.
-    """
+    """Return whether open standard sends certainly wait for their receives. That is so if the launcher saw the ranks
+    stand still, or if every open call had lasted more than STOOD_NS when the run ended."""
     trace = standstill.trace
     ended = trace.run.get("ended")
     if ended in ("running", "deadlock", None):

@@ -93,7 +93,9 @@ class Standstill:
 
     @cached_property
     def open_calls(self) -> dict[int, list[Event]]:
-        """Return the open calls of every rank that may be blocked: in each of its threads the last call is open."""
+        """Return by rank index the calls that have not returned. A rank is in it if the last call of each of its
+        threads is open (in a run that was proven to be deadlocked: of one thread), and nothing from outside of the run
+        can free it."""
         found = {}
         for r in self.trace.ranks:
             if (
@@ -113,7 +115,7 @@ class Standstill:
 
     @cached_property
     def blocked(self) -> dict[int, list[Blocked]]:
-        """Return what the open calls of each rank need."""
+        """Return by rank index the open calls of the rank, each with what must happen before it can return."""
         asks = {event: list(self._wanted_messages(event)) for events in self.open_calls.values() for event in events}
         books = self._books([ask for found in asks.values() for ask in found])
         return {
@@ -144,7 +146,7 @@ class Standstill:
     # What a call asks for
 
     def _wanted_messages(self, event: Event) -> Iterator[_Wanted]:
-        """Yield the messages and receives that a blocked call needs."""
+        """Yield the messages and receives that must come before an open call can return."""
         name = base_name(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
             yield from self._want_message("probe" if name in calls.PROBES else "message", event)
@@ -163,7 +165,8 @@ class Standstill:
     ) -> Iterator[_Wanted]:  # fmt: skip
         """Yield the message or receive that a call needs, from its arguments; nothing for MPI_PROC_NULL.
 
-        `posted`: the start of the persistent request that the call made. `peer`, `tag`: in place of the call's own.
+        `posted`: the start of the persistent request that the call made. `peer`, `tag`: values to use instead of the
+        call's own arguments. `sure`: False for a standard nonblocking send, which may have been buffered.
         """
         comm = event.comm
         peer = _given_argument(event, "peer") if peer is None else peer
@@ -174,7 +177,7 @@ class Standstill:
         yield _Wanted(what, posted or event, request, comm, place, tag, sure)
 
     def _want_both_sides(self, event: Event, request: int) -> Iterator[_Wanted]:
-        """Yield the receive and the message that a send-receive needs."""
+        """Yield the receive that takes the message of a send-receive, and the message that it receives."""
         args = event.args
         yield from self._want_message("receive", event, request, sure=False)
         if "source" in args:
@@ -193,7 +196,8 @@ class Standstill:
         return event.rank.event(int(found[-1])) if len(found) else None
 
     def _want_for_request(self, wait: Event, request: int) -> Iterator[_Wanted]:
-        """Yield what a request needs before a wait for it can return."""
+        """Yield the message or receive that a request needs before a wait for the request can return. Nothing if the
+        call that made the request is unknown, or if its persistent request is not active."""
         maker = self.find_request_maker(wait, request)
         if maker is None:
             return
@@ -209,7 +213,7 @@ class Standstill:
             yield from self._want_message("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
 
     def _active_start(self, wait: Event, request: int) -> Event | None:
-        """Return the start of a persistent request that is active, None for one that is not."""
+        """Return the last start of a persistent request if it has not completed since, else None."""
         of = self.traffic[wait.rank.index]
         event, started, _ = of.starts
         mine = event[started == request]
@@ -224,7 +228,8 @@ class Standstill:
         return make_ledgers(self.traffic, receivers, self.dropped) if receivers else {}
 
     def _analyse_call(self, event: Event, asks: list[_Wanted], ledgers: dict[int, Ledger]) -> Blocked:
-        """Return a blocked call with what it needs and the reasons for which it waits."""
+        """Return what an open call needs before it can return, and the reasons for which it still waits. `asks`: the
+        messages and receives that it needs."""
         name = base_name(event.function.name)
         reasons = [self._reason_for(ask, ledgers) for ask in asks]
         if name in calls.WAITS:
@@ -255,8 +260,8 @@ class Standstill:
         return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
 
     def _need_of_send(self, ask: _Wanted, ledgers: dict[int, Ledger]) -> Need:
-        """Return what must happen before a send can return: its receiver continues, or nothing if the message may be
-        taken."""
+        """Return what must happen before a send can return: the receiver goes on. If the message may have been taken
+        or buffered, return NOW: nothing has to happen."""
         name = base_name(ask.event.function.name)
         standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
         if ask.peer < 0 or (self._buffering and standard):
@@ -269,8 +274,8 @@ class Standstill:
         return need_rank(ask.peer) if left else NOW
 
     def _need_of_receive(self, ask: _Wanted) -> Need:
-        """Return what must happen before a receive or probe can return: its sender continues, or any sender for a
-        wildcard."""
+        """Return what must happen before a receive or probe can return: its sender goes on, or for a wildcard any
+        member of the communicator. NOW (nothing has to happen) if the sender is invalid or unknown."""
         if ask.peer >= 0:
             return need_rank(ask.peer)
         members = frozenset(ask.comm.peers(ask.event.rank.index))
@@ -278,7 +283,8 @@ class Standstill:
         return NOW if ask.peer != ANY_SOURCE or -1 in members else self._need_of_ranks(members, False)
 
     def _reason_of_collective(self, event: Event) -> Reason | None:
-        """Return the reason for which a collective call waits: the members that did not come; None if all are there."""
+        """Return which members have not come to the collective that a call is in, as the reason for which it waits.
+        None if all have come, or if the call is no blocking collective."""
         row = meaning.find_meaning(event.function.name)
         if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
             return None
@@ -292,8 +298,8 @@ class Standstill:
         return Reason("members", event, need, event.comm, absence=absence)
 
     def _need_of_members(self, event: Event, row: Meaning, absence: Absence) -> Need:
-        """Return a need of all absent members if the call needs them all, else of any: somebody's absence keeps it
-        from returning."""
+        """Return which absent members must go on before a collective can return: all of them if the call needs them
+        all, else any of them, as at least one keeps the call from returning."""
         missing, comm, me = absence.missing, event.comm, event.rank.index
         if comm is not None and not comm.inter and row.is_rooted:
             root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
@@ -332,7 +338,8 @@ class Standstill:
         return int(np.count_nonzero(inits == init))
 
     def _reasons_of_partitioned(self, wait: Event) -> Iterator[Reason]:
-        """Yield partitioned sends that only this rank could make ready, and receives that wait for such a send."""
+        """Yield the reasons for which a wait for partitioned operations cannot return: a send has partitions that only
+        this rank could mark as ready, or a receive waits for such a send."""
         for request in self._requests(wait) if self.dropped is None else ():
             maker = self.find_request_maker(wait, request)
             name = base_name(maker.function.name) if maker else ""
@@ -376,7 +383,8 @@ class Standstill:
     def _count_intercomm_creates(
         self, leader: int, other_leader: Rank, bridge: Communicator | None, args: Mapping[str, object]
     ) -> int:
-        """Return how often a leader called MPI_Intercomm_create for another leader, with this communicator and tag."""
+        """Return how often the rank `leader` called MPI_Intercomm_create with `other_leader` as the other side's
+        leader. `bridge`: the communicator in which they name each other; the tag must be that of `args`."""
         of = self.trace.ranks[leader]
         count = 0
         for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
@@ -393,8 +401,8 @@ class Standstill:
     # One-sided
 
     def _reason_of_one_sided(self, event: Event, name: str) -> Reason | None:
-        """Return the reason for which a call on a window waits: a lock that another rank has, or a missing post or
-        complete."""
+        """Return the reason for which a call on a window waits: for a lock that another rank holds, or for a post or
+        complete that has not been made. None if it waits for neither, or if calls of the run were dropped."""
         if self.dropped is not None:
             return None  # a lock that is held, or a post, may be among what was dropped
         row = meaning.find_meaning(name)
@@ -407,9 +415,10 @@ class Standstill:
         )
 
     def _reason_of_lock(self, event: Event, name: str) -> Reason | None:
-        """Return the reason for which a call waits for a lock of a target: one of the ranks that hold it must go on.
+        """Return the reason for which a call waits for the lock of a target: a rank that holds the lock, or the target
+        itself, must go on. None if no other rank holds it.
 
-        The call may also be one in which a lock that is taken lazily is waited for. None if nobody holds the lock.
+        The lock need not be that of this call: MPI may take a lock only when the first access needs it.
         """
         window = self.gatherings.window(event.rank, event.object)
         if window is None or name.endswith("_all"):
@@ -446,9 +455,8 @@ class Standstill:
         return Reason(what, event, self._need_of_ranks(missing, True), comm) if missing else None
 
     def _count_named_ranks(self, rank: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
-        """Return how often a rank named each other rank in the groups of its calls `name`; a complete names those of
-        its start.
-        """
+        """Return by rank index how often `rank` named another rank in the group of its calls of the function `name` on
+        a window. MPI_Win_complete has no group: the group of the MPI_Win_start before it counts."""
         id = self.gatherings.window_ids(rank).get(window)
         events = rank.events
         counts: dict[int, int] = {}
@@ -466,8 +474,8 @@ class Standstill:
 
 
 def _combine_reasons(event: Event, reasons: list[Reason], any_is_enough: bool, part_count: int) -> Blocked:
-    """Return a blocked call that needs one of its parts, or all of them. `part_count` includes parts of which
-    nothing is known: they are taken to be there."""
+    """Return a blocked call that can go on when one of its parts can (`any_is_enough`), or else when all can.
+    `part_count`: the number of parts, also of those without a reason; if one counts as possible, it is enough."""
     if any_is_enough:
         unknown = part_count > len(reasons) or not reasons
         need = NOW if unknown else need_any(reason.need for reason in reasons)
@@ -486,9 +494,8 @@ def _shares_mpi(of: Rank) -> bool:
 
 
 def _given_argument(event: Event, field: str) -> int:
-    """Return the peer or tag of a call as the program gave it, not as a status resolved it. `field`:
-    "peer" or "tag".
-    """
+    """Return the peer or tag that the program gave to a call: the wildcard itself, where the record has the value from
+    the status in its place. `field`: "peer" or "tag"."""
     if event.flags & (Flag.ANY_SOURCE if field == "peer" else Flag.ANY_TAG):
         return ANY_SOURCE if field == "peer" else ANY_TAG
     return event.peer if field == "peer" else event.tag
@@ -501,7 +508,7 @@ def _may_hear_from_outside(of: Rank) -> bool:
 
 
 def _last_calls(rank: Rank) -> list[Event]:
-    """Return the last call of each thread."""
+    """Return the last call of each thread of a rank; [] if it made none."""
     if len(rank.threads) < 2:
         return [rank.event(len(rank) - 1)] if len(rank) else []
     rows = (np.flatnonzero(rank.event_threads == thread) for thread in range(len(rank.threads)))
@@ -509,7 +516,7 @@ def _last_calls(rank: Rank) -> list[Event]:
 
 
 def _has_left_mpi(rank: Rank) -> bool:
-    """Return whether the process left MPI, or ended: it does nothing for the others any more."""
+    """Return whether a process left MPI or ended, so that no other rank can expect anything of it."""
     if rank.missing:
         return False
     last = _last_calls(rank)

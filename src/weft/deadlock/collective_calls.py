@@ -63,7 +63,8 @@ class _GroupMeeting(NamedTuple):
 
 
 def _group_meeting(event: Event) -> _GroupMeeting | None:
-    """Return what tells which calls over a group meet: its members and the tag or string; None for other calls."""
+    """Return the key by which calls over a group find each other: its members, and the tag or string they agree on.
+    None for calls without these."""
     args, of = event.args, event.rank
     groups = [args[name] for name in ("group", "local_group", "remote_group") if name in args]
     agreed = args.get("stringtag", args.get("tag"))
@@ -110,7 +111,8 @@ class CollectiveCalls:
         return window_of(rank, local)
 
     def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """Return the rank's own id of each of its windows, by (communicator index, ordinal among the windows on it)."""
+        """Return {(communicator index, ordinal): id}: the ids by which a rank's calls name its windows. The ordinal
+        counts the windows on the communicator, and is the same on all members."""
         if rank.index not in self._windows:
             ids = rank.definitions.ids(Def.WINDOW)
             keys = {key: id for id in ids if (key := self.window(rank, id)) is not None}
@@ -118,7 +120,8 @@ class CollectiveCalls:
         return self._windows[rank.index]
 
     def file_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """Return the rank's own ids of its files by (communicator index, ordinal among the files opened on it)."""
+        """Return {(communicator index, ordinal): id}: the ids by which a rank's calls name its files. The ordinal
+        counts the files opened on the communicator, and is the same on all members."""
         if rank.index not in self._files:
             found: dict[tuple[int, int], int] = {}
             counts: dict[int, int] = {}
@@ -131,7 +134,8 @@ class CollectiveCalls:
         return self._files[rank.index]
 
     def _calls_on_object(self, rank: Rank, local: int | None, names: frozenset[str]) -> Ints:
-        """Return the events of a rank that call one of `names` on a window or file, in order."""
+        """Return the indices of the events of a rank that call one of `names` on a window or file, in order. `local`:
+        the rank's id of the object, None for no such object."""
         if local is None:
             return np.zeros(0, np.int64)
         key = ("object", hash(names), local, rank.index)
@@ -144,17 +148,19 @@ class CollectiveCalls:
     # Absences
 
     def member_call(self, rank: Rank, event: int, inter: bool = False) -> MemberCall:
-        """Return what the event calls. The roots of intercommunicators differ by design and do not count."""
+        """Return the function that an event calls and its root, which must be equal at all members. No root for an
+        intercommunicator: there the members give different roots by design."""
         slot = rank.events[event]
         name = self.masks.name(slot["function"])
         root = raw_rank(int(slot["peer"])) if name in _ROOTED and not inter else None
         return MemberCall(name, root)
 
     def absence_from(self, event: Event, row: Meaning) -> Absence | None:
-        """Return who is missing from the collective that `event` is in or began, whatever it is over; None if that is
-        not known.
+        """Return who is missing from the collective call that `event` is or began: on a communicator, window, file or
+        group. None if that is not known.
 
-        Where calls were dropped, those on communicators were counted, and those at the end are all there.
+        In a run with dropped calls, only collectives on communicators are known: these calls were counted as they were
+        dropped.
         """
         if self._dropped is not None and row.over not in (Over.COMMUNICATOR, Over.WORLD):
             return None
@@ -239,8 +245,8 @@ class CollectiveCalls:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def absence_in_group(self, event: Event) -> Absence | None:
-        """Return who is missing from a call that only the members of a group make, who meet by a tag or a string;
-        None if that is not known."""
+        """Return who is missing from a call that only the members of a group make, as MPI_Comm_create_group: they find
+        each other by a tag or a string. None if the members are not known, or the caller is not among them."""
         key = _group_meeting(event)
         if key is None or event.rank.index not in key.members:
             return None
@@ -252,7 +258,8 @@ class CollectiveCalls:
         )  # fmt: skip
 
     def absence_at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
-        """Return who has not come to MPI_Finalize, or to the end of as many sessions."""
+        """Return which ranks of the world have not made as many calls of `names` (MPI_Finalize, or the end of a
+        session) as this one. None if a rank of the world is unknown."""
         everyone = frozenset(self.trace.worlds[event.rank.world].ranks)
         if -1 in everyone:
             return None
@@ -261,9 +268,10 @@ class CollectiveCalls:
         )
 
     def absence_from_start(self, init: Event, nth: int, starts: Callable[[int, int], int]) -> Absence | None:
-        """Return who has not started a persistent collective for the nth time (from 1), which `init` made at this rank.
+        """Return who has not started a persistent collective for the `nth` time (from 1). None if that is not known.
 
-        `starts` tells how often a rank started what the event with this index made.
+        `init`: the call of this rank that made the collective. `starts(rank, event)` returns how often a rank started
+        the collective that its call with this event index made.
         """
         made = self.absence_on_comm(init, calls.COLLECTIVE_INITS) if self._dropped is None else None
         comm = init.comm
@@ -281,8 +289,12 @@ class CollectiveCalls:
         self, place: tuple[object, ...], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
         *, name: str, inter: bool = False, dropped: Callable[[Rank], int | None] | None = None,
     ) -> Absence | None:  # fmt: skip
-        """Return who is missing from the call of `event`, None if that is not known. `list_of`: the calls of a rank
-        that can meet it; `dropped`: how many calls a rank made before those in its list, None if that is not known."""
+        """Return who is missing from the call of `event`, None if that is not known.
+
+        `place`, `name`: key and words for what the call is on. `everyone`: the ranks that must make it.
+        `list_of(rank)` returns the rank's calls in order that can meet it. `inter`: on an intercommunicator.
+        `dropped(rank)` returns how many calls the rank made before those in its list, None if that is not known.
+        """
         first: dict[int, int] = {}
         if dropped is not None:
             ahead = {member: dropped(self.trace.ranks[member]) for member in everyone | {event.rank.index}}
@@ -308,9 +320,8 @@ class CollectiveCalls:
     # Locks
 
     def lock_holders(self, window: tuple[int, int], target: int, asking: Rank) -> dict[int, int]:
-        """Return ranks that keep `asking` from its lock of a target, by the event that locked: not those that share
-        it.
-        """
+        """Return {rank index: event index of its lock} for the ranks whose lock of a target keeps `asking` from its
+        own. Ranks that share the lock with it are left out."""
         comm = self.trace.communicators[window[0]]
         mine = self._find_lock(asking, window, target, asked=True)
         found: dict[int, int] = {}
@@ -326,7 +337,8 @@ class CollectiveCalls:
         return found
 
     def _find_lock(self, rank: Rank, window: tuple[int, int], target: int, *, asked: bool = False) -> int | None:
-        """Return the lock of a target that a rank has, or with `asked` also waits for: the event."""
+        """Return the event index of the call by which a rank holds the lock of a target, None if it does not hold it.
+        With `asked`, a call that still waits for the lock counts, too."""
         held = None
         mine = self._calls_on_object(rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS)
         for index in mine.tolist():

@@ -68,7 +68,8 @@ class Ledger:
             self._match_pending(receive)
 
     def _match_pending(self, receive: Pending) -> None:
-        """Give a pending receive the only message that fits, or note that several or none do."""
+        """Give a pending receive its message if just one channel fits. If no channel fits, the receive is noted as
+        hungry; if several do, each of them may have been the one, so that nothing is claimed about their messages."""
         fitting = [channel for channel in self.left if receive.fits(channel)]
         if not fitting:
             self.hungry.append(receive)
@@ -93,7 +94,7 @@ class Ledger:
         return not owed or self._count_posted_after(event, request, wanted) >= owed
 
     def _count_posted_after(self, event: int, request: int, wanted: Channel) -> int:
-        """Return how many receives of a channel were posted after one."""
+        """Return how many receives of the channel `wanted` were posted after the one of `event` and `request`."""
         posts = self._posts
         same = (posts.comm == wanted.comm) & (posts.peer == wanted.source) & (posts.tag == wanted.tag)
         same &= (posts.event > event) | ((posts.event == event) & (posts.request > request))
@@ -136,7 +137,8 @@ def make_ledgers(
 
 
 def _count_dropped(dropped: DroppedOperations, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Count what dropped calls sent and did not receive, as one row for each channel."""
+    """Return what the dropped calls of a run sent and did not receive, as columns with a row for each channel:
+    communicator, sender, receiver, tag, number of messages. `wanted`: mask of the receivers that count."""
     rows = [(*channel, n) for channel, n in dropped.surplus.items() if wanted[channel.receiver]]
     comm, source, receiver, tag, over = np.array(rows, np.int64).reshape(-1, 5).T
     return comm, source, receiver, tag, over
@@ -147,8 +149,10 @@ def _counted(comm: Ints, source: Ints, receiver: Ints, tag: Ints, one: int) -> t
 
 
 def _sort_receives(receives: MessageEnds) -> tuple[MessageEnds, list[Pending], set[int]]:
-    """Return receives that counting settles, those to be served one by one, and communicators where the record is
-    silent.
+    """Return (receives that are settled by counting, receives that must be served one by one, communicator indices).
+
+    Wildcard receives that did not complete, and those posted after them, are served one by one. In the communicators
+    the record does not tell what some receive took.
     """
     wild = (receives.peer == ANY_SOURCE) | (receives.tag == ANY_TAG)
     unclear = (receives.peer < ANY_SOURCE) | (receives.tag < ANY_TAG) | (wild & receives.done)
@@ -164,7 +168,8 @@ def _sort_receives(receives: MessageEnds) -> tuple[MessageEnds, list[Pending], s
 
 
 def _sum_balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], rank_count: int) -> dict[int, dict[Channel, int]]:
-    """Return by receiver how many more messages of each channel were sent than taken, where the two differ."""
+    """Return {receiver: {channel: number}}: how many more messages of a channel were sent than received. Channels
+    where the two are equal are left out. `parts`: columns communicator, sender, receiver, tag, and number to add."""
     comm, source, receiver, tag, one = (np.concatenate([p[i] for p in parts]) for i in range(5))
     pair = (comm * rank_count + source) * rank_count + receiver
     pairs, pair_of = np.unique(pair, return_inverse=True)

@@ -10,7 +10,8 @@ from weft.trace import Event, Rank
 
 
 def missing_partitions(rank: Rank, init: Event, start: int) -> list[int]:
-    """Return the partitions of a send, made by `init`, that no call after event `start` marked as ready."""
+    """Return the partitions of a partitioned send that no call after the event index `start` has marked as ready.
+    `init`: the call that made the send."""
     ready: set[int] = set()
     rows = masks_of(rank.trace.functions).where(rank, calls.READIES)
     for index in rows[(rows > start) & (rank.events["object"][rows] == init.object)].tolist():
@@ -31,7 +32,8 @@ def partitions_made_ready(event: Event) -> Iterable[int]:
 
 
 def has_unready_send(rank: Rank, receive: Event) -> bool:
-    """Return whether a partitioned send of `rank` to the caller of `receive` was started and is not ready."""
+    """Return whether `rank` has started a partitioned send to the caller of `receive`, but not marked all of its
+    partitions as ready."""
     comm = receive.comm
     inits = masks_of(rank.trace.functions).where(rank, frozenset(("Psend_init",)))
     starts = masks_of(rank.trace.functions).where(rank, calls.STARTS)

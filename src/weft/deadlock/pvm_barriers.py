@@ -17,7 +17,8 @@ BARRIER = "pvm_barrier"
 
 
 def explain_barrier(standstill: Standstill, part: frozenset[int]) -> str | None:
-    """Return what keeps a set of blocked ranks if all of them wait in one barrier of a group; else None."""
+    """Return the words that say why blocked ranks wait for ever if all of them wait in one barrier of a PVM group: who
+    came, and where the other members are. None for other ranks."""
     trace = standstill.trace
     if not trace.system.grows:
         return None

@@ -35,9 +35,9 @@ class RoundCounts:
         self._site_ids: dict[int, dict[tuple[str | None, int], list[int]]] = {}
 
     def describe_missing_rounds(self, events: Sequence[Event], others: Sequence[int]) -> str:
-        """Return `made 59 of the 60 rounds of sendrecv at jacobi.py:40` if all `others` made equally many rounds of
-        that line, and fewer than the ranks of `events`, each of which is in its last; else an empty text.
-        """
+        """Return words such as `made 59 of the 60 rounds of sendrecv at jacobi.py:40`. They say that the ranks
+        `others` all made the same number of rounds of a line, fewer than the ranks of `events`, which are there now.
+        Empty if that is not so."""
         first = events[0]
         if not first.site.file or self._trace.may_lack_its_beginning or not others or min(others) < 0:
             return ""
@@ -50,10 +50,11 @@ class RoundCounts:
     def describe_missing_sends(
         self, sender: int, receiver: int, comm: int, tag: int, *, is_probed: bool = False
     ) -> str:
-        """Return `sent 30 of the 31 messages with tag 4, at pipe.py:8` if a rank sent some messages of a channel, but
-        fewer than the receiver wanted; else an empty text, also if a wildcard of the receiver may take one of them.
+        """Return words such as `sent 30 of the 31 messages with tag 4, at pipe.py:8`. They say that a rank sent some
+        messages of a channel, but fewer than the receiver wanted. Empty if that is not so, or if a wildcard may have
+        taken one of them.
 
-        `comm`: index of the communicator in the run. `is_probed`: the receiver waits for one more in a probe.
+        `comm`: index of the communicator in the run. `is_probed`: the receiver waits for one more message in a probe.
         """
         sent, received = self._find_channel_calls(sender, receiver, comm, tag)
         return self._describe_count("sent", sender, sent, len(received) + is_probed, tag)
@@ -64,9 +65,8 @@ class RoundCounts:
         return self._describe_count("received", receiver, received, len(sent), tag)
 
     def _find_channel_calls(self, sender: int, receiver: int, comm: int, tag: int) -> tuple[Ints, Ints]:
-        """Return the events that send messages of a channel, and those that post receives for them; none if the record
-        does not tell.
-        """
+        """Return (event indices of the sends of a channel's messages, event indices of the receives posted for them).
+        Both are empty if the record does not tell."""
         if self._trace.may_lack_its_beginning or self._trace.event_count >= MOST_CALLS:
             return _NO_EVENTS, _NO_EVENTS
         posts, sends = self._traffic_of(receiver).receives, self._traffic_of(sender).sends
@@ -76,7 +76,8 @@ class RoundCounts:
         return sent, posts.event[(posts.comm == comm) & (posts.peer == sender) & (posts.tag == tag)]
 
     def _describe_count(self, verb: str, rank: int, done: Ints, wanted: int, tag: int) -> str:
-        """Return in words how many of the wanted messages a rank sent or received, with the line of the last."""
+        """Return words such as `sent 30 of the 31 messages with tag 4, at pipe.py:8`; empty if none or all were done.
+        `done`: event indices of the calls that were made. `wanted`: how many should have been made."""
         if not 0 < len(done) < wanted:
             return ""
         last = self._trace.ranks[rank].event(int(done[-1]))
@@ -90,9 +91,8 @@ class RoundCounts:
         return self._traffic[index]
 
     def _count_rounds(self, index: int, like: Event) -> int:
-        """Count a rank's calls at the line of a call: those with the peer that it had there most often, as a loop over
-        neighbours may be in the round.
-        """
+        """Return how often a rank has come to the source line of the call `like`. For calls with a peer, only those
+        with the most frequent peer are counted, as one round may contain a loop over neighbours."""
         rank = self._trace.ranks[index]
         if index not in self._site_ids:
             self._site_ids[index] = defaultdict(list)

@@ -90,7 +90,8 @@ class Traffic:
     # Columns
 
     def _resolve_peers(self, comm_ids: NDArray[Any], peers: Ints) -> tuple[Ints, Ints]:
-        """Return the communicator index and the rank index of peers that are given as ranks in communicators."""
+        """Return (communicator indices, rank indices) of peers that are given as ranks in communicators. Negative
+        peers, such as wildcards, stay as they are; a peer that cannot be resolved becomes UNKNOWN."""
         comms = np.full(len(comm_ids), NONE, np.int64)
         found = np.where(peers < 0, peers, UNKNOWN)
         for id in sorted_distinct(comm_ids):
@@ -125,7 +126,8 @@ class Traffic:
         return column
 
     def _tail_columns(self, which: Ints, *names: str) -> tuple[Ints, dict[str, Any]]:
-        """Return events and, by name, the columns of scalar arguments that their slots have no room for.
+        """Return (event indices, {name: column}) of scalar arguments that are recorded in the variable part of a call,
+        as its row of fixed size has no room for them.
 
         Events of functions that lack one of the arguments are left out.
         """
@@ -165,8 +167,9 @@ class Traffic:
         hit = ids[by_id][place] == request
         return event, request, np.where(hit, inits[by_id][place], NONE)
 
-    def _ends_of_started(self, names: frozenset[str]) -> MessageEnds:
-        """Return the message ends of persistent requests that some functions made, at their starts."""
+    def _persistent_ends(self, names: frozenset[str]) -> MessageEnds:
+        """Return the messages of persistent requests, one for each start. `names`: the functions that made the
+        requests."""
         event, request, init = self.starts
         table = self.masks.table(names)
         rows = (init >= 0) & table[self.events["function"][init]]
@@ -199,7 +202,8 @@ class Traffic:
         return Completions(request[order], event[order], Statuses(*(f[order] for f in fields)))
 
     def _completing_calls(self, names: frozenset[str], closed: NDArray[np.bool_]) -> Ints:
-        """Return the closed calls of `names` that completed something: waits, and tests whose flag came out true."""
+        """Return the indices of the calls of `names` that completed a request: waits that returned, and tests that
+        came out true."""
         which = self._where(names)
         which = which[closed[which]]
         tests = self.masks.table(calls.TESTS - calls.OF_SOME)[self.events["function"][which]]
@@ -207,7 +211,7 @@ class Traffic:
         return done
 
     def _status_in_row(self, which: Ints) -> Statuses:
-        """Return the statuses of calls that complete one request, from the rows of their events."""
+        """Return the statuses of calls that complete a single request. The fixed part of their events has it."""
         zero = np.zeros(len(which), np.int64)
         cancelled = (self.events["flags"][which] & Flag.CANCELLED) != 0
         return Statuses(
@@ -263,20 +267,21 @@ class Traffic:
 
     @cached_property
     def sends(self) -> MessageEnds:
-        """Return every message that the rank sent or tried to send, in issue order; cancelled ones left out."""
+        """Return every message that the rank sent or tried to send, in the order of the calls. Cancelled sends are
+        left out."""
         which = self._where(_SENDING)
         requests = self.masks.table(calls.ISENDS | calls.ISENDRECVS)[self.events["function"][which]]
         request = np.where(requests, self._column("object", which), 0)
         direct = self._make_ends(which, self._column("peer", which), self._column("tag", which), request)
-        ends = _join_ends([direct, self._ends_of_started(calls.SEND_INITS)])
+        ends = _join_ends([direct, self._persistent_ends(calls.SEND_INITS)])
         return ends.pick(~self._cancelled(ends)) if self._cancels else ends
 
     @cached_property
     def receives(self) -> MessageEnds:
-        """Return every receive that the rank posted, in posting order, its source and tag resolved where a status
-        tells.
+        """Return every receive that the rank posted, in order. Where a status shows them, source and tag are the
+        actual ones instead of wildcards.
 
-        A matched probe counts as the post of its message's receive; a cancelled receive is left out.
+        A matched probe counts as the posting of its message's receive. Cancelled receives are left out.
         """
         which = self._where(_RECEIVING)
         request = np.where(
@@ -294,13 +299,14 @@ class Traffic:
         isendrecv = self.masks.table(calls.ISENDRECVS)[self.events["function"][both]]
         request = np.where(isendrecv, self._column("object", both), 0)
         parts.append(self._sendrecv_source(both, tail, request))
-        parts.append(self._ends_of_started(calls.RECV_INITS))
+        parts.append(self._persistent_ends(calls.RECV_INITS))
         ends = _join_ends(parts)
         unresolved = (ends.request != 0) & ((ends.peer == ANY_SOURCE) | (ends.tag == ANY_TAG))
         return self._resolve_wildcards(ends) if unresolved.any() or self._cancels else ends
 
     def _sendrecv_source(self, which: Ints, tail: dict[str, Any], request: Ints) -> MessageEnds:
-        """Return the receiving half of Sendrecv: a wildcard is resolved by the status in the tail's exit part."""
+        """Return the receiving half of the Sendrecv calls `which`. Where source or tag is a wildcard and the call has
+        returned, they are those of its status."""
         source, tag = tail["source"].copy(), tail["recvtag"].copy()
         wild = (source == ANY_SOURCE) | (tag == ANY_TAG)
         wild &= (request == 0) & ((self.events["flags"][which] & Flag.CLOSED) != 0)
@@ -320,7 +326,8 @@ class Traffic:
         return bool(len(self._where(calls.CANCELS)))
 
     def _completion_rows(self, ends: MessageEnds) -> Ints:
-        """Return for each end with a request, the row in `completions` that finished it, or -1."""
+        """Return for each message end the row in `completions` that completed its request; -1 without a request or
+        completion."""
         done = self.completions
         found = np.full(len(ends), NONE, np.int64)
         rows = np.flatnonzero(ends.request > 1)
@@ -332,7 +339,9 @@ class Traffic:
         return (row >= 0) & self.completions.status.cancelled[row]
 
     def _resolve_wildcards(self, ends: MessageEnds) -> MessageEnds:
-        """Return receives with source and tag of wildcards as the status of their completion gives them."""
+        """Return receives with the actual source and tag in place of wildcards, from the status of their completion. A
+        wildcard stays if the receive did not complete, and becomes UNKNOWN without a status. Cancelled receives are
+        left out."""
         row = self._completion_rows(ends)
         status, has = self.completions.status, row >= 0
         row = row[has]
@@ -355,14 +364,19 @@ class Traffic:
 
 
 def _require_column(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
-    """Return a column that these calls have. NoArgument if functions.json says otherwise."""
+    """Return the column of the argument `name`, which the calls must have. Raises NoArgument if they lack it, as with
+    a wrong functions.json."""
     if not isinstance(value := found.get(name), kind):
         raise NoArgument(name)
     return value
 
 
 def first_row_after(ids: Ints, events: Ints, request: Ints, event: Ints) -> Ints:
-    """Return for each use of a request at an event the first row (id, event) of that request after it, or -1."""
+    """Find for each use of a request the next row about the same request after it.
+
+    `ids`, `events`: request and event index of the rows. `request`, `event`: the uses. Returns row indices, -1 for
+    none.
+    """
     found = np.full(len(request), NONE, np.int64)
     if not len(ids) or not len(request):
         return found
@@ -377,7 +391,8 @@ def first_row_after(ids: Ints, events: Ints, request: Ints, event: Ints) -> Ints
 
 
 def _statuses_at(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:
-    """Return the status at `offsets` of the array of event `owners`; not known where that array is shorter."""
+    """Return the statuses at `offsets` of the arrays of statuses that calls filled. `owners`: which call's array, as
+    index into `statuses`. A status beyond the end of its array is marked as not known."""
     lengths = np.diff(statuses.starts)[owners]
     there = offsets < lengths
     place = np.where(there, statuses.starts[:-1][owners] + offsets, 0)

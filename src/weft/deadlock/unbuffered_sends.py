@@ -61,8 +61,8 @@ class Constraints:
         return Constraints(first, self.at[keep], self.target[keep], self.value[keep], self.send[keep], self.size)
 
     def run_processes(self) -> Ints:
-        """Return for each process the constraint at which it cannot continue, or the end of its constraints if it
-        comes through."""
+        """Let each process come as far as its constraints permit. Return by process the index of the constraint at
+        which it cannot continue; if it comes through, the index after its last constraint."""
         place = np.zeros(len(self.first) - 1, np.int64)
         rows = (self.first, self.at, self.target, self.value)
         if progress.kernel().weft_progress(len(place), *rows, len(self.size), self.size, place):
@@ -83,15 +83,16 @@ class Processes:
 
 
 def _places_by_thread(threads: NDArray[np.int32]) -> U32:
-    """Return the place of each event when they are sorted by thread."""
+    """Return each event's position in a list of the rank's events sorted by thread. `threads`: the thread of each
+    event."""
     found = np.empty(len(threads), np.uint32)
     found[np.argsort(threads, kind="stable")] = np.arange(len(threads))
     return found
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Return a finding for each group of send sites that would hang without buffering; none for a run that does
-    hang."""
+    """Return a finding for each group of sends, by call site, that would hang if MPI buffered no message. [] for a run
+    that did hang."""
     if Standstill(trace).stuck:
         return []
     processes = Processes(trace)
@@ -141,19 +142,19 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 def _constraints_of_run(
     trace: Trace, match: Match, processes: Processes, found_complete: NDArray[np.bool_]
 ) -> Constraints:  # fmt: skip
-    """Return the constraints if every standard send waits, and every collective except those that are local in
-    practice.
-    """
+    """Return the constraints under which every standard send waits for its receive. Every collective waits for all
+    members, except those that need no other member in practice."""
     local = masks_of(trace.functions).table(_LOCAL)[match.collectives.function]
     waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~found_complete
     return make_constraints(match, processes, waits, ~local)
 
 
 def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
-    """Return the sends that a test found complete at once: had they not been, the program might have gone on without.
+    """Return a mask of the sends that a single test found complete. Had that test failed, the program might have gone
+    on without the send, so that it need not wait for it.
 
-    One that is asked for again and again in one place, with nothing between, is waited for there; so is one that is
-    asked for in a loop that waits, as its source says, where the first test came true.
+    A send is not in the mask if the program waits for it by tests: the test before, at the same call site, failed, or
+    the source shows a waiting loop around the test.
     """
     sends = match.sends
     found = np.zeros(len(sends), np.bool_)
@@ -181,7 +182,8 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
 
 
 def _preceding_events(rank: Rank, events_asked: Ints) -> Ints:
-    """Return the event before each of some events in its thread; the event itself if it is the thread's first."""
+    """Return for each of some event indices the index of the event before it in the same thread; for the thread's
+    first event its own index."""
     if len(rank.threads) <= 1:
         return np.maximum(events_asked - 1, 0)
     before = events_asked.copy()
@@ -238,7 +240,8 @@ def make_constraints(
 
 
 def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) -> None:
-    """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
+    """Call the native function that makes the constraints, or only counts them, for all ranks, divided among the
+    machine's cores. `work`: the number of events, which decides how many threads are worth it."""
     ranks = given.ranks
     count = worker_count(work, min(8, ranks))
     cuts = [ranks * k // count for k in range(count + 1)]
@@ -251,8 +254,8 @@ def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) ->
 
 
 def _find_cycles(constraints: Constraints, standing: Ints, stuck: Ints) -> Iterator[list[int]]:
-    """Yield the cycles of stuck processes, in which each waits for the next. Of the absent members of a collective
-    one is followed."""
+    """Yield the cycles of stuck processes, in which each waits for the next. If a process waits in a collective, one
+    of the absent members counts as the next. `standing`: by process, the constraint at which it is stuck."""
     waiting = {int(p): int(standing[p]) for p in stuck}
     absent = _absent_members(constraints, standing, waiting)
     seen: set[int] = set()
@@ -273,17 +276,18 @@ def _find_cycles(constraints: Constraints, standing: Ints, stuck: Ints) -> Itera
 def _is_within_segment(
     trace: Trace, processes: Processes, constraints: Constraints, standing: Ints, cycle: list[int]
 ) -> bool:
-    """Return whether a cycle of waiting calls belongs to this segment, and not to later calls that are only looked
-    ahead to.
+    """Return whether a cycle of waiting calls belongs to this segment of a long run. If not, it is among the later
+    calls that the analysis only looks ahead to.
 
-    It is enough to look at the cycle's first call, since each call of a cycle waits for a call before it.
+    The cycle's first call decides, since each call of a cycle waits for a call before it.
     """
     look, one = lookahead_of(trace), cycle[0]
     return look is None or bool(constraints.at[standing[one]] < look.told[processes.rank[one]])
 
 
 def _absent_members(constraints: Constraints, standing: Ints, waiting: dict[int, int]) -> dict[int, int]:
-    """Return for each collective (gathering) that somebody waits in, a stuck process that has yet to arrive there."""
+    """Return {number of a collective: a stuck process that has yet to arrive there} for the collectives in which a
+    stuck process waits. `waiting`: by stuck process, its constraint."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
     found: dict[int, int] = {}
     for process in waiting if wanted else ():
@@ -318,7 +322,8 @@ def _select_sends_at(
 def _select_waits_at(
     processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the constraints that wait for the other members of a collective at one of `sites`."""
+    """Return a mask of the constraints by which a process waits in a collective, at one of `sites`, for the other
+    members."""
     hit = np.zeros(len(constraints.at), np.bool_)
     if not sites:
         return hit
@@ -334,10 +339,10 @@ def _select_waits_at(
 def _waits_that_a_message_ends(
     match: Match, processes: Processes, constraints: Constraints, standing: Ints, process: int
 ) -> Ints | None:
-    """Return the constraints that wait at, or for, the wildcard receives of one line; None if no other message can
-    come.
+    """Return the constraints that another message could fulfil: a stuck process waits for a wildcard receive, and a
+    message other than the recorded one may come. None if none may come.
 
-    Another message than the recorded one would then be taken by one of these receives, and its wait would end.
+    They are the constraints of all wildcard receives at that source line, and of the sends that these took.
     """
     at, rank = int(standing[process]), int(processes.rank[process])
     if constraints.send[at] >= 0 or constraints.target[at] < 0:
@@ -373,7 +378,8 @@ def _waits_that_a_message_ends(
 
 
 def _first_stuck_events(processes: Processes, constraints: Constraints, standing: Ints) -> Ints:
-    """Return for each rank the first event at which one of its threads is stuck; the largest integer if none is."""
+    """Return by rank the index of the first event at which one of the rank's threads is stuck; the largest integer if
+    none is."""
     found = np.full(len(processes.events), np.iinfo(np.int64).max)
     stuck = np.flatnonzero(standing < constraints.first[1:])
     np.minimum.at(found, processes.rank[stuck], constraints.at[standing[stuck]].astype(np.int64))
@@ -383,9 +389,10 @@ def _first_stuck_events(processes: Processes, constraints: Constraints, standing
 def _is_behind_early_test(
     match: Match, links: Sequence[_Link], last_events: Ints, found_complete: NDArray[np.bool_]
 ) -> bool:
-    """Return whether a rank of a cycle went past a test that found a send complete whose receive is not posted there.
+    """Return whether a rank of a cycle has passed a test that found a send complete, although the receive of that send
+    is not posted before the ranks get stuck.
 
-    With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
+    If sends waited, the test would have failed, and the program might have gone another way than the recorded one.
     `last_events`: how far each rank comes, as `_first_stuck_events` returns it.
     """
     sends, recvs = match.sends, match.recvs
@@ -454,7 +461,8 @@ class _Link:
 def _make_links(
     match: Match, processes: Processes, constraints: Constraints, standing: Ints, cycle: list[int]
 ) -> list[_Link]:  # fmt: skip
-    """Return the processes of a cycle, each of which waits for the next."""
+    """Return the processes of a cycle, each waiting for the next: where it stands, and which call of the next one is
+    missing."""
     links = [_Link(match, int(processes.rank[p]), constraints, int(standing[p])) for p in cycle]
     for link, process, awaited in zip(links, cycle, cycle[1:] + cycle[:1], strict=True):
         if not link.early:

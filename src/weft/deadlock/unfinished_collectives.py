@@ -9,7 +9,8 @@ from weft.trace import Event
 
 
 def find_unfinished_collectives(standstill: Standstill) -> list[list[Event]]:
-    """Return the open calls of each barrier, and of each call that makes an object, that all members are in."""
+    """Return groups of open calls that should have returned: each is a barrier, or a call that makes an object, which
+    all members have entered."""
     gathered: dict[tuple[int, str], list[Event]] = {}
     for events in standstill.open_calls.values():
         for event in events:
@@ -20,7 +21,8 @@ def find_unfinished_collectives(standstill: Standstill) -> list[list[Event]]:
 
 
 def _is_complete(standstill: Standstill, event: Event, row: Meaning) -> bool:
-    """Return whether a call returns once all members have made it, whatever their counts, and they have."""
+    """Return whether all members have made a blocking collective that returns once they have. Only barriers and calls
+    that make objects are sure to: in others a member's count may matter."""
     if row.act is not Act.COLLECTIVE or row.form is not Form.BLOCKING or not (row.makes or row.name == "Barrier"):
         return False
     absence = standstill.gatherings.absence_from(event, row)

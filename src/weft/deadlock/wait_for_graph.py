@@ -85,7 +85,8 @@ def find_stuck(needs: Mapping[int, Need]) -> frozenset[int]:
 
 
 def _make_graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, list[int]], dict[int, list[int]]]:
-    """Return how many terms each need still asks for, the needs above each need, and those above each rank."""
+    """Return three tables by which the graph of needs is searched: {need: how many of its terms are still unmet},
+    {need: the needs that contain it}, {rank: the needs that name it}. A need stands in them as its id()."""
     count: dict[int, int] = {}
     above: dict[int, list[int]] = defaultdict(list)
     of_rank: dict[int, list[int]] = defaultdict(list)
@@ -101,7 +102,7 @@ def _make_graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, li
 
 
 def _distinct_needs(needs: Iterable[Need]) -> Iterator[Need]:
-    """Yield each need once, with those inside of others."""
+    """Yield every need once: the given ones, and those that are terms of others."""
     seen: set[int] = set()
     stack = list(needs)
     while stack:
@@ -113,8 +114,8 @@ def _distinct_needs(needs: Iterable[Need]) -> Iterator[Need]:
 
 
 def find_components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """Return the parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least
-    rank."""
+    """Divide the wait-for graph over `ranks` into its connected components. Return the ranks of each, ordered by the
+    least rank."""
     leader: dict[int, int] = {}
 
     def find_leader(index: int) -> int:
@@ -142,8 +143,8 @@ def find_components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[fr
 
 
 def find_cores(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """Return the strongly connected sets of `ranks` that wait for nobody outside themselves: where a deadlock
-    starts."""
+    """Return the sets of `ranks` in which a deadlock starts: strongly connected in the wait-for graph, and waiting for
+    nobody outside the set."""
     edges: dict[int, tuple[int, ...]] = {}
     names: dict[int, int] = {}
 
@@ -167,7 +168,8 @@ def find_cores(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozens
 
 
 def _stays_inside(key: int, number: int, part_of: Mapping[int, int], edges: Mapping[int, tuple[int, ...]]) -> bool:
-    """Return whether every rank reached from `key` is in the part `number`; a need that leads to no rank stays."""
+    """Return whether all ranks that can be reached from the node `key` are in the component `number`. Nodes of needs
+    that lead to no rank do not count."""
     stack, seen = list(edges[key]), set()
     while stack:
         other = stack.pop()

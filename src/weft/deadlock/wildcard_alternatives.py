@@ -89,7 +89,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
             found.setdefault(told.cause or told.message, told)
             hit.add(place)
     if left:
-        return [_with_untried(one, left) for one in found.values()] or [_bound_note(tried - open_, left)]
+        return [_with_untried(one, left) for one in found.values()] or [_make_bound_note(tried - open_, left)]
     return list(found.values())
 
 
@@ -98,7 +98,7 @@ def _with_untried(one: Finding, left: int) -> Finding:
     return replace(one, evidence=changed(one.evidence, untried=left))
 
 
-def _bound_note(tried: int, untried: int) -> Finding:
+def _make_bound_note(tried: int, untried: int) -> Finding:
     """Return the note that says how many other matches were tried, and how many were not."""
     return Finding(
         kind="potential-deadlock",
@@ -120,7 +120,7 @@ def is_bound_note(one: Finding) -> bool:
 def join_bound_notes(notes: Sequence[Finding]) -> Finding:
     """Return one such note for those of several segments of a run."""
     held = [note.evidence for note in notes if isinstance(note.evidence, Untried)]
-    return _bound_note(sum(one.tried for one in held), sum(one.untried for one in held))
+    return _make_bound_note(sum(one.tried for one in held), sum(one.untried for one in held))
 
 
 class _Choices(NamedTuple):
@@ -132,8 +132,8 @@ class _Choices(NamedTuple):
 
 
 def _other_choices(match: Match, order: Order) -> _Choices:
-    """Return what the wildcard receives could have taken instead, those first that are taken by a receive of
-    another form."""
+    """Return which other messages the wildcard receives could have taken. Messages that a receive of another form took
+    come first; of choices at the same pair of lines at most MOST_OF_ONE_PLACE are kept."""
     races = detect_races(match, order)
     first = races.first.astype(np.int64)
     listed = first[1:] - first[:-1]
@@ -143,7 +143,7 @@ def _other_choices(match: Match, order: Order) -> _Choices:
     synchronous = bool((match.sends.flags & Post.SYNCHRONOUS).any())
     rows = np.concatenate([np.flatnonzero(~exchange), np.flatnonzero(exchange)[: None if synchronous else 0]])
     recv, send = recv[rows], send[rows]
-    place = _number_places(match, recv, send)
+    place = _number_line_pairs(match, recv, send)
     by_place = np.argsort(place, kind="stable")
     ordered = place[by_place]
     nth = np.arange(len(place)) - np.searchsorted(ordered, ordered)
@@ -151,8 +151,9 @@ def _other_choices(match: Match, order: Order) -> _Choices:
     return _Choices(recv[few], send[few], place[few])
 
 
-def _number_places(match: Match, recv: Ints, send: Ints) -> Ints:
-    """Return a number for the lines of each wildcard and of the receive that took the other message."""
+def _number_line_pairs(match: Match, recv: Ints, send: Ints) -> Ints:
+    """Return for each choice a number that is equal for equal call sites: that of the wildcard receive together with
+    that of the receive which took the other message in the run."""
     other = match.sends.partner[send].astype(np.int64)
     lines = [
         _call_sites(match, recv),
@@ -163,7 +164,7 @@ def _number_places(match: Match, recv: Ints, send: Ints) -> Ints:
 
 
 def _call_sites(match: Match, rows: Ints) -> Ints:
-    """Return rank and call site of receives, as one number."""
+    """Return for each receive its rank and its call site, packed into one number."""
     recvs = match.recvs
     ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
     site = np.zeros(len(rows), np.int64)
@@ -207,7 +208,8 @@ class _Rematch:
         self.sends_moved |= {int(recvs.partner[r]) for r in self.partner if r >= 0} - {NONE}
 
     def _untaken_sends(self) -> dict[int, list[int]]:
-        """Return for each sender, in order, the sends that are not taken before the wildcard is posted."""
+        """Return {sender: its sends in order} with the messages that nobody has taken when the wildcard receive is
+        posted."""
         sends = self.match.sends
         first, rows = _sends_by_receiver(self.match)
         mine = rows[int(first[self.rank]) : int(first[self.rank + 1])].astype(np.int64)
@@ -224,8 +226,8 @@ class _Rematch:
         return queues
 
     def _match_again(self) -> bool:
-        """Match the receives and probes after the wildcard again; return whether the changes end before the record
-        does."""
+        """Match the wildcard receive with the other message, then the later receives and probes anew. Return True once
+        the same messages are taken as in the record, False if that does not happen until its end."""
         recvs, probes = self.match.recvs, self.match.probes
         part, seen = recvs.of_rank(self.rank), probes.of_rank(self.rank)
         here = [(int(recvs.event[r]), r) for r in range(self.choice.recv, part.stop) if recvs.comm[r] == self.comm]
@@ -242,7 +244,8 @@ class _Rematch:
         return False
 
     def _match_receive(self, row: int) -> None:
-        """Give a receive the message that it takes now, and note how that differs from the record."""
+        """Give a receive the message that it takes after the other choice, and note which messages are then taken that
+        were not taken in the record so far, and the other way round."""
         recvs = self.match.recvs
         before = int(recvs.partner[row])
         now = self.choice.send if row == self.choice.recv else self._first_message(recvs, row)
@@ -260,8 +263,8 @@ class _Rematch:
                     mine.add(send)
 
     def _match_probe(self, row: int) -> None:
-        """Give a probe the message that it sees now, if another receive took the recorded one. Raises _Unclear for a
-        wildcard."""
+        """If another receive took the message that a probe saw in the record, give the probe the message that it sees
+        instead. Raises _Unclear for a wildcard probe."""
         probes = self.match.probes
         before = int(probes.partner[row])
         if before == NONE or before not in self.gone:
@@ -271,7 +274,8 @@ class _Rematch:
         self.partner[-1 - row] = self._first_message(probes, row)
 
     def _first_message(self, posts: Posts, row: int) -> int:
-        """Return the message that a receive takes, NONE if there is none. Raises _Unclear."""
+        """Return the message that a receive or probe takes after the other choice, NONE if there is none. Raises
+        _Unclear if the record does not tell."""
         flags, source = int(posts.flags[row]), int(posts.peer[row])
         if flags & (Post.UNDECIDED | Post.PARTITIONED):
             raise _Unclear
@@ -340,7 +344,8 @@ class _Reruns:
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
 
     def make_constraints(self, match: Match) -> Constraints:
-        """Return the constraints of the run with another match; what gets no message now can never be passed."""
+        """Return the constraints of the run with another match. A receive, probe or synchronous send that has lost its
+        partner can then never be passed."""
         base, waits = self.base, (match.sends.flags & Post.SYNCHRONOUS) != 0
         hungry = [
             _events(mine, (was.partner != NONE) & (mine.partner == NONE) & mask)
@@ -354,7 +359,7 @@ class _Reruns:
         return make_constraints(match, self.processes, waits, self.together, never)
 
     def find_stuck(self, match: Match) -> list[_StuckProcess]:
-        """Run the record again with another match; return which processes cannot continue."""
+        """Carry out the record again with another match, and return the processes that cannot continue."""
         constraints = self.make_constraints(match)
         place = constraints.run_processes()
         rows = np.flatnonzero(place < constraints.first[1:]).tolist()
@@ -368,7 +373,8 @@ def _events(posts: Posts, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _try_choice(match: Match, replays: _Reruns, choice: Choice) -> Finding | None:
-    """Try one choice; return the finding if somebody would wait for ever. Raises _Beyond."""
+    """Try another message for one wildcard receive. Return the finding if a rank would then wait for ever, else None.
+    Raises _Beyond if that shows only after the calls of this segment."""
     try:
         again = _Rematch(match, choice)
     except _Unclear:
@@ -388,8 +394,8 @@ def _try_choice(match: Match, replays: _Reruns, choice: Choice) -> Finding | Non
 
 
 def _is_decided_outside_segment(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> bool:
-    """Return whether only calls after those that a segment looks at show whether the wildcard's rank waits for
-    ever."""
+    """Return whether it is still open in this segment of a long run if the wildcard's rank would wait for ever: calls
+    after those that the analysis looks at decide it."""
     look = lookahead_of(match.trace)
     if look is None or not look.sends:
         return False
@@ -400,7 +406,8 @@ def _is_decided_outside_segment(match: Match, again: _Rematch, stuck: list[_Stuc
 
 
 def _stuck_thread_of_rank(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> _StuckProcess | None:
-    """Return the process of the wildcard's own thread if it is stuck, else another one of its rank."""
+    """Return the stuck process of the thread that posted the wildcard receive, else another stuck one of the same
+    rank; None if the rank is not stuck."""
     here = [s for s in stuck if s.rank == again.rank]
     thread = match.trace.ranks[again.rank].event_threads
     received = thread[int(match.recvs.event[again.choice.recv])]
@@ -408,17 +415,17 @@ def _stuck_thread_of_rank(match: Match, again: _Rematch, stuck: list[_StuckProce
 
 
 def _receives_completed_at(match: Match, stuck: _StuckProcess) -> list[int]:
-    """Return the receives that the event in which a rank stands completes."""
+    """Return the rows of the receives that would be completed by the call in which a process is stuck."""
     part = match.recvs.of_rank(stuck.rank)
     rows: list[int] = (part.start + np.flatnonzero(match.recvs.completion[part] == stuck.event)).tolist()
     return rows
 
 
 def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
-    """Return whether a receive gets no message after the other choice, because of that choice.
+    """Return whether a receive gets no message because of the other choice. `waiting`: the ranks that are stuck.
 
-    One that wants the message of the rank which the wildcard took from in the record does not count, nor one that only
-    asks.
+    False for a receive from the rank whose message the wildcard did not take this time, and for MPI_Improbe, which
+    does not wait.
     """
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
@@ -432,7 +439,8 @@ def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) ->
 
 
 def _make_finding(again: _Rematch, stuck_call: Event, wanting: int, stuck: int) -> Finding:
-    """Return the finding about a wildcard's other choice: who would then wait for what for ever."""
+    """Return the finding that a wildcard receive could have taken another message, after which a rank waits for ever.
+    `wanting`: the row of the receive that gets no message; `stuck`: how many processes wait for ever."""
     match, choice = again.match, again.choice
     trace = match.trace
     receive, took = trace.event(*match.recvs.id(choice.recv)), trace.event(*match.sends.id(again.took))

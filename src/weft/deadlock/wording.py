@@ -92,7 +92,8 @@ class _FindingMaker:
         )
 
     def _describe_others(self) -> str:
-        """Return who is not mentioned yet: others at the start of the deadlock, then those who wait for them."""
+        """Return words for the ranks that the sentence does not mention yet: first other ranks in which the deadlock
+        starts, then those that only wait behind them."""
         text = ""
         for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
             self.told.update(group.ranks)
@@ -145,7 +146,8 @@ class _FindingMaker:
     # Sentences
 
     def _describe_deadlock(self) -> str:
-        """Return the sentence about the deadlock: a cycle if it is one, else the first group and why it waits."""
+        """Return the sentence about the deadlock. For a cycle it names each rank and the next one; else it says why
+        the first group of ranks waits."""
         cycle = self._find_cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
         if len(cycle) > 2 and len(self.groups) >= 1 and self.groups[-1].what != "members":
             return self._describe_cycle(cycle)
@@ -160,7 +162,7 @@ class _FindingMaker:
 
     def _describe_reason(self, group: Group, reason: Reason) -> str:
         """Return why a group waits."""
-        if (why := self._fewer_pickled_collectives(group)) is not None:
+        if (why := self._describe_fewer_pickled_collectives(group)) is not None:
             return why
         if reason.what == "message":
             return self._describe_missing_message(group, reason)
@@ -183,8 +185,9 @@ class _FindingMaker:
         ]
         return f"{rank_words(others)} {says}: {self._describe_places(others, group)}"
 
-    def _fewer_pickled_collectives(self, group: Group) -> str | None:
-        """Say which members made fewer collectives of pickled objects than the group; None for other calls."""
+    def _describe_fewer_pickled_collectives(self, group: Group) -> str | None:
+        """Return words that say which members made fewer collectives of pickled objects (mpi4py) than the group. None
+        if no member did, or the group's call is not such a collective."""
         event = group.blocked.event
         name, comm = describe.pickled_collective(event), event.comm
         if not name or comm is None:
@@ -206,7 +209,7 @@ class _FindingMaker:
         )
 
     def _describe_missing_message(self, group: Group, reason: Reason) -> str:
-        """Return why nobody sends the message that a group waits for."""
+        """Return words that say why nobody sends the message for which a group waits."""
         if reason.peer == ANY_SOURCE:
             others = reason.need.all_ranks() - set(group.ranks)
             near = self._describe_near_message(group, reason, None)
@@ -221,20 +224,20 @@ class _FindingMaker:
                 return "each waits for a message of another of them"
             near = self._describe_near_message(group, reason, rest[0]) if len(rest) == 1 else ""
             where = self._describe_places(rest, group)
-            fewer = "" if near else self._describe_fewer(group, rest)
+            fewer = "" if near else self._describe_shortfall(group, rest)
             return f"{rank_words(rest)} {fewer or ('sends none' if len(rest) == 1 else 'send none')}{near}: {where}"
         near = self._describe_near_message(group, reason, reason.peer)
-        if not near and (fewer := self._describe_fewer(group, [reason.peer])):
+        if not near and (fewer := self._describe_shortfall(group, [reason.peer])):
             return f"{_name(reason.peer)} {fewer}: {self._describe_whereabouts(reason.peer, group)}"
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
         extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
         return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._describe_whereabouts(reason.peer, group)}"
 
-    def _describe_fewer(self, group: Group, others: Sequence[int]) -> str:
-        """Return how many rounds of a line, or else messages to the group, others made; an empty text if that says
-        nothing, as of a rank that itself waits for a message and may be within its round.
-        """
+    def _describe_shortfall(self, group: Group, others: Sequence[int]) -> str:
+        """Return words that say how many rounds of a loop the ranks `others` made, or else how many messages to the
+        group they sent, if it is fewer than they should. Empty if one of them waits for a message itself: its round
+        may be unfinished."""
         if any(
             reason.what != "members"
             for i in others
@@ -246,7 +249,8 @@ class _FindingMaker:
         return self.counts.describe_missing_rounds(events, others) or self._describe_fewer_messages(group, others)
 
     def _describe_fewer_messages(self, group: Group, others: Sequence[int]) -> str:
-        """Return how many messages one rank sent to the only rank of a group, if it is fewer than that wanted."""
+        """Return words that say how many messages a single other rank sent to the only rank of a group, if that is
+        fewer than the group's rank wanted; else empty."""
         reason = group.blocked.reasons[0]
         if len(group.ranks) + len(others) != 2 or reason.comm is None or reason.tag == ANY_TAG:
             return ""
@@ -294,7 +298,8 @@ class _FindingMaker:
         ) == describe.at_place(like)
 
     def _describe_other_tag(self, reason: Reason) -> str:
-        """Return the near miss of a send: its receiver waits for the same sender with another tag."""
+        """Return words that say that the receiver of a blocked send waits for the same sender with another tag, and
+        add this to `misses`. Empty if it does not."""
         for blocked in self.standstill.blocked.get(reason.peer, []):
             for other in blocked.reasons:
                 if other.what == "message" and other.peer == reason.event.rank.index and other.comm is reason.comm:
@@ -303,8 +308,8 @@ class _FindingMaker:
         return ""
 
     def _describe_near_message(self, group: Group, reason: Reason, source: int | None) -> str:
-        """Return the words for a message that almost fits, the same for each rank of the group: of another tag,
-        communicator or sender."""
+        """Return words for a message that almost fits what the group waits for, but has another tag, communicator or
+        sender; add it to `misses`. Empty if there is none, or it differs between the group's ranks."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
         books = make_ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
@@ -323,7 +328,8 @@ class _FindingMaker:
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
 
     def _last_message(self, channel: Channel, receiver: int) -> Event | None:
-        """Return the last message of a channel to a rank; None where the run no longer has it."""
+        """Return the call that sent the last message of a channel to a rank. None if the run does not have that call
+        any more."""
         sends = self.standstill.traffic[channel.source].sends
         rows = (sends.comm == channel.comm) & (sends.peer == receiver) & (sends.tag == channel.tag)
         found = sends.event[rows]
@@ -347,7 +353,8 @@ class _FindingMaker:
         return listed(parts)
 
     def _describe_whereabouts(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
-        """Return where one rank is that others wait for, and who is there with it."""
+        """Return words that say where a rank is for which others wait, and which ranks are there with it. `count`: how
+        many ranks the words stand for; `pronoun`: their subject."""
         subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
         if index in self.standstill.gone:
             state = self.standstill.trace.ranks[index].state
@@ -378,8 +385,8 @@ class _FindingMaker:
     # Cycles
 
     def _find_cycle(self, ranks: frozenset[int]) -> list[int]:
-        """Return the ranks in the order in which each waits for the next, if each waits for exactly one; else
-        nothing."""
+        """Return the ranks as a cycle, in which each waits for the next. [] if some rank waits for several, or for
+        none of them."""
         if not ranks:
             return []
         path, seen, at = [], set(), min(ranks)
@@ -395,7 +402,7 @@ class _FindingMaker:
         return path[path.index(at) :]
 
     def _describe_cycle(self, cycle: list[int]) -> str:
-        """Return the sentence about a cycle of ranks."""
+        """Return the sentence for ranks of which each waits for the next, in that order."""
         self.told.update(cycle)
         shown = cycle if len(cycle) <= MAX_CYCLE else cycle[:2]
         parts: list[str] = []
@@ -409,9 +416,8 @@ class _FindingMaker:
 
 
 def list_pickled_collectives(rank: Rank, comm: Communicator) -> list[Event]:
-    """List the collectives of pickled objects that a rank made on mpi4py's duplicate of a communicator, by their first
-    calls: mpi4py numbers them by tag.
-    """
+    """Return the collectives of pickled objects that a rank made on a communicator, as the first call of each. mpi4py
+    makes them on a duplicate of the communicator, and gives each a tag of its own."""
     id = comm.local_ids.get(rank.index)
     table = masks_of(rank.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
     rows = np.flatnonzero((rank.events["comm"] == id) & table[rank.events["function"]]) if id else np.zeros(0, np.int64)
@@ -424,9 +430,8 @@ def _call_at(event: Event) -> str:
 
 
 def _find_near_channel(untaken: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
-    """Return the channel of a message that nobody took, from the sender that is waited for or with the tag that is
-    wanted.
-    """
+    """Return the channel of an untaken message that almost fits: it is from the awaited sender, or has the wanted tag
+    and communicator. None if there is none."""
     assert reason.comm is not None
     near = [c for c in untaken if c.source == source or source is None] or [
         c for c in untaken if c.comm == reason.comm.index and c.tag == reason.tag

@@ -50,15 +50,18 @@ def _list_debug_files(path: str, build_id: str) -> list[Path]:
 
 
 def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return the same without the cache."""
+    """Return the frames at each return address by its offset as text, innermost first, as `lines_of` does. The answers
+    do not come from the cache and are not stored there.
+    """
     return _drop_unknown(_look_up_frames(path, [Path(path)], offsets, problems))
 
 
 def _look_up_frames(
     path: str, files: Sequence[Path], offsets: Sequence[int], problems: list[str]
 ) -> dict[str, list[Found]]:
-    """Return for each offset its frames with lines, or at least its function's name, from the module and its files of
-    debugging information."""
+    """Return the frames at each return address by its offset as text. If no source line is known, the only frame has
+    just the function's name or nothing. `files`: the module, then its files of debugging information.
+    """
     told = _query_addr2line(path, offsets, problems)
     for fetched in files[-1:]:  # addr2line itself finds the others
         if str(fetched).endswith("/debuginfo") and (
@@ -75,13 +78,14 @@ def _has_line(frames: Sequence[Found]) -> bool:
 
 
 def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:
-    """Return the answers that say something."""
+    """Return the answers that have a frame with a file or a function."""
     return {of: list(frames) for of, frames in answers.items() if any(any(frame) for frame in frames)}
 
 
 def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return, by offset as text, the source places that addr2line names, also where it knows no line. Empty if
-    addr2line cannot be run, which is added to `problems`.
+    """Return the frames that addr2line gives for each return address, by its offset as text, innermost first. A frame
+    may lack its line; frames in MPI's headers are dropped. If addr2line cannot be run, return {} and add a sentence to
+    `problems`.
     """
     # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
     addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
@@ -102,8 +106,9 @@ def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> 
 
 
 def _parse_output(output: str) -> dict[int, list[Found]]:
-    """Return the frames by address in addr2line's output, which has the address, then function and file:line of each
-    frame."""
+    """Return address -> frames from addr2line's output. The output has lines with the address, and then for each frame
+    the function and `file:line`.
+    """
     blocks: dict[int, list[Found]] = {}
     frames: list[Found] = []
     function: str | None = None
@@ -122,8 +127,9 @@ def _parse_output(output: str) -> dict[int, list[Found]]:
 
 
 def _drop_mpi_headers(frames: list[Found]) -> list[Found]:
-    """Return the frames without the innermost ones in headers of an MPI library (C++ bindings are inlined into their
-    callers)."""
+    """Return frames without those that come first and are in headers of an MPI library. C++ bindings are inlined from
+    there into the program's functions.
+    """
     for k, frame in enumerate(frames):
         if frame[0] and not _in_mpi_header(frame[0]):
             return frames[k:]

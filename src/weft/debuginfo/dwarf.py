@@ -134,14 +134,18 @@ class DwarfModule:
         return rows_of[before - 1][1] if before else 0
 
     def globals(self, address: int) -> list[DwarfVariable]:
-        """Return the static variables of the file with the code at an address, except those of its functions."""
+        """Return the static variables at file level in the source file with the code at an address; [] if it is
+        unknown.
+        """
         unit = self.unit(address)
         return (
             self._static(self._globals, unit, self._top_level_entries(unit.get_top_DIE())) if unit is not None else []
         )
 
     def statics(self, address: int) -> list[DwarfVariable]:
-        """Return the static variables of the functions in the file with the code at an address."""
+        """Return the static variables inside functions in the source file with the code at an address; [] if it is
+        unknown.
+        """
         unit = self.unit(address)
         if unit is None:
             return []
@@ -149,7 +153,7 @@ class DwarfModule:
         return self._static(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
 
     def _static(self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]) -> list[DwarfVariable]:
-        """Return the static variables among DIEs, cached for each unit."""
+        """Return the static variables among some entries (DIEs) of a compilation unit; `known` caches them by unit."""
         if unit.cu_offset not in known:
             known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]
         return known[unit.cu_offset]
@@ -173,7 +177,9 @@ class DwarfModule:
         return told.value.decode(errors="replace") if told is not None else ""
 
     def find_pointed_type(self, address: int, name: str) -> Shape | None:
-        """Return the type that the pointer or array `name` points to or holds, in the innermost scope at an address."""
+        """Return the type of the elements of the pointer or array called `name` in the innermost scope at an address.
+        None if no such variable is known there, or it is neither.
+        """
         unit = self.unit(address)
         if unit is None:
             return None
@@ -189,8 +195,8 @@ class DwarfModule:
     # Entries
 
     def _enclosing_variables(self, function: Any) -> list[Any]:
-        """Return the variables of the functions and blocks around a function, the innermost last (OpenMP's outlined
-        constructs).
+        """Return the entries of the variables in the functions and blocks around a function, innermost last. OpenMP's
+        constructs become such inner functions.
         """
         found: list[Any] = []
         die = function.get_parent() if function is not None else None
@@ -232,8 +238,8 @@ class DwarfModule:
                     yield child
 
     def _variables_in_scope(self, die: Any, address: int, inline_depth: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield the variables of a function in scope at an address, the innermost last, with their depth of
-        inlining.
+        """Yield (entry, depth) for each variable of a function that is in scope at an address, innermost last. The
+        depth counts the inlined functions around the variable.
         """
         blocks = []
         for child in die.iter_children():
@@ -247,6 +253,7 @@ class DwarfModule:
             )
 
     def _inside(self, function: object, place: int) -> list[DwarfVariable]:
+        """Return the variables of a function that are in scope at an address and have a known location and type."""
         found = (self._variable(die, depth) for die, depth in self._variables_in_scope(function, place))
         return [variable for variable in found if variable is not None]
 
@@ -277,7 +284,9 @@ class DwarfModule:
         return False
 
     def _find_origin(self, die: Any) -> Any:
-        """Return the DIE that holds name and type: for inlined code and definitions that is another one."""
+        """Return the entry (DIE) that has the name and type of a variable. For inlined code, and for definitions of
+        what was declared elsewhere, this is another entry than the given one.
+        """
         for _ in range(4):
             of = next((a for a in ("DW_AT_abstract_origin", "DW_AT_specification") if a in die.attributes), None)
             if of is None or "DW_AT_type" in die.attributes:
@@ -306,8 +315,8 @@ class DwarfModule:
         )
 
     def _location_operation(self, die: Any) -> tuple[int, int] | None:
-        """Return the one operation that locates a variable: an address or a distance from the frame base; None for
-        others.
+        """Return (operation, number) that locate a variable: an address, or an offset from the frame base. None if the
+        variable has any other location, or several ones over time.
         """
         parser = LocationParser(self._dwarf.location_lists())
         found = parser.parse_from_attribute(die.attributes["DW_AT_location"], die.cu["version"], die)
@@ -316,8 +325,9 @@ class DwarfModule:
         return None  # in several places, one after the other
 
     def _parse_single_operation(self, die: Any, expression: Any) -> tuple[int, int] | None:
-        """Return the operation of a location expression and its number: an address, or an offset in the frame; None
-        for any other expression."""
+        """Return (operation, number) of a location expression that is only an address, or only an offset from the frame
+        base; None for any other expression.
+        """
         operations = DWARFExprParser(die.cu.structs).parse_expr(expression)
         if len(operations) != 1 or operations[0].op not in (_OP_ADDR, _OP_FBREG):
             return None
@@ -358,7 +368,7 @@ class DwarfModule:
         return die
 
     def _shape(self, die: Any) -> Shape:
-        """Return the text, size and leaves of a type (its shape), computed once."""
+        """Return a type's text and size, and the numbers and pointers that it consists of (leaves); cached by type."""
         if die.offset not in self._shapes:
             self._shapes[die.offset] = Shape(self._format_type(die), 0, 0, ())  # of a type that holds itself
             self._shapes[die.offset] = self._build_shape(die)
@@ -413,7 +423,9 @@ class DwarfModule:
         return found
 
     def _build_shape(self, die: Any) -> Shape:
-        """Return the text, size and leaves of a type (its shape) from its entry."""
+        """Return a type's text and size, and the numbers and pointers that it consists of (leaves). A structure with
+        more than MOST_LEAVES of them has one leaf of unknown kind.
+        """
         bare = self._strip_qualifiers(die)
         text = self._format_type(die)
         size = bare.attributes.get("DW_AT_byte_size")
@@ -430,8 +442,9 @@ class DwarfModule:
         return Shape(text, width, width, (Leaf(0, self._classify_base_type(bare, width), width, ""),))
 
     def _member_leaves(self, die: Any, width: int) -> Iterator[Leaf]:
-        """Yield the leaves (members that are numbers or pointers, also inner ones) of a structure, at most MOST_LEAVES
-        and one more."""
+        """Yield the numbers and pointers (leaves) that a structure consists of, those of inner structures included. At
+        most one more than MOST_LEAVES is yielded.
+        """
         many = 0
         for child in die.iter_children():
             if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_type" not in child.attributes:
@@ -455,7 +468,9 @@ class DwarfModule:
                     yield Leaf(start + k * shape.element + leaf.at, leaf.sort, leaf.width, name)
 
     def _classify_base_type(self, die: Any, width: int) -> str:
-        """Return the letter for the numbers of a type, such as "i" for integers and "f" for floats; "?" if unknown."""
+        """Return the letter for a type's kind of value: p for a pointer, i for an integer, f for a float, c for a
+        complex number, b for a byte or text; "?" if it is unknown.
+        """
         if die.tag in _POINTERS:
             return "p"
         if die.tag == "DW_TAG_enumeration_type":

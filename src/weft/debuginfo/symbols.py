@@ -49,8 +49,9 @@ def name_functions(paths: Iterable[Path], addresses: Sequence[int]) -> dict[int,
 
 
 def _add_functions_of_file(file: BinaryIO, addresses: Sequence[int], found: dict[int, str]) -> None:
-    """Add to `found` the functions in an ELF file that hold the addresses, also those of its packed
-    table of symbols."""
+    """Add the functions in an ELF file that hold the addresses to `found` (address -> name). If its own table of
+    symbols was stripped, that in its compressed section is read, too.
+    """
     sections = _read_sections(file)
     for section in sections:
         if section["kind"] in (SHT_SYMTAB, SHT_DYNSYM) and int(section["link"]) < len(sections):
@@ -65,7 +66,9 @@ def _add_functions_of_file(file: BinaryIO, addresses: Sequence[int], found: dict
 
 
 def _read_sections(file: BinaryIO) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    """Return the headers of an ELF file's sections, its names' section put last again (see `_name`)."""
+    """Return the headers of an ELF file's sections. The header of the section with all their names is repeated at the
+    end; `_name` reads it there.
+    """
     head = read_file_header(file)
     start = int.from_bytes(head[40:48], "little")
     size, count, names = (int.from_bytes(head[at : at + 2], "little") for at in (58, 60, 62))
@@ -108,7 +111,7 @@ def _find_functions_in_table(symbol_table: bytes, names: bytes, addresses: Seque
 
 
 def _demangle(found: dict[int, str]) -> dict[int, str]:
-    """Return the names as C++ has them; as they are without c++filt."""
+    """Return address -> name with C++ names as the source has them; unchanged if c++filt cannot be run."""
     mangled = sorted({name for name in found.values() if name.startswith("_Z")})
     if not mangled:
         return found

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked_ranks import Standstill
-from weft.endings.end_causes import How, find_ends, own_finalize
+from weft.endings.end_causes import How, find_ends, find_own_finalize
 from weft.endings.findings import KINDS, may_have_moved
 from weft.evidence import NO_EVIDENCE, Absent, Deadlock, Ended, Epoch, Refused
 from weft.findings import Finding
@@ -41,7 +41,8 @@ class Consequences:
         self._behind: defaultdict[int, list[str]] = defaultdict(list)
 
     def add(self, following: Finding, cause: Finding | None) -> None:
-        """Note that one finding follows from another, or (None) from what ended the run from outside."""
+        """Note that the finding `following` is a consequence of the finding `cause`; of None if a signal from outside
+        ended the run."""
         self._of[id(following)] = id(cause)
         if cause is None:
             return
@@ -59,7 +60,8 @@ class Consequences:
 
 
 def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
-    """Return which of the findings only follow from the end of a rank that another finding reports."""
+    """Return which findings are only consequences of others. Most follow from the end of a rank that another finding
+    reports; some only repeat in MPI's words what another finding explains."""
     found = list(findings)
     causes: dict[int, Finding | None] = dict.fromkeys(_ranks_ended_from_outside(trace))
     causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
@@ -77,16 +79,16 @@ def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences
     for one, reason in _explained_refusals(found, result):
         result.add(one, reason)
     for one in found:
-        if one.kind in KINDS.values() and (why := _same_error(one, found, result)) is not None:
+        if one.kind in KINDS.values() and (why := _find_same_error(one, found, result)) is not None:
             result.add(*why)
     return result
 
 
 def _may_follow(trace: Trace, finding: Finding, end: Finding | None) -> bool:
-    """Return whether a finding can follow from an end at all: what a rank did before it ended does not.
+    """Return whether a finding can be a consequence of how a rank ended. What the rank did before its end cannot.
 
-    MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
-    Exceptions are different: calls on the way out come after.
+    If MPI itself ended the rank, it may have been inside the very call that is wrong, or in MPI_Finalize, when the
+    rank's work was done. An exception is different: the program may make further calls while it leaves.
     """
     how = _manner_of_end(end) if end is not None else None
     if end is None or how == How.EXCEPTION:
@@ -107,11 +109,12 @@ def _manner_of_end(end: Finding) -> str | None:
 
 
 def _in_finalize(trace: Trace, end: Finding) -> bool:
-    return all((last := own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
+    return all((last := find_own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
 
 
 def _explained_refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
-    """Yield calls of which only MPI's own words are known, each with the finding that says what was wrong with them."""
+    """Yield (finding, its explanation) for calls that MPI refused with an error. The first finding has only MPI's own
+    words; the second says what is wrong with the call."""
     for one in found:
         if one.kind != "invalid-argument" or not isinstance(one.evidence, Refused):
             continue
@@ -131,7 +134,8 @@ def _exhausts(leak: Finding, end: Finding) -> bool:
 
 
 def _explains_refusal(other: Finding, refused: Finding, how: Refused) -> bool:
-    """Return whether a finding says more of the call that MPI refused: it names that call, or what MPI's words name."""
+    """Return whether the finding `other` explains why MPI refused a call: it is about the same call, or about wrong
+    epochs where MPI's message (`how`) names a window."""
     if set(other.events) & set(refused.events):
         return True
     on_window = how.inside.startswith("MPI_Win_") or "synchronization of RMA" in how.said
@@ -139,19 +143,21 @@ def _explains_refusal(other: Finding, refused: Finding, how: Refused) -> bool:
 
 
 def _collectives_after_finalize(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
-    """Yield collectives that some ranks call after MPI_Finalize, each with the finding that says so."""
+    """Yield (finding, its cause) where some ranks call a collective after MPI_Finalize: the finding says that others
+    lack in the collective, the cause that it is called too late."""
     told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}
     for one in found:
         if one.kind == "collective-mismatch":
             for event in one.events[:64]:
-                last = own_finalize(trace.ranks[event.rank]) if event in told else None
+                last = find_own_finalize(trace.ranks[event.rank]) if event in told else None
                 if last is not None and last.index < event.event:
                     yield one, told[event]
                     break
 
 
 def _ranks_ended_from_outside(trace: Trace) -> list[int]:
-    """Return the ranks that a signal from outside ended: what they did not do says nothing about the program."""
+    """Return the indices of the ranks that a signal from outside ended. What these did not do proves nothing about the
+    program."""
     if trace.run.get("ended") not in ("interrupted", "killed"):
         return []
     return [end.rank.index for end in find_ends(trace) if end.how is How.SIGNAL and not end.open_calls]
@@ -164,7 +170,8 @@ def _ranks_stuck_anyway(trace: Trace, ended: list[int]) -> frozenset[int]:
 
 
 def _find_cause(trace: Trace, finding: Finding, causes: Collection[int], stuck_anyway: frozenset[int]) -> int | None:
-    """Return the rank whose end a finding follows from, None if there is none."""
+    """Return the rank from whose end a finding follows, None if it follows from none. `causes`: the ranks that ended;
+    `stuck_anyway`: ranks that would be blocked even if these went on."""
     if finding.kind == "deadlock":
         if stuck_anyway.intersection(finding.ranks):
             return None
@@ -175,7 +182,7 @@ def _find_cause(trace: Trace, finding: Finding, causes: Collection[int], stuck_a
 
 
 def _find_involved_ranks(trace: Trace, finding: Finding) -> set[int]:
-    """Return the ranks that a finding is about, and those that its calls deal with."""
+    """Return the ranks that a finding is about, the absent ones that it names, and the peers of its calls."""
     ranks = set(finding.ranks) | set(finding.evidence.absent if isinstance(finding.evidence, Absent) else ())
     for rank, index in finding.events[:64]:
         event = trace.event(rank, index)
@@ -185,11 +192,12 @@ def _find_involved_ranks(trace: Trace, finding: Finding) -> set[int]:
     return ranks
 
 
-def _same_error(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
-    """Return (what follows, its cause) if another finding reports the same error as an end, else None.
+def _find_same_error(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
+    """Return (consequence, cause) if another finding is about the same error as `end`, a finding about how a rank
+    ended; else None.
 
-    mpi4py raises what MPI returns: the exception says it all. If MPI itself ended the process, the finding that says
-    what was wrong with the call says more than its end.
+    mpi4py raises MPI's error as an exception, which says everything. If MPI itself ended the process, the finding that
+    says what was wrong with the call is the cause.
     """
     how = _manner_of_end(end)
     raised = how == How.EXCEPTION and isinstance(end.evidence, Ended) and "mpi4py" in (end.evidence.name or "")

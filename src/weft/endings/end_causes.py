@@ -68,8 +68,8 @@ class End:
 
     @cached_property
     def calls_at_signal(self) -> list[Event]:
-        """Return the rank's calls of MPI at the moment of a signal from outside or of Weft's question; else those of
-        its end."""
+        """Return the MPI calls in which the rank was when a signal from outside came, or when Weft asked where it is.
+        Without either, return the calls that never returned."""
         if self.ending is None or self.ending.kind not in (EndingKind.WARNED, EndingKind.WHERE):
             return self.open_calls
         found = [self.rank.event(index) for index in calls_at(self.rank, self.ending.ticks)]
@@ -77,7 +77,8 @@ class End:
 
     @cached_property
     def has_handled_signal(self) -> bool:
-        """Return whether the program handled the signal: it returned from a call, or made one, after it."""
+        """Return whether the program survived the signal from outside: after it, a call returned or a new one was
+        made."""
         if self.how is not How.SIGNAL or self.ending is None:
             return False
         later = self.rank.events["enter"] > np.uint64(self.ending.ticks)
@@ -96,8 +97,8 @@ class End:
 
 
 def find_ends(trace: Trace) -> list[End]:
-    """Return the end of every rank, in order of rank. A run of level `outcomes` only knows those whose process
-    reported it."""
+    """Return how every rank ended, in order of rank. In a run of level `outcomes` only ends that the process itself
+    reported are known."""
     found = [_find_end(rank) for rank in trace.at_end.ranks]
     felled = _ranks_ended_by_weft(trace, found)
     return [replace(end, how=How.CUT_OFF, ending=None) if end.rank.index in felled else end for end in found]
@@ -115,7 +116,7 @@ def _ranks_ended_by_weft(trace: Trace, found: list[End]) -> frozenset[int]:
 
 
 def _find_end(rank: Rank) -> End:
-    """Return the end of one rank, from all that its record says of ends."""
+    """Return how one rank ended, decided from everything that its record says about ends."""
     if rank.missing:
         return End(rank, How.MISSING)
     told = rank.endings
@@ -125,7 +126,8 @@ def _find_end(rank: Rank) -> End:
 
 
 def _decide_cause(rank: Rank, recorded: list[Ending]) -> tuple[How, Ending | None]:
-    """Return how a rank ended, and the record of that end. `recorded`: all that the record says of ends."""
+    """Return how a rank ended, and the entry of its record that shows it (None if there is none). `recorded`: all
+    entries about ends in its record."""
     interrupted = _first(recorded, EndingKind.WARNED)
     exception = next((e for e in recorded if e.kind is EndingKind.EXCEPTION and not e.who), None)
     if exception is not None and not (interrupted and exception.name == "KeyboardInterrupt"):
@@ -153,9 +155,9 @@ def _is_ended_from_outside(rank: Rank) -> bool:
 
 
 def _classify_quiet_end(rank: Rank, exit_record: Ending | None) -> tuple[How, Ending | None]:
-    """Return how a rank ended that reports no crash or abort (finished, exited too soon, was cut off), and the record
-    of that."""
-    if (last := own_finalize(rank)) is not None:
+    """Return how a rank ended that reports no crash or abort: it finished, exited too soon, or was cut off. With it
+    comes the entry of its record that shows it, None if there is none."""
+    if (last := find_own_finalize(rank)) is not None:
         return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, exit_record
     early = _first(rank.endings, EndingKind.NOT_INITIALISED)
     if early is not None and rank.state == "starting":
@@ -174,8 +176,9 @@ def _classify_quiet_end(rank: Rank, exit_record: Ending | None) -> tuple[How, En
     return How.CUT_OFF, asked
 
 
-def own_finalize(rank: Rank) -> Event | None:
-    """Return the call of MPI_Finalize that the program itself made, None if it made none."""
+def find_own_finalize(rank: Rank) -> Event | None:
+    """Return the call of MPI_Finalize that the program itself made. None if it made none, or only exit() or the
+    interpreter's end made it."""
     rows = masks_of(rank.trace.functions).where(rank, calls.ENDS)
     made = [event for row in rows[-2:] if not (event := rank.event(int(row))).is_finalize_at_exit]
     return made[-1] if made else None
@@ -189,15 +192,16 @@ def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
 
 
 def find_user_site(ending: Ending) -> CallSite | None:
-    """Return the innermost call site in the user's own code: not in Python's library, nor in what pip installed.
+    """Return the innermost call site of an end in the user's own code: neither in Python's library nor in what pip
+    installed.
 
-    If no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
+    If none has a known line, return the innermost one without a line; if none is the user's, the innermost known line.
     """
     return innermost_user_site(ending.stack) or ending.site
 
 
 def callers_of_user_site(ending: Ending) -> tuple[CallSite, ...]:
-    """Return the known call sites that led to the user's innermost line (`find_user_site`), innermost first."""
+    """Return the known call sites in the user's code that led to the site of `find_user_site`, innermost first."""
     at = find_user_site(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []

@@ -17,8 +17,8 @@ _ORDER: Final = list(How)
 
 
 def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
-    """Return a line for all ranks that ended alike, those of their own doing first; none for a run that finished.
-    `reported`: ranks whose end a finding reports; they are left out of these lines."""
+    """Return a line for each group of ranks that ended alike, first for those that caused their end themselves. [] for
+    a run that finished. `reported`: ranks to leave out, as a finding reports their end."""
     if trace.level == Level.OUTCOMES:
         return []
     found = find_ends(trace)
@@ -36,7 +36,7 @@ def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
 
 
 def _explain_kill(trace: Trace, found: list[End]) -> list[str]:
-    """Return what is known if SIGKILL ended the job and no rank says why."""
+    """Return a line that says what is known if SIGKILL ended the job and no rank's record says why; else []."""
     own = any(end.how in OWN for end in found)
     if own or trace.run.get("ended") != "crashed" or trace.run.get("exit_code") not in (9, 137):
         return []
@@ -53,8 +53,8 @@ def _explain_kill(trace: Trace, found: list[End]) -> list[str]:
 
 
 def _group_ends(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
-    """Return ranks that ended alike in groups, each with its sentence; a silent end comes before the launcher's
-    signal."""
+    """Return (sentence, ends) for each group of ranks that ended alike. The order is by probable cause: a rank that
+    ended without a word comes before those that the launcher's signal ended."""
     outside = trace.run.get("ended") in ("interrupted", "killed", "running", "deadlock")
     fell = not outside and any(end.how in OWN for end in found)
     order = {
@@ -77,7 +77,7 @@ def to_json(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _group_to_json(said: str, group: list[End]) -> dict[str, object]:
-    """Return a group of ranks that ended alike for the report's JSON."""
+    """Return how a group of ranks ended, for the report's JSON. `said`: the sentence about it."""
     first = group[0]
     told: dict[str, Any] = {
         "ranks": [end.rank.index for end in group], "how": first.how.value, "message": printable(said),

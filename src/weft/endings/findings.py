@@ -25,8 +25,8 @@ MAX_WAITS: Final = 4
 
 
 def find(trace: Trace) -> list[Finding]:
-    """Return findings about ranks that ended by their own doing, one for all that ended alike, with the ranks that
-    wait for them for ever."""
+    """Return a finding for each group of ranks that ended alike by their own doing. It also names the ranks that wait
+    for these for ever."""
     if trace.level == Level.OUTCOMES:
         return []
     everyone = find_ends(trace)
@@ -47,21 +47,24 @@ class RunEnd:
         self.trace = trace
         own = [end for end in everyone if end.how in KINDS]
         self.standstill = Standstill(trace, [end.rank.index for end in own], buffering=may_have_moved(trace))
-        self.waiting = self._waiting({end.rank.index for end in own})
+        self.waiting = self._find_waiting_ranks({end.rank.index for end in own})
         self.guilty = [end for end in own if end.how is not How.EXIT or self._is_exit_a_fault(end)]
 
-    def _waiting(self, gone: set[int]) -> frozenset[int]:
-        """Return the ranks that could go on if the ranks `gone` were there, and cannot without them."""
+    def _find_waiting_ranks(self, gone: set[int]) -> frozenset[int]:
+        """Return the ranks that are blocked for ever, but would not be if the ranks `gone` were still there."""
         if not gone:
             return frozenset()
         return self.standstill.stuck - self.standstill.stuck_despite(gone)
 
     def _is_exit_a_fault(self, end: End) -> bool:
         """Return whether an exit is a fault: others wait for that rank, or its process never reached MPI_Finalize."""
-        return not (called_finalize(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
+        return not (called_finalize(end.rank) or _on_its_way(end)) or bool(
+            self.find_ranks_waiting_for({end.rank.index})
+        )
 
-    def waiting_for(self, gone: set[int]) -> frozenset[int]:
-        """Return those of `waiting` that need one of the ranks `gone`, or a rank that does."""
+    def find_ranks_waiting_for(self, gone: set[int]) -> frozenset[int]:
+        """Return the ranks of `waiting` that wait for one of the ranks `gone`, directly or through other waiting
+        ranks."""
         needs = self.standstill.needs
         found: set[int] = set()
         while more := {i for i in self.waiting - found if needs[i].all_ranks() & (gone | found)}:
@@ -73,7 +76,7 @@ class RunEnd:
         first = group[0]
         ranks = [end.rank.index for end in group]
         message = f"{rank_words(ranks)} {describe_end(first, len(ranks))}"
-        behind = self.waiting_for(set(ranks))
+        behind = self.find_ranks_waiting_for(set(ranks))
         if behind:
             message += (
                 f"; {self._describe_waiting(behind, 'it' if len(ranks) == 1 else 'them', ended=_ends_all(first))}"
@@ -99,7 +102,8 @@ class RunEnd:
         )
 
     def _describe_waiting(self, behind: frozenset[int], whom: str, *, ended: bool) -> str:
-        """Return `ranks 0 and 2 wait for it in barrier at exc.py:7`; with `ended`: `were ended by it in barrier`."""
+        """Return words such as `ranks 0 and 2 wait for it in barrier at exc.py:7`; with `ended`: `were ended by it in
+        barrier`. `behind`: the waiting ranks; `whom`: the words for what they wait for."""
         one, many, link = ("was ended", "were ended", "by") if ended else ("waits", "wait", "for")
         groups: dict[str, list[int]] = {}
         for index in sorted(behind):
@@ -136,7 +140,7 @@ def may_have_moved(trace: Trace) -> bool:
 
 
 def _group_alike(guilty: list[End]) -> list[list[End]]:
-    """Return ranks that ended in one way at one place in groups, the earliest first."""
+    """Return the ranks that ended in the same way at the same place as groups, the earliest end first."""
     groups: dict[tuple[object, ...], list[End]] = {}
     for end in guilty:
         ending = end.ending
@@ -150,7 +154,8 @@ def _group_alike(guilty: list[End]) -> list[list[End]]:
 
 
 def end_sites(end: End) -> list[Site]:
-    """Return the call site of an end in the form that findings hold, or else that of the last call."""
+    """Return the call site at which a rank ended, as findings hold it; that of its last call if no site of the end is
+    known. [] if Weft's own recorder ended the rank."""
     if end.how is How.WEFT:
         return []
     if end.ending is None or (at := find_user_site(end.ending)) is None:
@@ -198,7 +203,7 @@ def _frames(stack: tuple[CallSite, ...]) -> list[Frame]:
 
 
 def _thread_finding(end: End, exception: Ending) -> Finding:
-    """Return the finding for an exception in a thread or a task, which the rank itself may outlive."""
+    """Return the finding for an exception that ended a thread or task of a rank. The rank itself may have gone on."""
     at = find_user_site(exception)
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers_of_user_site(exception)[:6])
     rank = end.rank.index

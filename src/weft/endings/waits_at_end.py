@@ -26,9 +26,8 @@ _LEAST_POLLS: Final = 10
 
 
 def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
-    """Return a line for each call that ranks waited in: for whom, and where these were instead. Nothing is claimed to
-    be a deadlock: a rank outside MPI may have gone on.
-    """
+    """Return a line for each call in which ranks waited when the run ended: for whom, and where these ranks were. The
+    lines do not claim a deadlock, since a rank outside MPI might have gone on."""
     if trace.run.get("ended") not in ("interrupted", "killed") or not any(end.how is How.SIGNAL for end in found):
         return []
     standstill = Standstill(trace.at_end)
@@ -53,7 +52,8 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
 
 
 def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> list[str]:
-    """Return a line for each collective that all members had been in for a while: then nobody's call is missing."""
+    """Return a line for each collective in which all members had been for some time. No call is missing then: the MPI
+    library itself does not complete it."""
     return [
         f"all members of {event.comm.name} are in {call_words(event)}{at_place(event)}: the MPI library itself does "
         "not complete it"
@@ -64,8 +64,8 @@ def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> 
 
 
 def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[int], elsewhere: list[End]) -> str:
-    """Return such as `ranks 1 and 2 waited in barrier at pool.py:10 for rank 0, which had not entered it: rank 0 was
-    ...`."""
+    """Return a sentence such as `ranks 1 and 2 waited in barrier at pool.py:10 for rank 0, which had not entered it:
+    rank 0 was ...`. `what`: the words for their call; `elsewhere`: the ends of the missing ranks."""
     absent = ", which had not entered it" if reason.what == "members" else ""
     said = f"{rank_words(ranks)} waited in {what} for {rank_words(missing)}{absent}"
     places = [f"rank {end.rank.index} {_describe_place(end)}" for end in elsewhere[:MAX_PLACES]]
@@ -73,8 +73,8 @@ def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[in
 
 
 def _describe_place(end: End) -> str:
-    """Return what a rank did when it was ended: `polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7 s`, or the
-    line at which it was."""
+    """Return words for what a rank did when it was ended: `polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7
+    s`, at which line it was outside MPI, or both."""
     polls = [f"polled {call_words(poll)}{at_place(poll)} in vain for {_seconds(poll)}" for poll in _last_polls(end)]
     site = find_user_site(end.ending) if end.ending is not None else None
     at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
@@ -86,7 +86,8 @@ def _at(site: CallSite) -> str:
 
 
 def _last_polls(end: End) -> list[Event]:
-    """Return the poll that each thread of a rank was repeating without success when it was ended."""
+    """Return the polls (probes or tests) that the threads of a rank repeated without success when it was ended, at
+    most one a thread."""
     rank = end.rank
     first = max(0, len(rank.events) - _LAST)
     rows = first + np.flatnonzero(rank.trace.functions.failed_polls(rank.events[first:]))

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from weft.base.words import listed, printable, short_function
-from weft.endings.end_causes import End, How, callers_of_user_site, find_user_site, own_finalize
+from weft.endings.end_causes import End, How, callers_of_user_site, find_own_finalize, find_user_site
 from weft.terms.describe import at_place, call_words, task_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, Event, ExitKind
@@ -34,8 +34,8 @@ _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
 def describe_end(end: End, ranks: int = 1, *, job_failed: bool = False) -> str:
-    """Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
-    `job_failed`: whether another rank ended the job."""
+    """Return the words that follow `rank 1`, such as `ended by KeyError: 'missing' at exc.py:4 in work (called at
+    exc.py:6)`. `ranks`: how many ranks the sentence is about; `job_failed`: whether another rank ended the job."""
     taken_along = job_failed and end.how in (How.SIGNAL, How.CUT_OFF)
     said = f"was ended with the job, while{_describe_position(end)}" if taken_along else _WORDS[end.how](end)
     for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
@@ -50,7 +50,7 @@ def describe_thread_end(ending: Ending) -> str:
 
 
 def _exception(ending: Ending) -> str:
-    text = first_line(error_text(ending.text) if "error stack" in ending.text else ending.text)
+    text = first_line(extract_error_reason(ending.text) if "error stack" in ending.text else ending.text)
     return f"{ending.name}: {text}" if text else ending.name
 
 
@@ -87,8 +87,8 @@ _WORKS: Final[Mapping[str, str]] = {
 
 
 def _describe_error_of_weft(end: End) -> str:
-    """Return that the fault is Weft's own, what to send, and how to record without the faulty part; never a line of
-    the program."""
+    """Return words for a crash in Weft's own recorder: what to send to its authors, and how to record without the
+    faulty part. A line of the program is never named."""
     ending = end.ending
     assert ending is not None
     part = ending.part_of_weft
@@ -112,24 +112,25 @@ def _describe_mpi_error(end: End) -> str:
         return (
             f"was ended by MPI inside {end.ending.name}{describe_line(end.ending)}, called before MPI was initialised"
         )
-    last = own_finalize(end.rank)
+    last = find_own_finalize(end.rank)
     if last is not None and last.error:
         return f"came to an error in {call_words(last)}{at_place(last)} (class {last.error})"
     inside = end.open_calls[:1]
-    said = first_line(error_text(end.rank.definitions.ended or ""))
+    said = first_line(extract_error_reason(end.rank.definitions.ended or ""))
     at_call = f" inside {call_words(inside[0])}{at_place(inside[0])}" if inside else ""
     return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
 
 
-def error_text(text: str) -> str:
-    """Return the reason in MPI's message: the last line of MPICH's error stack, or the middle one of Open MPI's."""
+def extract_error_reason(text: str) -> str:
+    """Return the reason in the text of an MPI error: the last line of MPICH's error stack, or the middle one of Open
+    MPI's lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     stack = [found[1] for line in lines if (found := _STACK.match(line))]
     return stack[-1] if stack else next((line for line in lines if "MPI_ERR" in line), lines[-1] if lines else "")
 
 
 def _describe_exit(end: End) -> str:
-    """Return the words for an exit before the end of MPI, and where."""
+    """Return words for an exit of the program before it had left MPI, and where that was."""
     ending = end.ending
     if ending is None:
         return f"ended without {end.rank.trace.system.last}{_describe_last_call(end)}"
@@ -162,10 +163,10 @@ def _by_signal(end: End) -> str:
 
 
 def _describe_handled_signal(end: End) -> str:
-    """Return where the record of a rank ends that handled the signal."""
+    """Return words that say that the program handled the signal, and where its record ends; empty if it did not."""
     if not end.has_handled_signal:
         return ""
-    if own_finalize(end.rank) is not None and not end.open_calls:
+    if find_own_finalize(end.rank) is not None and not end.open_calls:
         return ", handled it and finished"
     return f", handled it and went on; its record ends{_describe_end_of_record(end)}"
 
@@ -176,7 +177,8 @@ def _cut_off(end: End) -> str:
 
 
 def _describe_position(end: End) -> str:
-    """Return where the rank was: in its open calls, at the line where it was asked, or after its last call."""
+    """Return words for where a rank was: in its open calls, at the line where a signal or Weft's question found it, or
+    after its last call."""
     if end.calls_at_signal:
         return _describe_calls(end.calls_at_signal)
     if end.rank.state == "starting" and not len(end.rank):
@@ -187,7 +189,7 @@ def _describe_position(end: End) -> str:
 
 
 def _describe_end_of_record(end: End) -> str:
-    """Return where the rank was when its record ends: in its open calls, or outside MPI after its last call."""
+    """Return words for where a rank was when its record ends: in its open calls, or outside MPI after its last call."""
     return (
         _describe_calls(end.open_calls)
         if end.open_calls
@@ -200,7 +202,7 @@ def _describe_calls(events: list[Event]) -> str:
 
 
 def _describe_last_call(end: End) -> str:
-    """Return `, after` and the last call of a rank before its end; empty if it made none."""
+    """Return `, after` and the last call that a rank made before its end; empty if it made none."""
     before = int(np.count_nonzero(end.rank.enter_ns() < end.time_ns)) if len(end.rank) else 0
     if not before:
         return ""

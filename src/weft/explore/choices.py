@@ -76,8 +76,8 @@ def _find_senders(match: Match, posts: Posts, rows: NDArray[np.int64]) -> list[i
 
 
 def expected_choices(forcing: Forcing, recorded: Mapping[Place, Choice]) -> dict[Place, Taken]:
-    """Return the choices that a replay with a forced outcome has to make: the forced one, and all that do not depend on
-    it.
+    """Return what a replay with a forced outcome must choose, by place: the forced choice, and the recorded choices
+    that do not depend on it.
     """
     kept: dict[Place, Taken] = {}
     for place, choice in recorded.items():

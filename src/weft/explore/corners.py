@@ -21,7 +21,9 @@ Corner = tuple[int, ...]
 
 
 def find_extreme_orders(record: Outcome) -> list[Corner]:
-    """Return the orders of senders that differ most from a record, the most different ones first."""
+    """Return the orders of senders that are farthest from a record: the opposite order, by rank up and down, and each
+    sender first or last.
+    """
     in_order = sorted(iterate_races(record), key=lambda race: race.event)
     came = list(dict.fromkeys(race.taken for race in in_order if race.taken != NOBODY))
     came += dict.fromkeys(rank for race in in_order for rank in race.others if rank not in came)
@@ -33,8 +35,8 @@ def find_extreme_orders(record: Outcome) -> list[Corner]:
 
 
 def variants_towards(outcome: Outcome, wanted_order: Corner) -> Iterator[Variant]:
-    """Yield the variants that bring an outcome one wildcard nearer to an order of senders, sorted by the wildcard's
-    event.
+    """Yield the variants of an outcome that come nearer to an order of senders. In each, one wildcard takes the message
+    of a sender that is earlier in this order. They are sorted by the wildcard's event.
     """
     place = {rank: i for i, rank in enumerate(wanted_order)}
     for race in sorted(iterate_races(outcome), key=lambda race: race.event):

@@ -55,7 +55,9 @@ class Explored:
 
 
 def summarize_exploration(search: Search, runs: ReplayRuns, end_reason: str) -> Explored:
-    """Return what is known of all outcomes and races now. `end_reason`: `all`, `budget` or `interrupted`."""
+    """Return what an exploration has found so far: a row for each outcome, and whether each race is harmful.
+    `end_reason`: `all`, `budget` or `interrupted`.
+    """
     rows = tuple(_make_outcome_row(one, search, runs) for one in search.outcomes)
     labels: dict[str, Label] = {}
     for variant in search.unreached:

@@ -46,8 +46,8 @@ class Unvaried:
 
 
 def find_unvaried(outcomes: list[Outcome]) -> Unvaried:
-    """Return the call sites of failed polls, and of calls that completed several requests together, which no outcome
-    varies.
+    """Return the call sites of polls that failed, and of calls that completed several requests together. The
+    exploration does not vary these.
     """
     polls = dict.fromkeys(place for one in outcomes for place in _sites_of_failed_polls(one.trace))
     sets = dict.fromkeys(place for one in outcomes for place in _sites_of_partial_completions(one.trace))

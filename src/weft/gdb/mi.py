@@ -13,7 +13,7 @@ from typing import Any
 from pygdbmi.gdbcontroller import GdbController
 
 from weft.base.debuggers import REMEDY, command, find_gdb
-from weft.base.interrupts import kept
+from weft.base.interrupts import deferring_interrupts
 from weft.base.processes import PATIENCE, poll_until_idle, wait_or_kill_idle
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
@@ -108,7 +108,7 @@ class Mi:
 
     def read_messages(self, seconds: float) -> list[dict[str, Any]]:
         """Return the messages that gdb sends within `seconds`; what they report, such as stops, is also stored."""
-        with kept(late=True):
+        with deferring_interrupts(raise_at_end=True):
             return self._read_messages_now(seconds)
 
     def _read_messages_now(self, seconds: float) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ class Mi:
 
     def ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
         """Run one MI command and return its result. Raises DebuggerError with gdb's own words."""
-        with kept(late=True):
+        with deferring_interrupts(raise_at_end=True):
             return self._send_and_await_answer(command, patience)
 
     def _send_and_await_answer(self, command: str, patience: float) -> dict[str, Any]:

@@ -38,9 +38,8 @@ class StoreCoverage:
             self.table[row, cells[cells >= 0]] = True
 
     def group_stores(self, cell_places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-        """Return (sets of uses, indices). Each set has the uses that store one and the same cells of the part; the
-        indices give for each of `cell_places` the set of the uses that store that cell.
-        """
+        """Group cells by the uses (recorded statements) that store them. Return (sets of uses, indices): each set has
+        the uses that store the same cells, and the indices give for each of `cell_places` the set for that cell."""
         cells = self.part.edge_of[cell_places]
         columns, which = np.unique(self.table[:, cells], axis=1, return_inverse=True)
         return [tuple(self.uses[row] for row in np.flatnonzero(column).tolist()) for column in columns.T], which.ravel()
@@ -59,9 +58,8 @@ class BorderProgress:
         self.common = next(differ, min(len(one) for one in lines))
 
     def find_needed_look(self, uses_made: int) -> int:
-        """Return the index of the recorded values (a "look") of the owner's cells that a rank needs after it has made a
-        number of uses. Return NOT_YET if this is not known.
-        """
+        """Return which recorded values of the owner's cells a rank needs after it has made `uses_made` uses, as an
+        index into the "looks" (times at which values were recorded). Return NOT_YET if this is not known."""
         count = bisect_left(self.own, uses_made)
         if not 0 < count <= self.common:
             return NOT_YET

@@ -136,7 +136,8 @@ class _RankChecker:
         return sorted(part for part, used in loaded.items() if not used)
 
     def _get_ghosts_of_read(self, use: Use, read: Read, read_index: int, done: Done) -> Ghosts:
-        """Return the ghosts that a use takes by one of its reads, given by index; the first call computes them."""
+        """Return the ghosts that a use takes by the read with index `read_index`. They are computed once, and then
+        kept."""
         key = (done.use, read_index)
         if key not in self.cached:
             source = self.judge.find_part(self.rank, read.part)
@@ -148,9 +149,8 @@ class _RankChecker:
         return self.cached[key]
 
     def _find_wrong(self, use: Use, read: Read, read_index: int, done: Done) -> Iterator[WrongGhosts]:
-        """Yield the wrong ghosts of a read. A ghost is wrong if its value is older than a value of its owner of which
-        this rank already knows, or than this rank's own progress in time steps requires.
-        """
+        """Yield the wrong ghosts of a read. A ghost is wrong if it has an old value of its owner's cell: this rank
+        already knows a newer one, or is so far in its own time steps that it needs one."""
         moment, look, runs = done.reads[read_index]
         ghosts = self._get_ghosts_of_read(use, read, read_index, done).ghost
         looks = self.story.ghosts[read.part]
@@ -198,9 +198,8 @@ class _RankChecker:
         return self.paces[key]
 
     def _compute_border_progress(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
-        """Return a read's ghosts in groups: those of a group lie where owner and reader store at their border by the
-        same uses. Each group comes with the progress of both. Empty if the progress cannot be computed.
-        """
+        """Return a read's ghosts in groups, each with the progress (the uses that stored) of owner and reader at their
+        common border. In a group all ghosts lie where the same uses store. Empty if the progress cannot be computed."""
         read, ghosts = use.reads[k], self.cached[number, k]
         source, target = self.judge.find_part(self.rank, read.part), self.judge.find_part(self.rank, use.part)
         if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
@@ -226,9 +225,8 @@ class _RankChecker:
         return self.judge.stories[owner].owned[part], part
 
     def _explain(self, wrong: WrongGhosts, look_count: int) -> Iterator[Finding]:
-        """Yield the finding for wrong ghosts by the first explanation that fits; nothing if their line was reported
-        before. `look_count`: how often the ghosts' values were recorded up to the use.
-        """
+        """Yield the finding for wrong ghosts, by the first explanation that fits; nothing if their source line was
+        reported before. `look_count`: how often the ghosts' values were recorded up to the use."""
         key = (wrong.use.at, wrong.read, wrong.owner)
         if key in self.told:
             return

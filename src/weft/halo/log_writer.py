@@ -262,9 +262,8 @@ class SharedPart:
         return low - self.low, view.shape, view.strides
 
     def contains_ghosts_or_edges(self, cells: Cells, check_ghosts: bool) -> bool:
-        """Return whether some of the elements are ghosts. With `check_ghosts` false, return whether neighbours have
-        copies of some of them.
-        """
+        """Return whether some of the elements are ghosts (`check_ghosts` true), or cells of which neighbours have
+        copies (`check_ghosts` false)."""
         key = (cells, check_ghosts)
         known = self._meets.get(key)
         if known is None:

@@ -109,9 +109,8 @@ def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
 
 
 def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int]) -> str:
-    """Return the note that no receive shows how many layers of ghosts an array has at a side, and that arrays of the
-    same form have different numbers of layers there.
-    """
+    """Return the note that no receive shows how many layers of ghosts an array has at a side. Arrays of the same form
+    cannot tell either, as they have different numbers of layers there."""
     return (
         f"no receive fills {_array(part)} {_describe_end(part, side)}, where others of its form have {other_widths[0]} "
         f"and {other_widths[-1]} layers: {_REMEDY}"

@@ -122,9 +122,8 @@ def _find_thin_axes(part: DeclaredPart, box: Box) -> list[bool]:
 
 
 def _find_side(part: DeclaredPart, box: Box) -> tuple[Side, range] | None:
-    """Return (the side of the array near which a box lies, the layers that it covers there, counted from the side).
-    Return None if the box is not a layer at exactly one side.
-    """
+    """Return (side of the array at which a box lies, the layers that it covers there, counted from the array's end).
+    Return None if the box is not a layer at exactly one side."""
     thin = [axis for axis, is_thin in enumerate(_find_thin_axes(part, box)) if is_thin]
     outer = [axis for axis in thin if box[axis][0] == 0 or box[axis][1] == part.shape[axis] - 1]
     if len(thin) > 1:
@@ -149,8 +148,8 @@ def _is_within_layers(part: DeclaredPart, box: Box, layers: Layers) -> bool:
 
 
 def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator[tuple[DeclaredPart, str]]:
-    """Yield the parts of an array with their widths, with those of arrays of the same form where its own receives
-    show none. Raises Unclear."""
+    """Yield (part, "") for the parts of an array, with the ghost widths that its receives show. At other sides the
+    widths of arrays of the same form are taken. Raises Unclear if they contradict each other, or do not fit."""
     alike = [other for other in known if other is not shown and _have_same_form(shown, other)]
     lent: dict[Side, int] = {}
     for side, width in (item for other in alike for item in other.wide.items() if item[0] not in shown.wide):
@@ -182,9 +181,8 @@ def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator
 def _require_watched_widths(
     parts: Mapping[int, DeclaredPart], inferred_parts: dict[int, DeclaredPart]
 ) -> dict[int, DeclaredPart]:
-    """Return the parts with inferred widths, after a check for native programs. Raises Unclear if the widths differ
-    from those that were guessed when the program ran.
-    """
+    """Return the parts with their inferred ghost widths. The widths of a native program were guessed while it ran;
+    Unclear is raised if the inferred ones differ from them."""
     if not any(part.guessed for part in parts.values()):
         return inferred_parts
     beside = {side for part in inferred_parts.values() for side in find_neighbour_sides(part, inferred_parts.values())}

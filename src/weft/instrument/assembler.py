@@ -97,7 +97,9 @@ class Frame:
         self._kept: list[State] = []
 
     def apply_directive(self, line: str) -> None:
-        """Update the frame's state by a line with a directive of the unwinder (`.cfi_…`)."""
+        """Update the frame's state by a line with a directive of the unwinder (`.cfi_…`). A directive of another kind
+        than those handled here sets `known` to False.
+        """
         name, _, rest = line.strip().partition(" ")
         values = [value.strip() for value in rest.split(",")]
         (register, offset), saved = self.state
@@ -152,7 +154,7 @@ class HookEditor:
             if function is not None:
                 function.append(line)
                 if line.startswith("\t.cfi_endproc"):
-                    yield from self._edit_function(function)
+                    yield from self._cheapen_hooks(function)
                     function = None
             elif line.startswith("\t.cfi_startproc"):
                 function = [line]
@@ -162,9 +164,9 @@ class HookEditor:
         if self.changed:
             yield from (f"\t.hidden\tweft_hook_{name}" for name in ("pages", "span", "reach"))
 
-    def _edit_function(self, function_lines: list[str]) -> list[str]:
-        """Return the lines of a function, which begin and end with an unwinder directive, with cheaper code for its
-        hooks (calls before memory accesses).
+    def _cheapen_hooks(self, function_lines: list[str]) -> list[str]:
+        """Replace the hooks of a function (calls before memory accesses) by cheaper code, and return the new lines. The
+        first and the last line are the unwinder directives that begin and end the function.
         """
         function_lines = _strip_comments(function_lines)
         places = [self._normalize_loc(line) for line in function_lines]
@@ -284,7 +286,9 @@ class Values:
         self._of.update(dict.fromkeys(_CALLEES))
 
     def apply_instruction(self, line: str) -> None:
-        """Update the values that are known of the registers by what one instruction does."""
+        """Update what is known of the registers' values by the effect of one instruction. An instruction with an
+        unclear effect sets `known` to False.
+        """
         operation, _, rest = line.partition("\t# ")[0][1:].partition("\t")
         operands = rest.split(", ") if rest else []
         into = _REGISTERS.get(operands[-1]) if operands else None
@@ -327,6 +331,7 @@ class Values:
                 return None
 
     def _value(self, operand: str) -> Form | None:
+        """Return the linear form of an operand, a constant or a whole register; None if it is unknown."""
         if operand.startswith("$") and _INTEGER.match(operand[1:]):
             return int(operand[1:]), ()
         return self._of.get(operand)
@@ -361,7 +366,7 @@ class Loop:
         """
         n, small = (
             self.number,
-            [name for name, hookless_iteration in _REGISTERS.items() if hookless_iteration == self._counter][1],
+            [name for name, whole in _REGISTERS.items() if whole == self._counter][1],
         )
         step = abs(self._step)
         leave = f"\tj{self._leaves}\t.Lweft_exit_{n}"
@@ -648,8 +653,8 @@ def _ends_segment(line: str) -> bool:
 
 
 def _inline_page_check(line: str) -> list[str]:
-    """Return the lines to write for a line: the line itself, or for a plain hook, the hook and code around it that
-    skips it if the page of its address needs no hooks.
+    """Return the lines to write in place of a line. For a plain hook, these are code that looks up the page of the
+    address, and the hook, which is skipped if the page needs no hooks. Any other line stays as it is.
     """
     found = _PLAIN.match(line)
     if not found:

@@ -144,7 +144,7 @@ def rewrite(assembly: str, *, gcc: bool = True) -> str:
         return assembly
     count = 0
 
-    def one(found: re.Match[str]) -> str:
+    def inline_hook(found: re.Match[str]) -> str:
         """Return the inline code for one hook."""
         nonlocal count
         count += 1
@@ -162,7 +162,7 @@ def rewrite(assembly: str, *, gcc: bool = True) -> str:
 
     steps = 0
 
-    def step(found: re.Match[str]) -> str:
+    def inline_iteration_begin(found: re.Match[str]) -> str:
         """Return the inline code for one call that begins an iteration of a parallel loop."""
         nonlocal steps
         steps += 1
@@ -172,7 +172,9 @@ def rewrite(assembly: str, *, gcc: bool = True) -> str:
         )
 
     assembly, copies, described = _insert_loop_copies(assembly) if gcc else (assembly, "", "")
-    made = _ITERATION.sub(step, _CALL.sub(one, assembly)) + (_NOTING if count else "") + copies
+    made = (
+        _ITERATION.sub(inline_iteration_begin, _CALL.sub(inline_hook, assembly)) + (_NOTING if count else "") + copies
+    )
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)
     )
@@ -180,7 +182,9 @@ def rewrite(assembly: str, *, gcc: bool = True) -> str:
 
 
 def _insert_loop_copies(assembly: str) -> tuple[str, str, str]:
-    """Return the assembly with jumps into second copies of its loops, the code of these copies, and their data."""
+    """Return three texts: the assembly with jumps into second copies of its loops, the code of these copies, and the
+    data that the runtime reads. Without such loops, the assembly is unchanged and the others are "".
+    """
     lines = assembly.split("\n")
     hooks = [n for n, line in enumerate(lines) if _CALL.match(line)]
     before: dict[int, str] = {}

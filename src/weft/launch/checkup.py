@@ -108,11 +108,11 @@ def find_installations() -> list[Installation]:
     for mpicc in find_compilers():
         library = find_linked_library(mpicc)
         if library is not None:
-            append_new_path(get_installation(found, library).compilers, str(mpicc))
+            append_new_path(find_or_add_installation(found, library).compilers, str(mpicc))
     for launcher in dict.fromkeys(find_launchers(None)):
         library = find_library_of_launcher(launcher)
         if library is not None:
-            append_new_path(get_installation(found, library).launchers, launcher)
+            append_new_path(find_or_add_installation(found, library).launchers, launcher)
             for other in list(found.values()):
                 # An MPI-5 ABI library stands beside its native one and shares its launcher.
                 same_folder = Path(other.library).parent == library.real.parent
@@ -122,7 +122,8 @@ def find_installations() -> list[Installation]:
 
 
 def append_new_path(paths: list[str], path: str) -> None:
-    """Append a path to a list if the list does not hold the same file yet, also under another name."""
+    """Append a path to `paths` unless it leads to the same file as one that is in the list already. Open MPI's
+    wrappers are all links to one file, `opal_wrapper`: they are always appended."""
     if (
         Path(path).resolve() not in {Path(known).resolve() for known in paths}
         or Path(path).resolve().name == "opal_wrapper"
@@ -130,8 +131,8 @@ def append_new_path(paths: list[str], path: str) -> None:
         paths.append(path)
 
 
-def get_installation(found: dict[Path, Installation], library: MPILibrary) -> Installation:
-    """Return the installation of a library from `found`, adding it if it is new."""
+def find_or_add_installation(found: dict[Path, Installation], library: MPILibrary) -> Installation:
+    """Return the entry of an MPI library in `found`; add a new one if it is missing."""
     for real, known in found.items():
         if library.is_same(MPILibrary(real)):
             return known
@@ -313,7 +314,8 @@ def check_pvm() -> list[SystemCheck]:
 
 
 def check_clock() -> SystemCheck:
-    """Check the clock that gives events their times."""
+    """Check whether the kernel's clock source is `tsc`. A program reads it without a system call; any other source
+    makes each recorded event some 100 ns slower."""
     try:
         source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
     except OSError:

@@ -50,7 +50,7 @@ def find_candidate_compilers(library: MPILibrary | None = None, launcher: str | 
 
 
 def has_name_of_abi(name: str, library: MPILibrary | None) -> bool:
-    """Return whether a compiler wrapper's name suggests the library's ABI; only the order of trials depends on it."""
+    """Return whether the name of a compiler wrapper suggests the library's ABI. Such wrappers are only tried first."""
     if library is None:
         return True
     words = {"mpich": "mpich", "openmpi": "openmpi", "mpi-abi": "_abi"}
@@ -78,9 +78,8 @@ def find_linked_library(mpicc: Path) -> MPILibrary | None:
 
 
 def find_library_of_launcher(launcher: str) -> MPILibrary | None:
-    """Return the MPI library installed together with a launcher, None if unknown: the default if a program shows no
-    MPI.
-    """
+    """Return the MPI library that is installed together with a launcher, None if it is unknown. Weft takes this
+    library where the program itself does not show its MPI library."""
     folder = Path(launcher).parent
     installed = [path for name in ("libmpi.so.12", "libmpi.so.40") if (path := folder.parent / "lib" / name).exists()]
     if len(installed) == 1 and folder.name == "bin" and folder.parent != Path("/usr"):

@@ -10,7 +10,9 @@ from weft.trace.opening import ranks_folder
 
 
 def look_up_lines(trace: Trace) -> Trace:
-    """Return the run with the lines of its calls; its problems name the modules whose lines cannot be known."""
+    """Look up the source lines of the calls of a run that was cut off, as `weft run` could not do it, and return the
+    run with them. If lines stay unknown, a problem is added to the run that says why. Any other run is returned as it
+    is."""
     if not is_cut_off(trace):
         return trace
     problem = None

@@ -56,7 +56,8 @@ def find_memory_cgroups() -> list[Path]:
 
 
 def count_memory_kills(folders: list[Path]) -> dict[str, int]:
-    """Return how many processes the kernel has killed for lack of memory so far, by `group` and by `machine`."""
+    """Return how many processes the kernel has killed for lack of memory so far: in the control groups under the key
+    `group`, on the whole machine under `machine`. A key is missing if the system has no such counter."""
     found = {}
     for folder in folders:
         count = read_counter(folder / "memory.events", "oom_kill")

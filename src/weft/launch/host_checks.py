@@ -78,8 +78,8 @@ class TrialLauncher:
     library: MPILibrary
 
     def command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
-        """Return the command that starts one process of the trial on each host; `facts` are its instructions, passed
-        as JSON."""
+        """Return the command that starts one process of the trial on each host. `facts`: what the processes have to
+        do, passed as JSON."""
         names, count = ",".join(hosts), str(len(hosts))
         options = {
             Family.HYDRA: ["-hosts", names, "-n", count, "-ppn", "1"],
@@ -122,7 +122,8 @@ class TrialJob:
         self.reports: list[dict[str, Any]] = []
 
     def wait(self) -> TrialJob:
-        """Wait until the trial ends, or end it at its time limit; return the trial itself, with the output read."""
+        """Wait until the trial ends, or end it at its time limit. Return the trial itself; its output is read by
+        then."""
         try:
             self._process.wait(max(0.0, self._until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -233,7 +234,8 @@ def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemChec
 
 
 def drop_placement_options(family: Family, options: Sequence[str]) -> list[str]:
-    """Return a launcher's options without those that say how many ranks there are and on which hosts."""
+    """Return a launcher's options without those for the number of ranks and their hosts, with the values of these
+    options."""
     kept: list[str] = []
     at = 0
     while at < len(options):
@@ -245,7 +247,8 @@ def drop_placement_options(family: Family, options: Sequence[str]) -> list[str]:
 
 
 def check_each_host(launcher: TrialLauncher, hosts: Sequence[str]) -> tuple[list[SystemCheck], list[dict[str, Any]]]:
-    """Start a process on each host by itself, all at the same time; return the checks, and where each process ran."""
+    """Start a process on each host by itself, all at the same time. Return the checks, and for each process that ran
+    what it printed about its place."""
     with open_listener() as listening:
         port = int(listening.getsockname()[1])
         attempts = [TrialJob(launcher, [host], port=port) for host in hosts]
@@ -283,7 +286,8 @@ def suggest_remedy(launcher: TrialLauncher, host: str, trial: TrialJob) -> str:
 
 
 def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck:
-    """Pass messages between all hosts; if that fails, find out between which hosts, and which settings of MPI help."""
+    """Check whether messages pass between all hosts. If not, find out between which hosts they do not, and which
+    settings of MPI help."""
     name, mpi = "messages between hosts", f"{format_family(launcher.library.family)} of {launcher.library.path}"
     begun = time.monotonic()
     first = TrialJob(launcher, hosts, messages=True).wait()
@@ -310,9 +314,8 @@ def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck
 
 
 def describe_unreached_hosts(hosts: Sequence[str], unreached: Sequence[str]) -> str:
-    """Return between which hosts no message arrived; `unreached`: those that the first host does not reach by
-    itself.
-    """
+    """Return the words that say between which of the `hosts` no message arrived. `unreached`: hosts that exchanged no
+    message with the first host when the two were tried alone."""
     if len(hosts) == 2:
         return f"between {hosts[0]} and {hosts[1]}"
     if unreached:

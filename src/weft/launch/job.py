@@ -80,8 +80,8 @@ class Job:
     """The ranks that the last question took for gone."""
     _kill_at: float | None = None
 
-    def check_ranks(self) -> float:
-        """Look at the ranks once, end the job if it must end, and return the seconds until the next look."""
+    def supervise_ranks(self) -> float:
+        """Look at the ranks once, and end the job if it must end. Return the seconds until the next look."""
         if self._kill_at is None and self.is_interrupted_twice:
             self._kill_at = time.monotonic() + AT_ONCE
         if self._kill_at is not None:
@@ -90,11 +90,11 @@ class Job:
             self.shared_run.report(ending=False)
         if self.shared_run is not None and self.shared_run.reported:
             return ELSEWHERE
-        if self.shared_run is not None and self._is_watched_by_another_task(self.shared_run):
+        if self.shared_run is not None and self._leave_to_watching_task(self.shared_run):
             return ELSEWHERE
-        pause = self.watch.look()
+        pause = self.watch.look_at_ranks()
         if self.growth is not None:
-            self.growth.look(file.path for file in self.watch.files.values())
+            self.growth.compare_sizes(file.path for file in self.watch.files.values())
         if self.report_news is not None:
             self.report_news()
             pause = min(pause, PASSED_ON)
@@ -130,10 +130,9 @@ class Job:
         whole.status, whole.signals = self.shared_run.first_failed_status(0), self.process.signals
         return replace(self, process=whole)
 
-    def _is_watched_by_another_task(self, shared_run: SharedRun) -> bool:
-        """Return whether another task of the step watches; if that task has ended the run, begin to end this task's
-        rank.
-        """
+    def _leave_to_watching_task(self, shared_run: SharedRun) -> bool:
+        """Return whether another task of the job step watches the ranks; if none does, this task becomes the one that
+        watches. If the watching task has ended the run already, also begin to end this task's own rank."""
         ended = shared_run.read_forced_ending()
         if ended is None:
             return not shared_run.try_to_watch()
@@ -146,7 +145,7 @@ class Job:
         if self._question is None:
             if not self.watch.is_judged or len(fallen) > len(self._fallen):
                 self._fallen = fallen
-                self._question = self._start_deadlock_check()
+                self._question = self._make_deadlock_check()
             return
         proof = self._question.poll_deadlocks()
         if proof is None:
@@ -162,8 +161,9 @@ class Job:
             self.proof = proof
             self._start_ending("deadlock")
 
-    def _start_deadlock_check(self) -> StandstillCheck:
-        """Return a check for deadlock, by this host's files or by all hosts' copies."""
+    def _make_deadlock_check(self) -> StandstillCheck:
+        """Make the check for a deadlock: on the run folder of this host, or, with --local on several hosts, on copies
+        of all hosts' records."""
         if self.hosts is None:
             return DeadlockCheck(self.run.path, [header.pid for header in self._fallen])
         # Only runs with --local have hosts.
@@ -259,7 +259,7 @@ class Job:
             self.shared_run.collect_records(kill=self.ended is not None)
             self.hosts = self.shared_run.hosts
         elif self.shared_run is None and self.hosts is not None:
-            self.hosts.gather(kill=self.ended is not None or bool(self.process.signals))
+            self.hosts.gather_records(kill=self.ended is not None or bool(self.process.signals))
             self.hosts.put_into_run()
         is_replay_cut = self.observer is not None and self.process.signal is not None
         if self.ended is not None or (alone and self.interrupting_signal is not None) or is_replay_cut:
@@ -318,7 +318,7 @@ def run_job(
     )  # fmt: skip
     if shared_run is not None and conclude is not None:
         shared_run.reporting = lambda: conclude(job.as_whole_job())
-    processes.wait_for_job(job.process, job.check_ranks, job.request_locations, job.must_wait)
+    processes.wait_for_job(job.process, job.supervise_ranks, job.request_locations, job.must_wait)
     job.clean_up()
     processes.unblock_signals(job.process)
     return job

@@ -44,7 +44,7 @@ def find_own_step(environment: Mapping[str, str] = os.environ) -> JobStep | None
 
 def find_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
     """Return the step of a process, given its environment and the pid of its parent; None if there is none."""
-    return hydra_step(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
+    return find_hydra_step(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
 
 
 def step_from_variables(environment: Mapping[str, str]) -> JobStep | None:
@@ -54,9 +54,8 @@ def step_from_variables(environment: Mapping[str, str]) -> JobStep | None:
 
 
 def is_below_mpi_process(step: JobStep) -> bool:
-    """Return whether a parent process of the same task uses MPI itself: then the parent is the task, and this its
-    command.
-    """
+    """Return whether a process that uses MPI is above this one in the same task. That process is then the rank, and
+    this one a command which the rank started."""
     pid = os.getppid()
     for _ in range(ANCESTORS):
         parent = read_parent(pid)
@@ -89,7 +88,7 @@ def read_parent(pid: int) -> int | None:
         return None
 
 
-def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
+def find_hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
     """Return the job step of a task that Hydra started (mpiexec of MPICH and its derivatives), named by the launcher's
     control port. None if Hydra did not start the task.
     """
@@ -99,16 +98,18 @@ def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
     return None if port is None else make_step("mpiexec", port, environment, "PMI_RANK", "PMI_SIZE")
 
 
-def openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of Open MPI's mpirun."""
+def find_openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the job step that Open MPI's mpirun started this task for, read from its variables. None if mpirun did
+    not start it, or did so in a step of Slurm."""
     name = environment.get("PMIX_NAMESPACE", "")
     if not name or name.startswith("slurm."):
         return None
     return make_step("mpirun", name, environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
 
 
-def slurm_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of srun. A batch script has no step number, and is no task."""
+def find_slurm_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the job step that srun started this task for, read from Slurm's variables. None outside of a step: a
+    batch script has a job number, but no step number."""
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if not job or not (step or "").isdigit():
         return None
@@ -124,16 +125,18 @@ def flux_step(environment: Mapping[str, str]) -> JobStep | None:
     return make_step("flux", name, environment, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", lasting=True) if name else None
 
 
-def lsf_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of LSF's jsrun."""
+def find_lsf_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the job step that LSF's jsrun started this task for, read from its variables. None if jsrun did not start
+    it."""
     job, name = environment.get("LSB_JOBID"), environment.get("JSM_NAMESPACE_ID")
     if not job or not name:
         return None
     return make_step("lsf", f"{job}.{name}", environment, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", lasting=True)
 
 
-def pbs_step(environment: Mapping[str, str]) -> JobStep | None:
-    """Return the step of a task of PALS, the launcher of Cray's systems under PBS."""
+def find_pbs_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the job step that PALS (the launcher of Cray's systems under PBS) started this task for, None if it did
+    not."""
     job, name = environment.get("PBS_JOBID", ""), environment.get("PALS_APID")
     if not name:
         return None
@@ -142,11 +145,11 @@ def pbs_step(environment: Mapping[str, str]) -> JobStep | None:
 
 
 KNOWN: Final[tuple[Callable[[Mapping[str, str]], JobStep | None], ...]] = (
-    openmpi_step,
+    find_openmpi_step,
     flux_step,
-    lsf_step,
-    pbs_step,
-    slurm_step,
+    find_lsf_step,
+    find_pbs_step,
+    find_slurm_step,
 )
 
 
@@ -159,8 +162,8 @@ def make_step(
     *,
     lasting: bool = False,
 ) -> JobStep | None:
-    """Return the step if the variables named `rank_variable` and `size_variable` hold valid numbers, else None: they
-    may be another user's."""
+    """Make the job step from the environment of a task. `rank_variable` and `size_variable`: the names of
+    the variables that hold the task's rank and the number of tasks. None if these do not hold valid numbers."""
     words = environment.get(rank_variable, ""), environment.get(size_variable, "")
     if not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) and int(word) <= MOST_RANKS for word in words):
         return None
@@ -168,9 +171,8 @@ def make_step(
 
 
 def find_control_port(pid: int) -> str | None:
-    """Return the address at which the hydra proxy above a process reaches its mpiexec: the same for all proxies of a
-    job.
-    """
+    """Return the address at which the hydra proxy above a process reaches its mpiexec, None if there is no proxy above
+    it. The address is the same for all proxies of a job."""
     for _ in range(ANCESTORS):
         parent = read_parent(pid)
         try:

@@ -81,7 +81,7 @@ class MPILibrary:
 
     @property
     def family(self) -> Family:
-        """Return the family of launchers that can start its programs as one world."""
+        """Return the family of launchers whose ranks join into one MPI world with this library."""
         if self.abi == "mpi-abi":  # the name is everybody's: see what it stands among
             beside = {path.name.split(".so")[0] for path in self.real.parent.glob("lib*.so*")}
             return Family.OPENMPI if {"libopen-pal", "libopen-rte"} & beside else Family.HYDRA

@@ -50,8 +50,9 @@ def find_reachable_address(addresses: list[str], port: int) -> str | None:
     return None
 
 
-def exchange_messages(library: ctypes.CDLL, abi: str) -> tuple[int, int]:
-    """Send and receive messages among all ranks; return the rank and the number of ranks. MPI aborts on errors."""
+def run_trial_exchange(library: ctypes.CDLL, abi: str) -> tuple[int, int]:
+    """Send and receive messages among all ranks of a trial, and return (this rank, number of ranks). MPI aborts on
+    errors; SystemExit if a message has other bytes than were sent."""
     comm, byte, ignored = mpi_handles(library, abi)
     rank, size = ctypes.c_int(), ctypes.c_int()
     library.MPI_Init(None, None)
@@ -81,7 +82,7 @@ def main() -> None:
         way=find_reachable_address(facts["addresses"], facts["port"]) if facts["port"] else None,
     )
     if facts["messages"]:
-        rank, size = exchange_messages(library, facts["abi"])
+        rank, size = run_trial_exchange(library, facts["abi"])
         print_facts(rank=rank, size=size)
 
 

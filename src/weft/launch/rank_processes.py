@@ -56,7 +56,8 @@ def read_rank_header(path: Path) -> Header | None:
 
 
 def find_living_ranks(paths: Iterable[Path]) -> list[tuple[Path, int]]:
-    """Return file and pid of every rank on this host that certainly lives and certainly is ours."""
+    """Return (file, pid) of every rank on this host whose process certainly lives: it still maps the rank file, so
+    that its pid cannot be that of another program."""
     found = []
     for path in paths:
         header = read_rank_header(path)

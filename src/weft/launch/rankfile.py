@@ -139,8 +139,8 @@ def unpack_chunks(table: bytes, count: int) -> list[Chunk]:
 
 
 def locate_newest_events(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
-    """Return for each thread the (offset, length) pieces of the file with its newest event: one, or two if it
-    straddles chunks."""
+    """Return by thread index where in the file the thread's newest event stands, as (offset, length) in bytes. These
+    are two pieces if the event lies across two chunks, none if the thread has no event."""
     slots: dict[int, list[tuple[int, int]]] = {}
     for thread in {chunk.thread for chunk in chunks if chunk.kind == StreamKind.EVENTS}:
         stream = [chunk for chunk in chunks if (chunk.kind, chunk.thread) == (StreamKind.EVENTS, thread)]
@@ -151,8 +151,8 @@ def locate_newest_events(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]
 
 
 def find_slot_pieces(stream: list[Chunk], start: int) -> list[tuple[int, int]]:
-    """Return the (offset, length) pieces of the file with the event record (slot) that begins `start` bytes into a
-    stream."""
+    """Return where in the file the event stands that begins `start` bytes into a thread's chunks, as (offset, length)
+    in bytes. These are two pieces if the event lies across two chunks."""
     found, position, need = [], 0, SLOT
     for chunk in stream:
         if need and position <= start < position + chunk.used:
@@ -234,13 +234,14 @@ class RankFileWatch:
         return self.header is not None and self.header.level == Level.TRACE
 
     def threads_outside_mpi(self) -> list[int]:
-        """Return the threads whose newest call has returned: they compute, or have ended."""
+        """Return the indices of the threads that are not inside an MPI call: their newest call has returned. They
+        compute, or have ended."""
         return [
             thread for thread, slot in self._newest.items() if len(slot) == SLOT and slot[FLAGS_OFFSET] & Flag.CLOSED
         ]
 
     def threads_inside_mpi(self) -> list[int]:
-        """Return the threads that are inside an MPI call."""
+        """Return the indices of the threads that are inside an MPI call, as the record shows them."""
         return [
             thread
             for thread, slot in self._newest.items()
@@ -273,7 +274,8 @@ def read_definitions(path: Path) -> Definitions:
 
 
 def trim_rank_file(path: Path) -> int:
-    """Cut the unused pages after the last byte in use, as the writer does when it closes; return the bytes cut.
+    """Cut the unused pages off the end of a rank file, as its writer does when it closes the file. Return how many
+    bytes were cut.
 
     Only for a file whose process is gone.
     """

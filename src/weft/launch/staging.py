@@ -19,7 +19,7 @@ from weft.launch import rank_processes
 from weft.launch.rundir import BASE, RunDirectory
 
 PIECE: Final = 1 << 16
-"""Bytes that the recorder writes at once where it takes room (native/record.c, `file_zero`): 1,170 calls."""
+"""Bytes that the recorder writes at once where it takes room (native/record.c, `write_zeros`): 1,170 calls."""
 SLOW: Final = 2e-3
 """Seconds for a piece from which on a place is slow: 1.7 us a call. A disk takes a twentieth of it, and one that others
 write to less than half; what is between costs no more than the recorder waits for in any case (`waited`)."""
@@ -47,9 +47,8 @@ def measure_write_time(folder: Path) -> float | None:
 
 
 def time_one_piece(folder: Path) -> float:
-    """Return the seconds that a folder takes for what the recorder does to get room for more calls: reserve, write and
-    map a piece of a file, and store into it.
-    """
+    """Return how many seconds a folder needs to give the recorder room for more calls. Measured on a file that is
+    removed afterwards: reserve a piece of it, write and map it, store into it."""
     path = folder / f".weft-{os.urandom(8).hex()}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -45,10 +45,9 @@ class RankWatch:
         self._looked = time.monotonic()
         self._favourite: str | None = None
 
-    def look(self) -> float:
-        """Look at the rank files once, and return the seconds to wait before the next look. Also update for how long no
-        rank has moved.
-        """
+    def look_at_ranks(self) -> float:
+        """Look once whether the rank files have changed, and return the seconds until the next look. Also update for
+        how long no rank has moved."""
         begun, spent = time.monotonic(), time.thread_time()
         # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.
         gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
@@ -71,13 +70,13 @@ class RankWatch:
         return not movers
 
     def look_at_all(self) -> None:
-        """Read every rank's newest calls, also while one rank moves (`look` then skips the others)."""
+        """Read every rank's newest calls, also while one rank moves (`look_at_ranks` then skips the others)."""
         self._update_files()
         for file in self.files.values():
             file.has_moved()
 
     def _update_files(self) -> None:
-        """Take up new rank files, and drop those that were renamed."""
+        """Begin to watch the rank files that are new, and forget those that were renamed."""
         try:
             names = {name for name in os.listdir(self.ranks) if name.endswith(".weft")}
         except OSError:
@@ -92,7 +91,8 @@ class RankWatch:
         return [file.header for file in self.files.values() if file.header is not None and _has_died(file)]
 
     def are_all_inside_mpi(self) -> bool:
-        """Return whether every rank of every world has begun, and is inside MPI or has left it, at least one inside."""
+        """Return whether only MPI can make the job move on. Every rank of every world has then begun, each is in an
+        MPI call or has left MPI or died, and at least one is in a call."""
         return (
             bool(self.files)
             and self.has_all_ranks()

@@ -39,8 +39,9 @@ static int64_t extent_of(MPI_Datatype type) {
 
 
 def render_access_hooks(functions: list[Function]) -> str:
-    """Return the C source of the access hooks and their table: for each function of MPI one that tells the recorder
-    which memory MPI has."""
+    """Return C source with a hook for each function of MPI that uses buffers, and the table of the hooks. A hook is
+    called in place of the function, and tells the recorder which memory MPI may access.
+    """
     bodies = {f.name: _render_hook(f, buffers) for f in functions if (buffers := list(_hook_statements(f)))}
     table = ", ".join(f"(void *)weft_a_{f.name}" if f.name in bodies else "NULL" for f in functions)
     count = len(functions)
@@ -49,7 +50,9 @@ def render_access_hooks(functions: list[Function]) -> str:
 
 
 def _render_hook(f: Function, statements: list[str]) -> str:
-    """Return the C function that stands beneath one wrapper: it runs `statements` before and after the call of MPI."""
+    """Return the C function that is called in place of a function of MPI: it calls the function, and runs `statements`
+    before and after. Their prefixes `after:` and `returned:` are those of `_hook_statements`.
+    """
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
     lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameter_list(f)}) {{"]
@@ -58,38 +61,45 @@ def _render_hook(f: Function, statements: list[str]) -> str:
     lines += [f"    if (result == MPI_SUCCESS) {line}" for line in after]
     if "returned:" in statements:
         status = next((p.name for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), "NULL")
-        lines.append(f"    weft_parts_returned(result == MPI_SUCCESS, {status});")
+        lines.append(f"    weft_release_call_buffers(result == MPI_SUCCESS, {status});")
     return "\n".join([*lines, "    return result;", "}"])
 
 
 def _hook_statements(f: Function) -> Iterator[str]:
-    """Yield the C statements that tell the recorder which memory MPI may access because of a call. Those with the
-    prefix `after:` run after a successful call; `returned:` means that the buffers are free at its return."""
+    """Yield C statements that tell the recorder which memory MPI may access in a call.
+
+    A statement with the prefix `after:` is to run after a successful call, others before the call. `returned:` alone
+    means that the buffers are free when the call returns.
+    """
     names = {p.name for p in f.parameters}
     one_sided = _ONE_SIDED.fullmatch(f.name)
     if one_sided:
-        yield "weft_parts_begin();"
+        yield "weft_begin_call_buffers();"
         yield from _one_sided_statements(f, names)
-        yield "weft_parts_begun();"
+        yield "weft_hash_sent_call_buffers();"
         if not one_sided[1]:
-            yield "after:weft_parts_of_window(win, target_rank);"
+            yield "after:weft_hold_origin_buffers(win, target_rank);"
     elif _COMPLETING.fullmatch(f.name):
         if f.name == "MPI_Win_free":
             yield "MPI_Win before = *win;"
-            yield "after:{ weft_parts_completed(before, -1); weft_access_window_gone(before, NULL); }"
+            yield "after:{ weft_release_origin_buffers(before, -1); weft_unwatch_window_memory(before, NULL); }"
         else:
-            yield f"after:weft_parts_completed(win, {'rank' if 'rank' in names else '-1'});"
+            yield f"after:weft_release_origin_buffers(win, {'rank' if 'rank' in names else '-1'});"
     elif f.name in ("MPI_Win_attach", "MPI_Win_detach"):
-        call = "attached(win, base, (int64_t)size)" if f.name == "MPI_Win_attach" else "window_gone(win, base)"
-        yield f"after:weft_access_{call};"
+        call = (
+            "watch_attached_memory(win, base, (int64_t)size)"
+            if f.name == "MPI_Win_attach"
+            else "unwatch_window_memory(win, base)"
+        )
+        yield f"after:weft_{call};"
     elif any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters):
-        yield "weft_parts_begin();"
+        yield "weft_begin_call_buffers();"
         yield from _request_buffer_statements(f, names)
         if not f.name.removesuffix("_c").endswith("_init"):
-            yield "weft_parts_begun();"
+            yield "weft_hash_sent_call_buffers();"
     elif parts := list(_blocking_statements(f, names)):
         yield "if (weft_access_threads | weft_hashing | weft_halo_waiting) {"
-        yield from ("    " + line for line in ("weft_parts_begin();", *parts, "weft_parts_call();"))
+        yield from ("    " + line for line in ("weft_begin_call_buffers();", *parts, "weft_hold_call_buffers();"))
         yield "}"
         yield "returned:"
 
@@ -109,7 +119,7 @@ def _one_sided_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _render_part(buffer: str, count: str, kind: str, *, written: bool) -> str:
-    return f"weft_part({buffer}, (int64_t)({count}), {kind}, {'true' if written else 'false'});"
+    return f"weft_add_call_buffer({buffer}, (int64_t)({count}), {kind}, {'true' if written else 'false'});"
 
 
 def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
@@ -143,7 +153,8 @@ def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
     elif "source" in names:  # a sendrecv_replace both
         named = _render_part("buf", "count", "datatype", written=True)
         both = "dest" in names
-        yield f"if (source != MPI_PROC_NULL) {{ {named}{' if (dest != MPI_PROC_NULL) weft_part_brought();' * both} }}"
+        sent = " if (dest != MPI_PROC_NULL) weft_mark_last_buffer_sent();" if both else ""
+        yield f"if (source != MPI_PROC_NULL) {{ {named}{sent} }}"
         if both:
             replaced = _render_part("buf", "count", "datatype", written=False)
             yield f"if (source == MPI_PROC_NULL && dest != MPI_PROC_NULL) {replaced}"
@@ -154,68 +165,80 @@ def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register a collective's buffers; `base`: its name in lower case without MPI_."""
+    """Yield C statements that register the buffers of a collective with the recorder. `base`: its name in lower case
+    without MPI_. `names`: its parameters.
+    """
     if base == "bcast":
-        yield "const bool sends = weft_root(comm, root);"
-        yield "weft_parts_kept();"
-        yield "weft_part(buffer, (int64_t)count, datatype, !sends);"
+        yield "const bool sends = weft_is_root(comm, root);"
+        yield "weft_keep_contents_of_call();"
+        yield "weft_add_call_buffer(buffer, (int64_t)count, datatype, !sends);"
         return
     if "datatype" in names:
         yield from _reduction_statements(base, names)
         return
     rooted = "root" in names
-    outs, ins = ("weft_outdegree(comm)", "weft_indegree(comm)") if "neighbor" in base else ("weft_many(comm)",) * 2
+    outs, ins = (
+        ("weft_count_receiving_neighbours(comm)", "weft_count_sending_neighbours(comm)")
+        if "neighbor" in base
+        else ("weft_count_peers_or_none(comm)",) * 2
+    )
     one_out, one_in = base.startswith(("gather", "allgather", "neighbor_allgather")), base.startswith("scatter")
-    sends = "weft_root(comm, root)" if rooted and one_in else "true"
-    receives = "weft_root(comm, root)" if rooted and not one_in else "true"
+    sends = "weft_is_root(comm, root)" if rooted and one_in else "true"
+    receives = "weft_is_root(comm, root)" if rooted and not one_in else "true"
     yield f"if ({sends}) {{ {_render_side('send', base, names, '1' if one_out else outs)} }}"
     yield f"if ({receives}) {{ {_render_side('recv', base, names, '1' if one_in else ins)} }}"
 
 
 def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the buffers of a reduction; `base`: its name in lower case without MPI_."""
+    """Yield C statements that register the buffers of a reduction with the recorder. `base`: its name in lower case
+    without MPI_. `names`: its parameters.
+    """
     many, got = "(int64_t)count", "(int64_t)count"
     if base == "reduce_scatter_block":
-        many, got = "(int64_t)recvcount * weft_many(comm)", "(int64_t)recvcount"
+        many, got = "(int64_t)recvcount * weft_count_peers_or_none(comm)", "(int64_t)recvcount"
     elif base == "reduce_scatter":
-        yield "int64_t total = 0, own = 0; const struct weft_comm *of = weft_comm(comm);"
-        yield "for (int64_t i = 0; i < weft_many(comm); i++) total += recvcounts[i];"
+        yield "int64_t total = 0, own = 0; const struct weft_comm *of = weft_find_comm(comm);"
+        yield "for (int64_t i = 0; i < weft_count_peers_or_none(comm); i++) total += recvcounts[i];"
         yield "if (of) own = recvcounts[of->rank];"
         many, got = "total", "own"
-    where = "if (weft_root(comm, root)) " if "root" in names else ""
-    yield "weft_parts_kept();"
-    yield f"weft_part(sendbuf, {many}, datatype, false);"
+    where = "if (weft_is_root(comm, root)) " if "root" in names else ""
+    yield "weft_keep_contents_of_call();"
+    yield f"weft_add_call_buffer(sendbuf, {many}, datatype, false);"
     # In place, what is combined is read from there, all of it, before the result comes.
     both = f"sendbuf == MPI_IN_PLACE ? {many} : {got}"
-    yield f"{where}{{ weft_part(recvbuf, {both}, datatype, true); if (sendbuf == MPI_IN_PLACE) weft_part_brought(); }}"
+    sent = "if (sendbuf == MPI_IN_PLACE) weft_mark_last_buffer_sent();"
+    yield f"{where}{{ weft_add_call_buffer(recvbuf, {both}, datatype, true); {sent} }}"
 
 
 def _count_array_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the arrays of counts and displacements, which may not change before a
-    collective completes (MPI-4.1, 6.12).
+    """Yield C statements that register the arrays of counts and displacements with the recorder, as the program may not
+    change them before the collective completes (MPI-4.1, 6.12).
 
     Lists of datatypes are left out: a binding to another language may make a list of its own, which is gone after the
     call.
     """
     if "neighbor" in base or base == "reduce_scatter":
         return
-    root = "weft_root(comm, root)" if "root" in names else "true"
+    root = "weft_is_root(comm, root)" if "root" in names else "true"
     for name in sorted(names & {"sendcounts", "recvcounts", "sdispls", "rdispls", "displs"}):
         there = f"{name} && sendbuf != MPI_IN_PLACE" if name.startswith("s") else name
-        yield f"if ({root} && {there}) weft_part({name}, weft_many(comm) * (int64_t)sizeof *{name}, MPI_BYTE, false);"
+        size = f"weft_count_peers_or_none(comm) * (int64_t)sizeof *{name}"
+        yield f"if ({root} && {there}) weft_add_call_buffer({name}, {size}, MPI_BYTE, false);"
 
 
 def _render_side(side: str, base: str, names: set[str], peers: str) -> str:
-    """Return the C statement that registers the send or receive buffer of a collective, with one count for all peers
-    or a count and displacement for each. `side`: `send` or `recv`."""
+    """Return the C statement that registers the send or receive buffer of a collective with the recorder. `side`:
+    `send` or `recv`. `peers`: the C expression for the number of its blocks.
+    """
     buffer, written = f"{side}buf", "true" if side == "recv" else "false"
     displacements = next((n for n in ({"send": "sdispls", "recv": "rdispls"}[side], "displs") if n in names), None)
     if f"{side}counts" not in names:
-        return f"weft_part({buffer}, (int64_t){side}count * {peers}, {side}type, {written});"
+        return f"weft_add_call_buffer({buffer}, (int64_t){side}count * {peers}, {side}type, {written});"
     kind, step = (f"{side}types[i]", "1") if f"{side}types" in names else (f"{side}type", "extent")
     guard = f"if ({buffer} != MPI_IN_PLACE && {side}counts && {displacements}) "
     extent = "" if step == "1" else f"int64_t extent = extent_of({kind}); "
     return (
         f"{guard}{{ {extent}for (int64_t i = 0, n = {peers}; i < n; i++) "
-        f"weft_part_at({buffer}, {displacements}[i] * {step}, (int64_t){side}counts[i], {kind}, {written}); }}"
+        f"weft_add_call_buffer_at({buffer}, {displacements}[i] * {step}, "
+        f"(int64_t){side}counts[i], {kind}, {written}); }}"
     )

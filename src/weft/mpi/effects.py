@@ -25,8 +25,9 @@ _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_sh
 
 
 def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield C statements that enter the object behind the output handle `p` into the recorder's tables after a
-    successful call."""
+    """Yield C statements that run after a successful call and enter the object of its output handle `p` into the
+    recorder's tables.
+    """
     handle = f"*{p.name}"
     target = "event->object = " if p.place == "object" else ""
     look = f"        {target}{id_expression(p, handle)};" if target else ""
@@ -37,67 +38,74 @@ def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
     if p.handle == "COMM":
         yield from _communicator_statements(f, p, parent)
     elif p.handle == "DATATYPE":
-        yield f"        weft_made_datatype({handle}, 0, NULL);"
+        yield f"        weft_define_datatype({handle}, 0, NULL);"
     elif p.handle == "GROUP":
-        yield f"        weft_made_group({handle});"
+        yield f"        weft_define_group({handle});"
     elif p.handle == "OP":
-        yield f"        weft_made_op({handle});"
+        yield f"        weft_define_op({handle});"
     elif p.handle == "WINDOW":
         flavor = _WINDOW_FLAVORS[f.name.removeprefix("MPI_Win_").removesuffix("_c")]
         names = {q.name for q in f.parameters}
         base = "base" if "base" in names else "*(void **)baseptr" if "baseptr" in names else "NULL"
         size = "size" if "size" in names else "0"
         unit = "disp_unit" if "disp_unit" in names else "1"
-        yield f"        weft_made_window({handle}, {parent}, {flavor}, {base}, (int64_t){size}, (int64_t){unit});"
-        yield f"        weft_window_made({handle});"
+        yield f"        weft_define_window({handle}, {parent}, {flavor}, {base}, (int64_t){size}, (int64_t){unit});"
+        yield f"        weft_note_window({handle});"
     elif p.handle == "FILE":
-        yield f"        weft_made_file({handle}, comm, amode, filename);"
+        yield f"        weft_define_file({handle}, comm, amode, filename);"
     elif p.handle == "REQUEST":
         yield from _request_statements(f, p)
         return
     else:
-        yield f"        weft_new_id(WEFT_CLASS_{p.handle}, (uintptr_t){handle});"
+        yield f"        weft_assign_object_id(WEFT_CLASS_{p.handle}, (uintptr_t){handle});"
     if look:
         yield look
 
 
 def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator[str]:
-    """Yield C statements that enter a new communicator into the recorder's tables after a successful call."""
+    """Yield C statements that run after a successful call and enter its new communicator `p` into the recorder's
+    tables. `parent`: the C name of the communicator that it was made from.
+    """
     if promises_communicator(f):
         return
     names = {q.name for q in f.parameters}
     key, group = '""', "0"
     if "stringtag" in names:
-        key, group = "stringtag", "weft_group_key(group)" if "group" in names else "1"
+        key, group = "stringtag", "weft_hash_group(group)" if "group" in names else "1"
     if f.name == "MPI_Comm_create_group":
         yield '        char w_key[16]; snprintf(w_key, sizeof w_key, "%d", tag);'
-        key, group = "w_key", "weft_group_key(group) + 2u * (uint32_t)tag"
+        key, group = "w_key", "weft_hash_group(group) + 2u * (uint32_t)tag"
     if f.name == "MPI_Intercomm_create":
         yield '        char w_key[16]; snprintf(w_key, sizeof w_key, "%d", tag);'
         key = "w_key"
     if f.name.startswith("MPI_Comm_spawn"):
-        yield f"        if (*{p.name} != MPI_COMM_NULL) weft_spawned(*{p.name});"
-    yield f"        weft_made_comm({f.id}, {parent}, *{p.name}, {key}, {group});"
+        yield f"        if (*{p.name} != MPI_COMM_NULL) weft_define_spawned_world(*{p.name});"
+    yield f"        weft_define_comm({f.id}, {parent}, *{p.name}, {key}, {group});"
 
 
 def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield C statements that enter a new request into the recorder's tables after a successful call, with the buffer
-    to watch."""
+    """Yield C statements that run after a successful call and enter its new request `p` into the recorder's tables,
+    with the buffer to watch.
+    """
     words = {False: "false", True: "true"}
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .status = {status_fields(f)}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
-        yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
+        yield f"        weft_promise_comm_id(&pending, comm, {made.name}); promised = pending.made_id;"
     watching, buffer, count, datatype = choose_buffer_watch(f)
-    condition = "if (weft_root(comm, root)) " if watching == "WATCH_AT_ROOT" else ""
+    condition = "if (weft_is_root(comm, root)) " if watching == "WATCH_AT_ROOT" else ""
     if {p.name for p in f.parameters} & {"dest", "source"}:
         condition = "if (event->peer != WEFT_RANK_PROC_NULL) "  # nothing is sent from there, nothing comes
-    call, more = ("weft_watch_receive", f", *{p.name}") if watching == "WATCH_RECEIVE" else ("weft_watch", "")
+    call, more = (
+        ("weft_watch_received_buffer", f", *{p.name}")
+        if watching == "WATCH_RECEIVE"
+        else ("weft_watch_sent_buffer", "")
+    )
     if watching != "NO_WATCH":
         yield f"        {condition}{call}(&pending, event->site, {buffer}, (int64_t){count}, {datatype}{more});"
     if meaning_of(f).act is Act.RECEIVE and not is_persistent(f):
-        yield "        if (UNLIKELY(weft_keep) && event->flags & (WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG)) weft_await_message(&pending, thread, event);"
-    yield f"        event->object = weft_request_new(*{p.name}, &pending);"
+        yield "        if (UNLIKELY(weft_keep) && event->flags & (WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG)) weft_record_message_at_completion(&pending, thread, event);"
+    yield f"        event->object = weft_add_request(*{p.name}, &pending);"
 
 
 def tracks_windows(f: Function) -> bool:
@@ -111,60 +119,62 @@ def statements_after_call(f: Function) -> Iterator[str]:
         if p.handle and not p.array and p.direction == "out":
             yield from _object_statements(f, p)
         elif p.handle == "MESSAGE" and p.direction == "inout":
-            yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
+            yield f"        weft_forget_object(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
         elif p.handle and p.direction == "inout" and not p.array and frees_object(f):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
-                yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_ended){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
+                yield f"        if (weft_end_request(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_request_result){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
             else:
-                yield f"        weft_gone(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
+                yield f"        weft_forget_object(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
     if meaning_of(f).act is Act.START:
-        yield from ["        weft_request_started(*request);"] if meaning_of(f).many is Many.ONE else [
-            "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
+        yield from ["        weft_restart_request(*request);"] if meaning_of(f).many is Many.ONE else [
+            "        for (int i = 0; i < count; i++) weft_restart_request(array_of_requests[i]);"]  # fmt: skip
     if sends_and_receives(f) and any(p.kind == "STATUS" for p in f.parameters):
-        yield "        if (UNLIKELY(weft_keep)) weft_record_taken_at_once(thread, event, w_status);"
+        yield "        if (UNLIKELY(weft_keep)) weft_record_received_message_now(thread, event, w_status);"
     yield from _window_effect_statements(f)
     naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
     if naming:
         place = {"Comm": "comm", "Type": "datatype", "Win": "object"}[naming[1]]
         class_ = {"Comm": "COMM", "Type": "DATATYPE", "Win": "WINDOW"}[naming[1]]
-        yield f"        weft_named(WEFT_CLASS_{class_}, event->{place}, {naming[1].lower()}_name);"
+        yield f"        weft_record_object_name(WEFT_CLASS_{class_}, event->{place}, {naming[1].lower()}_name);"
     if f.name == "MPI_Finalize":
-        yield "        weft_finalized();"
+        yield "        weft_end_record_at_finalize();"
     if f.name == "MPI_Session_finalize":
-        yield "        weft_session_finalized();"
+        yield "        weft_end_record_at_session_end();"
 
 
 def _window_effect_statements(f: Function) -> Iterator[str]:
-    """Yield C statements, run after a successful call on a window, that record what it completes and orders at the
-    target (windows.c)."""
+    """Yield C statements that run after a successful call on a window. They record which operations the call completes
+    and what it orders at the target (windows.c).
+    """
     row = meaning_of(f)
     yield from _origin_statements(f, row)
     if row.sync is Sync.FREE:
-        yield "        if (UNLIKELY(weft_origins)) weft_origins_done(before_win, -1);"
-        yield "        weft_exposed_gone(before_win);"
-        yield "        weft_window_gone(before_win);"
+        yield "        if (UNLIKELY(weft_origins)) weft_end_origin_buffer_watch(before_win, -1);"
+        yield "        weft_end_window_copies(before_win);"
+        yield "        weft_forget_window(before_win);"
     elif row.sync in (Sync.LOCK, Sync.LOCK_ALL):
         one = row.sync is Sync.LOCK
         exclusive = "lock_type == MPI_LOCK_EXCLUSIVE && !(assert & MPI_MODE_NOCHECK)" if one else "false"
-        yield f"        weft_window_locked(thread, win, {'rank' if one else '-1'}, {exclusive}, event->enter);"
+        yield f"        weft_note_window_lock(thread, win, {'rank' if one else '-1'}, {exclusive}, event->enter);"
     elif row.sync in (Sync.UNLOCK, Sync.UNLOCK_ALL):
-        yield f"        weft_window_unlocked(thread, win, {'rank' if row.sync is Sync.UNLOCK else '-1'});"
+        yield f"        weft_end_window_lock(thread, win, {'rank' if row.sync is Sync.UNLOCK else '-1'});"
     elif synced := find_completed_target(f):
-        yield f"        weft_window_synced(thread, win, {synced}, {'true' if row.sync in LOCAL_ALONE else 'false'});"
+        yield f"        weft_end_atomic_accesses(thread, win, {synced}, {'true' if row.sync in LOCAL_ALONE else 'false'});"
     if row.sync is Sync.FENCE:
-        yield "        weft_exposed_fenced(win, event->site);"
+        yield "        weft_compare_window_after_fence(win, event->site);"
     elif Access.ATOMIC in row.access:
-        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_atomic_access_fields(f))}}});"
+        yield f"        weft_note_atomic_access(thread, &(struct weft_atomic_access){{{', '.join(_atomic_access_fields(f))}}});"
 
 
 def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
-    """Yield C statements, run after a successful one-sided operation, that watch its origin buffers for changes
-    (buffers.c)."""
+    """Yield C statements that run after a successful one-sided operation and watch its origin buffers for changes
+    (buffers.c).
+    """
     if row.act is not Act.ACCESS or row.form is not Form.BLOCKING:
         return
     types = {p.name for p in f.parameters}
-    target = "weft_origin(win, target_rank, event->site"
+    target = "weft_watch_origin_buffer(win, target_rank, event->site"
     count, datatype = (
         ("(int64_t)origin_count", "origin_datatype") if "origin_count" in types else ("(int64_t)1", "datatype")
     )
@@ -178,7 +188,7 @@ def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
 
 
 def _atomic_access_fields(f: Function) -> Iterator[str]:
-    """Yield the C initializers of a struct weft_did, which describes an atomic access to a window."""
+    """Yield the C initializers of a struct weft_atomic_access, which describes an atomic access to a window."""
     names = {p.name for p in f.parameters}
     yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
     side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""

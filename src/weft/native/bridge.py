@@ -27,8 +27,8 @@ Signature = tuple[object, tuple[object, ...]]
 
 
 def array_address(array: NDArray[Any], target: Target, receiver: str) -> int:
-    """Return the address of an array. TypeError for one of another type than C reads there, or in pieces. `receiver`:
-    the C parameter or member, for the message."""
+    """Return the address of an array for C. TypeError if its elements are not of the type that C reads there, or not
+    in one piece. `receiver`: the C parameter or member that gets it, for the message."""
     if target is not ANY and array.dtype != target and not (target is U8 and array.dtype == np.bool_):
         raise TypeError(f"{receiver}: C reads {target} there, and not {array.dtype}")
     if not array.flags.c_contiguous:
@@ -37,7 +37,8 @@ def array_address(array: NDArray[Any], target: Target, receiver: str) -> int:
 
 
 def _check_structure(value: ctypes.Structure | ctypes.Array[Any], target: Target, receiver: str) -> None:
-    """Raise TypeError if a structure, or several, are others than C reads."""
+    """Raise TypeError if a structure, or an array of them, is of another class than C reads there. `receiver`: the C
+    parameter or member that gets it, for the message."""
     of = value._type_ if isinstance(value, ctypes.Array) else type(value)
     if isinstance(target, type) and issubclass(target, Struct) and not issubclass(of, target):
         raise TypeError(f"{receiver}: C reads {target.__name__} there, and not {of.__name__}")
@@ -92,7 +93,8 @@ class Struct(ctypes.Structure):
         return made
 
     def _member_address(self, name: str, value: Any) -> int:
-        """Return the address of an array or structure that is given for a pointer member."""
+        """Return the address of an array or structure that is given for a pointer member `name`. TypeError if it is
+        not of the type that C reads there."""
         what = f"{type(self).__name__}.{name}"
         if isinstance(value, np.ndarray):
             return array_address(value, self._targets_[name], what)
@@ -101,22 +103,22 @@ class Struct(ctypes.Structure):
 
 
 def as_c_array(structures: Sequence[Struct], struct_class: type[Struct]) -> ctypes.Array[Any]:
-    """Return structures in one C array, which keeps them alive."""
+    """Return structures as one C array. The array keeps the Python objects alive."""
     array = (struct_class * len(structures))(*structures)
     vars(array)["structures"] = structures
     return array
 
 
 def array_addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, receiver: str) -> NDArray[np.uint64]:
-    """Return the addresses of several arrays, as C reads a pointer to pointers; 0 for None.
+    """Return the addresses of several arrays, in the form in which C reads a pointer to pointers; 0 for None.
 
-    The caller keeps them alive.
+    The caller must keep the arrays alive.
     """
     return np.array([0 if a is None else array_address(a, target, receiver) for a in arrays], np.uint64)
 
 
 def bind_functions(functions: Mapping[str, Signature]) -> object:
-    """Return the library of C kernels, with the types of these functions set for ctypes."""
+    """Return the library of C kernels, after setting the result and parameter types of these functions for ctypes."""
     lib = load_library()
     for name, (returns, parameters) in functions.items():
         function = getattr(lib, name)

@@ -10,7 +10,8 @@ class CutError(WeftError):
 
 
 class _Cuts:
-    """Whether the commands of this process report cuts, so that they may survive them."""
+    """Whether this process's commands report files that were cut off while they were read, and whether they survive
+    that."""
 
     told = False
     is_survived = False
@@ -22,8 +23,8 @@ def report_cuts() -> None:
 
 
 def prepare_for_cuts() -> None:
-    """Install the handler for files that are cut off while they are mapped, if cuts are reported. To be called before
-    a file is mapped."""
+    """Install the signal handler by which a process survives that a file it has mapped is cut off. To be called before
+    a file is mapped. Does nothing if the process's commands do not report cut files."""
     if _Cuts.told and not _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # only who maps files
 
@@ -32,7 +33,7 @@ def prepare_for_cuts() -> None:
 
 
 def check_for_cuts() -> None:
-    """Raise CutError if a file was cut since, whatever was made of it."""
+    """Raise CutError if a mapped file has been cut off since `prepare_for_cuts`: what was read of it may be wrong."""
     if _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # as above
 

@@ -112,7 +112,8 @@ class Header:
 
 
 def read_header(path: Path, known: Known, *, functions: bool) -> Header:
-    """Read a header, and add what it declares to `known`. HeaderError names what is not understood."""
+    """Return what a C header declares, and add it to `known` for later headers. `functions`: whether to read
+    functions, too. HeaderError names a declaration that is not understood."""
     text = path.read_text()
     header = Header(path.name)
     header.comments = {m[2]: _first_sentence(m[1]) for m in re.finditer(
@@ -144,7 +145,7 @@ def _find_defines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _evaluate_constant(expression: str, known: Known) -> int | str | None:
-    """Return the value of a constant expression; None if it is not one."""
+    """Return the value of a constant expression in C, a number or string; None if it is something else."""
     if expression.startswith('"') and expression.endswith('"'):
         return expression[1:-1]
     plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
@@ -155,7 +156,8 @@ def _evaluate_constant(expression: str, known: Known) -> int | str | None:
 
 
 def _evaluate_node(node: ast.expr, known: Known) -> int:
-    """Return the value of a node of a constant expression."""
+    """Return the value of a part of a constant expression, which Python has parsed. HeaderError or KeyError if it is
+    not constant."""
     match node:
         case ast.Constant(value=int(number)):
             return number
@@ -172,7 +174,8 @@ def _evaluate_node(node: ast.expr, known: Known) -> int:
 
 
 def _find_flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
-    """Yield runs of at least two `#define`s of distinct single bits under one prefix."""
+    """Yield an enum of flags for each group of at least two neighbouring `#define`s that have the same prefix and
+    distinct single bits as values."""
     for run in re.finditer(r"(?:^#define [^\n]*\n)+", text, re.MULTILINE):
         names = [name for name, value in _find_defines(run[0]) if re.fullmatch(r"(0x)?[0-9a-fA-F]+u", value)]
         for prefix in dict.fromkeys(m[0] for n in names if (m := re.match(r"(WEFT_)?[A-Z]+_", n))):
@@ -183,7 +186,7 @@ def _find_flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
 
 
 def _split_statements(text: str) -> Iterator[str]:
-    """Yield declarations one by one, without the bodies of functions."""
+    """Yield the declarations in the text of a header one by one; functions come without their bodies."""
     start = depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")
@@ -196,7 +199,8 @@ def _split_statements(text: str) -> Iterator[str]:
 
 
 def _add_declaration(statement: str, header: Header, known: Known, functions: bool) -> None:
-    """Add the structure, enum or function that one statement of C declares to the header and to what is known."""
+    """Read one C declaration, and add its structure, enum or function to `header` and `known`. Declarations that other
+    languages do not need are ignored. HeaderError for an unknown form."""
     if re.match(r"_Static_assert|extern |static |WEFT_INLINE |(struct|enum) \w+$", statement):
         return
     if m := re.match(r"(typedef )?struct (?:(\w+) )?\{(.*)\}(?: (\w+))?$", statement):
@@ -242,7 +246,8 @@ def _read_parameter(declaration: str) -> Parameter:
 
 
 def _read_struct(tag: str, body: str, known: Known, typedef: bool) -> Struct:
-    """Return a structure with its layout; an opaque one if a member's type is not Weft's own."""
+    """Return a structure with the layout of its members. It is opaque, without members, if the type of one is not
+    Weft's own."""
     try:
         members, size = _lay_out_members(body, known)
     except _HiddenError:
@@ -255,7 +260,7 @@ class _HiddenError(HeaderError):
 
 
 def _lay_out_members(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
-    """Return members at their offsets, and the size of all."""
+    """Return (members of a structure at their offsets, size of the structure), in bytes."""
     members: list[Member] = []
     at, widest = 0, 1
     for name, type_, depth, shape, parts in _read_members(body, known):
@@ -270,7 +275,8 @@ def _lay_out_members(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
 
 
 def _size_and_alignment(type_: str, pointer_depth: int, parts: tuple[Member, ...], known: Known) -> tuple[int, int]:
-    """Return size and alignment of one member."""
+    """Return (size, alignment) of one member in bytes; of one element for an array. `parts`: the members of an unnamed
+    structure. Raises _HiddenError for a type that is not Weft's own."""
     if pointer_depth:
         return WORD, WORD
     if type_ in SCALARS:
@@ -296,7 +302,7 @@ _Member = tuple[str, str, int, tuple[int, ...], tuple[Member, ...]]
 
 
 def _read_members(body: str, known: Known) -> Iterator[_Member]:
-    """Yield name, type, depth of pointers, shape and inner members of each member of a structure."""
+    """Yield (name, type, depth of pointers, shape, inner members) of each member of a structure."""
     for text in _split_members(body):
         if m := re.match(r"struct \{(.*)\} (\w+)$", text):
             yield m[2], "", 0, (), _lay_out_members(m[1], known)[0]
@@ -307,7 +313,7 @@ def _read_members(body: str, known: Known) -> Iterator[_Member]:
 
 
 def _split_members(body: str) -> Iterator[str]:
-    """Yield the members' declarations, each structure without a name as one."""
+    """Yield the declarations in the body of a structure one by one; an inner structure is a single one."""
     depth, start = 0, 0
     for at, letter in enumerate(body):
         depth += (letter == "{") - (letter == "}")

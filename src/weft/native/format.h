@@ -242,8 +242,8 @@ struct weft_event {
 #define WEFT_ID_SELF 3u
 #define WEFT_ID_DYNAMIC 256u
 
-/* Durations: 2 bits of exponent (times 1, 2^8, 2^16, 2^24 ticks) over 30 bits of mantissa. Exact below 0.4 s at
- * 2.6 GHz, then to 1 part in 4 million. */
+/* Return ticks as a duration of 32 bits: 2 bits of exponent (times 1, 2^8, 2^16, 2^24 ticks) over 30 bits of mantissa.
+ * It is exact below 0.4 s at 2.6 GHz, then to 1 part in 4 million. */
 WEFT_INLINE uint32_t weft_duration_encode(uint64_t ticks) {
     uint32_t exponent = 0;
     while (ticks >> 30 && exponent < 3) {

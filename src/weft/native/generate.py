@@ -62,7 +62,7 @@ class _ModuleWriter:
         return f"{head}\n{body}\n"
 
     def _render_body(self) -> Iterator[str]:
-        """Yield the module's constants, enums, structures and functions."""
+        """Yield the Python lines for a header's constants, enums, structures and functions."""
         flags = {f"{e.tag}.{m}" for e in self.header.enums if e.flags for m in e.members}
         for name, value in self.header.constants.items():
             plain = name.removeprefix("WEFT_")
@@ -78,14 +78,14 @@ class _ModuleWriter:
             yield from self._render_functions()
 
     def _render_enum(self, enum: Enum) -> Iterator[str]:
-        """Yield the class of an enum."""
+        """Yield the Python lines of the class for an enum."""
         names = dict(_short_names(enum))
         said = self.header.comments.get(enum.tag) or f"{enum.tag} of {self.header.name}"
         yield f'\n\nclass {_camel(enum.tag)}({"IntFlag" if enum.flags else "IntEnum"}):\n    """{said}."""\n'
         yield from (f"    {name} = {hex(value) if enum.flags else value}" for name, value in names.items())
 
     def _render_struct(self, struct: Struct) -> Iterator[str]:
-        """Yield a structure as a dtype, a class, or both."""
+        """Yield the Python lines for a structure: a NumPy dtype, a ctypes class, or both."""
         record = self.name in _RECORDS or (not struct.pointers and self.name not in _CLASSES)
         if record and all(m.depth or m.type in SCALARS or m.parts or self._dtype_name(m.type) for m in struct.members):
             yield f"\n{_upper(struct.tag)}: Final = np.dtype({self._render_dtype(struct.members, struct.size)})"
@@ -93,7 +93,8 @@ class _ModuleWriter:
             yield from self._render_class(struct)
 
     def _dtype_name(self, tag: str) -> str:
-        """Return the constant that is the dtype of a structure, "" if it has none."""
+        """Return the name of the constant that is a structure's NumPy dtype, "" if it has none. The module then
+        imports the name."""
         module, struct = self.known.get(tag, ("", None))
         if struct is None or struct.opaque or module in _CLASSES or (struct.pointers and module not in _RECORDS):
             return ""
@@ -105,13 +106,14 @@ class _ModuleWriter:
         return name
 
     def _render_dtype(self, members: tuple[Member, ...], size: int) -> str:
-        """Return the arguments of a dtype, with every offset, as there may be gaps between members."""
+        """Return the arguments of np.dtype for a structure, as Python source. Every offset is given, as there may be
+        gaps between members."""
         names, offsets = [m.name for m in members], [m.offset for m in members]
         formats = ", ".join(self._member_format(m) for m in members)
         return f'{{"names": {names}, "formats": [{formats}], "offsets": {offsets}, "itemsize": {size}}}'
 
     def _member_format(self, member: Member) -> str:
-        """Return NumPy's format of a structure's member, as source of Python."""
+        """Return the NumPy format of a structure's member, as Python source."""
         if member.depth:
             code = '"<u8"'
         elif member.parts:
@@ -125,7 +127,7 @@ class _ModuleWriter:
         return f"({code}, {member.shape})" if member.shape else code
 
     def _render_class(self, struct: Struct) -> Iterator[str]:
-        """Yield the class of a structure with pointers."""
+        """Yield the Python lines of the ctypes class for a structure with pointers."""
         said = self.header.comments.get(struct.tag)
         yield f'\n\nclass {_camel(struct.tag)}(Struct):\n    """{struct.c_type}{f": {said}" if said else ""}."""\n'
         yield "    _fields_ = ("
@@ -138,7 +140,7 @@ class _ModuleWriter:
         yield f"\n        def __init__(self, *, {parameters}) -> None: ...\n"
 
     def _member_ctype(self, member: Member) -> str:
-        """Return the ctypes type of a structure's member, as source of Python."""
+        """Return the ctypes type of a structure's member, as Python source."""
         if member.depth:
             code = "c_void_p"
         elif member.type in SCALARS:
@@ -148,7 +150,7 @@ class _ModuleWriter:
         return " * ".join((code, *map(str, member.shape)))
 
     def _pointer_target(self, of: Member | Parameter) -> str:
-        """Return what a pointer points to: a dtype, a class, or ANY."""
+        """Return the name of the dtype or class to which a pointer points, as Python source; ANY if it is not known."""
         if of.depth > 1:
             return "U64"
         plain = _CODES.get(of.type) or self._dtype_name(of.type)
@@ -158,7 +160,7 @@ class _ModuleWriter:
         return self._borrow_name(module, _camel(of.type))
 
     def _render_functions(self) -> Iterator[str]:
-        """Yield the table of functions, and the protocol that types them."""
+        """Yield the Python lines of the table of a header's functions, and of the protocol that gives them types."""
         yield "\n\nFUNCTIONS: Final[dict[str, Any]] = {"
         for f in self.header.functions:
             parameters = "".join(f"{self._parameter_type(f, p)}, " for p in f.parameters)
@@ -203,7 +205,8 @@ def _import_line(module: str, names: list[str], body: str) -> str:
 
 
 def _short_names(enum: Enum) -> Iterator[tuple[str, int]]:
-    """Yield the members without the common prefix of their names; an END after all only counts them."""
+    """Yield (name, value) of an enum's members, without the prefix that all names share. A last member END is left
+    out, as it only counts the others."""
     parts = [name.split("_") for name in enum.members]
     same = 0
     while not enum.flags and all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
@@ -262,7 +265,8 @@ def render_modules() -> dict[str, str]:
 
 
 def render_layout_checks() -> dict[str, str]:
-    """Return C files that do not compile if a layout or a number here is not the compiler's, and one with the state."""
+    """Return {name: text} of C files that only compile if the compiler lays out structures and numbers as
+    weft.native.headers has them. One more, state.c, holds the checksum of the headers."""
     known = Known()
     texts = {"state.c": _STATE.format(state=shared.header_state())}
     for name, path in shared.shared_headers().items():
@@ -278,7 +282,7 @@ def render_layout_checks() -> dict[str, str]:
 
 
 def _number_constants(header: Header) -> Iterator[tuple[str, str]]:
-    """Yield the numbers of a header, as C."""
+    """Yield (name, value as C) of a header's numbers: its constants and the members of its enums."""
     for name, value in header.constants.items():
         if isinstance(value, int):
             yield name, f"{value}u" if value > 2**63 else str(value)
@@ -297,7 +301,8 @@ def layout_assertions(struct: Struct) -> Iterator[str]:
 
 
 def write_files(build: Path) -> list[Path]:
-    """Write the files that are new or different, and return those of C, which are part of the kernels."""
+    """Write the generated Python and C files that are new or different, and remove old ones. Return the paths of all
+    generated C files, which are compiled into the kernels."""
     sources = {build / name: text for name, text in render_layout_checks().items()}
     texts = sources | {_OUT / f"{name}.py": text for name, text in render_modules().items()}
     build.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,11 @@ enum {
     LEAST_RESERVED = 1 << 22, /* bytes of addresses for a stream */
 };
 
+/* Return CLOCK_MONOTONIC in nanoseconds. */
 uint64_t weft_now_monotonic(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 uint64_t weft_ticks_slow(int clock) {
@@ -32,8 +33,9 @@ uint64_t weft_ticks_slow(int clock) {
     return weft_now_monotonic();
 }
 
-/* The time-stamp counter only where the kernel itself trusts it as its clock: then it is constant, never stops
- * and is equal on all cores (Linux, arch/x86/kernel/tsc.c). */
+/* Return the fastest clock for events that is safe here (enum weft_clock). The time-stamp counter only where the kernel
+ * itself trusts it as its clock: then it is constant, never stops and is equal on all cores (Linux,
+ * arch/x86/kernel/tsc.c). */
 int weft_clock_choose(void) {
 #if defined(__x86_64__)
     char name[16] = "";
@@ -51,6 +53,7 @@ int weft_clock_choose(void) {
 #endif
 }
 
+/* Fill an anchor: all three clocks, read together. */
 void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor) {
     struct timespec real;
     uint64_t before = weft_now_monotonic();
@@ -62,15 +65,17 @@ void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor) 
     anchor->realtime_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
 }
 
+/* Stop recording for good and note the reason in the file; the first reason is kept. Threads may call it at the same
+ * time. */
 void weft_record_stop(struct weft_record *record, int reason) {
     if (__atomic_exchange_n(&record->stopped, true, __ATOMIC_ACQ_REL)) return;
     record->header->stop_reason = (uint32_t)reason;
     record->header->state = WEFT_STATE_STOPPED;
 }
 
-/* Whether a limit on the size of files (ulimit -f) forbids this one: asking the kernel to go beyond it would raise
- * SIGXFSZ, which ends the program. */
-static bool beyond_limit(uint64_t size) {
+/* Return whether a limit on the size of files (ulimit -f) forbids this one: asking the kernel to go beyond it would
+ * raise SIGXFSZ, which ends the program. */
+static bool is_beyond_file_limit(uint64_t size) {
     struct rlimit limit;
     return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
 }
@@ -81,50 +86,52 @@ enum { WAIT_ONCE_S = 5, WAIT_SHARE = 50, WAIT_EVENT_NS = 200, WAIT_MOST_S = 1 };
 
 void weft_record_hurry(struct weft_record *record) { record->impatient = true; }
 
-/* Counts the time since `began` as waited for the file system; whether that is more by now than recording may cost.
- * A debugger may have stopped the process meanwhile, so no more than a second counts of one request. */
-static bool waited(struct weft_record *record, uint64_t began) {
-    uint64_t now = weft_now_monotonic(), time = now - began;
-    record->waited += time < WAIT_MOST_S * SECOND ? time : WAIT_MOST_S * SECOND;
+/* Count the time since `start_ns` as waited for the file system. Return whether that is more by now than recording may
+ * cost. A debugger may have stopped the process meanwhile, so no more than a second counts of one request. */
+static bool count_waiting_time(struct weft_record *record, uint64_t start_ns) {
+    uint64_t now = weft_now_monotonic(), waited = now - start_ns;
+    record->waited += waited < WAIT_MOST_S * SECOND ? waited : WAIT_MOST_S * SECOND;
     if (!record->impatient) return false;
     uint64_t share = (now - record->header->start.monotonic_ns) / WAIT_SHARE;
     return record->waited >
            WAIT_ONCE_S * SECOND + share + record->file_size / sizeof(struct weft_event) * WAIT_EVENT_NS;
 }
 
-/* Writes zeros at the file's end in pieces of one large folio; 0 or an errno, ETIMEDOUT where it takes too long. */
-static int file_zero(struct weft_record *record, uint64_t bytes) {
+/* Write zeros at the file's end in pieces of one large folio. Return 0 or an errno, ETIMEDOUT where it takes too
+ * long. */
+static int write_zeros(struct weft_record *record, uint64_t bytes) {
     enum { FOLIO = 1 << 16 };
     static const char zeros[FOLIO];
     for (uint64_t offset = record->file_size, end = offset + bytes, size; offset < end;) {
         size = FOLIO - offset % FOLIO;
         if (size > end - offset) size = end - offset;
-        uint64_t began = weft_now_monotonic();
+        uint64_t start_ns = weft_now_monotonic();
         ssize_t written = pwrite(record->fd, zeros, size, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) return written ? errno : EIO;
-        if (waited(record, began)) return ETIMEDOUT;
+        if (count_waiting_time(record, start_ns)) return ETIMEDOUT;
         offset += (uint64_t)written;
     }
     return 0;
 }
 
-/* Takes `bytes` at the file's end, on the disk as well; 0 or an errno. File systems that reserve nothing (NFS before 4.2,
- * many of FUSE) are given zeros: glibc's posix_fallocate would ask them for each page. `written`: whether they were. */
-static int file_reserve(struct weft_record *record, uint64_t bytes, bool *written) {
-    if (beyond_limit(record->file_size + bytes)) return EFBIG;
+/* Reserve `bytes` at the file's end, on the disk as well. Return 0 or an errno. File systems that reserve nothing (NFS
+ * before 4.2, many of FUSE) are given zeros, as glibc's posix_fallocate would ask them for each page; `*written`:
+ * whether they were. */
+static int reserve_file_space(struct weft_record *record, uint64_t bytes, bool *written) {
+    if (is_beyond_file_limit(record->file_size + bytes)) return EFBIG;
     *written = false;
-    uint64_t began = weft_now_monotonic();
+    uint64_t start_ns = weft_now_monotonic();
     while (fallocate(record->fd, 0, (off_t)record->file_size, (off_t)bytes)) {
         if (errno == EINTR) continue;
         if (errno != EOPNOTSUPP && errno != ENOSYS) return errno;
         *written = true;
-        return file_zero(record, bytes);
+        return write_zeros(record, bytes);
     }
-    return waited(record, began) ? ETIMEDOUT : 0;
+    return count_waiting_time(record, start_ns) ? ETIMEDOUT : 0;
 }
 
-static int stop_reason(int error) {
+static int find_stop_reason(int error) {
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) return WEFT_STOP_DISK_FULL;
     return error == ETIMEDOUT ? WEFT_STOP_DISK_SLOW : WEFT_STOP_IO_ERROR;
 }
@@ -136,13 +143,13 @@ static int stop_reason(int error) {
  * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
  * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
  * and such ones are mapped page by page. Where writing gives an error, the stores do it. */
-static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *offset) {
+static bool extend_file(struct weft_record *record, uint32_t pages, uint64_t *offset) {
     uint64_t bytes = (uint64_t)pages * WEFT_PAGE;
     bool written;
-    int error = file_reserve(record, bytes, &written);
-    if (!error && !written && file_zero(record, bytes) == ETIMEDOUT) error = ETIMEDOUT;
+    int error = reserve_file_space(record, bytes, &written);
+    if (!error && !written && write_zeros(record, bytes) == ETIMEDOUT) error = ETIMEDOUT;
     if (error) {
-        weft_record_stop(record, stop_reason(error));
+        weft_record_stop(record, find_stop_reason(error));
         return false;
     }
     *offset = record->file_size;
@@ -150,11 +157,13 @@ static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *of
     return true;
 }
 
-static bool table_continue(struct weft_record *record) {
+/* Add one more table of chunks to the file, linked from the last entry of the current one. Return false where recording
+ * had to stop. */
+static bool add_chunk_table(struct weft_record *record) {
     uint64_t offset;
-    if (!file_extend(record, TABLE_PAGES, &offset)) return false;
-    void *pages = mmap(NULL, TABLE_PAGES * WEFT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, record->fd, (off_t)offset);
-    if (pages == MAP_FAILED) {
+    if (!extend_file(record, TABLE_PAGES, &offset)) return false;
+    void *table = mmap(NULL, TABLE_PAGES * WEFT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, record->fd, (off_t)offset);
+    if (table == MAP_FAILED) {
         weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
         return false;
     }
@@ -163,15 +172,16 @@ static bool table_continue(struct weft_record *record) {
     if (record->table_counter) __atomic_store_n(record->table_counter, record->table_used + 1, __ATOMIC_RELEASE);
     else __atomic_store_n(&record->header->chunk_count, record->table_used + 1, __ATOMIC_RELEASE);
     record->table_counter = &link->used;
-    record->table = pages;
+    record->table = table;
     record->table_used = 0;
     record->table_size = TABLE_PAGES * WEFT_PAGE / sizeof(struct weft_chunk);
     return true;
 }
 
-/* Adds a chunk to the table. The last entry of a table is kept for the link to the next one. */
-static struct weft_chunk *table_add(struct weft_record *record, struct weft_chunk chunk) {
-    if (record->table_used + 1 == record->table_size && !table_continue(record)) return NULL;
+/* Add a chunk to the table and return its entry there, NULL where recording had to stop. The last entry of a table is
+ * kept for the link to the next one. */
+static struct weft_chunk *add_chunk_entry(struct weft_record *record, struct weft_chunk chunk) {
+    if (record->table_used + 1 == record->table_size && !add_chunk_table(record)) return NULL;
     struct weft_chunk *entry = &record->table[record->table_used++];
     *entry = chunk;
     if (record->table_counter) __atomic_store_n(record->table_counter, record->table_used, __ATOMIC_RELEASE);
@@ -218,23 +228,26 @@ void weft_record_keep(struct weft_record *record, uint64_t ns) {
     if (ns) record->header->major = WEFT_FORMAT_MAJOR_KEPT;
 }
 
-static struct weft_before_of *before_known(const struct weft_record *record, uint32_t thread) {
-    struct weft_before_of *b = record->befores;
-    while (b && b->thread != thread) b = b->next;
-    return b;
+/* Return the counts of what a thread's rings have dropped; NULL where there are none. */
+static struct weft_before_of *find_dropped_calls(const struct weft_record *record, uint32_t thread) {
+    struct weft_before_of *dropped = record->befores;
+    while (dropped && dropped->thread != thread) dropped = dropped->next;
+    return dropped;
 }
 
-static struct weft_before_of *before_of(struct weft_record *record, uint16_t thread) {
-    struct weft_before_of *b = before_known(record, thread);
-    if (b || !(b = calloc(1, sizeof *b))) return b;
-    b->thread = thread;
-    b->next = record->befores;
-    return record->befores = b;
+/* Return the same, made if there are none; NULL without memory. */
+static struct weft_before_of *find_or_add_dropped_calls(struct weft_record *record, uint16_t thread) {
+    struct weft_before_of *dropped = find_dropped_calls(record, thread);
+    if (dropped || !(dropped = calloc(1, sizeof *dropped))) return dropped;
+    dropped->thread = thread;
+    dropped->next = record->befores;
+    return record->befores = dropped;
 }
 
-static bool ring_begin(struct weft_stream *stream) {
+/* Make a stream a ring. Return false without memory. */
+static bool begin_ring(struct weft_stream *stream) {
     struct weft_ring *ring = calloc(1, sizeof *ring);
-    if (!ring || !(ring->before = before_of(stream->record, stream->thread))) {
+    if (!ring || !(ring->before = find_or_add_dropped_calls(stream->record, stream->thread))) {
         free(ring);
         return false;
     }
@@ -243,156 +256,171 @@ static bool ring_begin(struct weft_stream *stream) {
     return true;
 }
 
-static bool before_room(struct weft_record *record, struct weft_before_of *b) {
-    for (int k = 0; k < 2; k++) {
-        if (b->areas[k]) continue;
+/* Reserve both areas of the file in which a thread's dropped calls are counted, once. Return false where that fails. */
+static bool reserve_dropped_areas(struct weft_record *record, struct weft_before_of *dropped) {
+    for (int area_index = 0; area_index < 2; area_index++) {
+        if (dropped->areas[area_index]) continue;
         uint64_t offset, bytes = (uint64_t)BEFORE_PAGES * WEFT_PAGE;
-        if (!file_extend(record, BEFORE_PAGES, &offset)) return false;
-        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, record->fd, (off_t)offset);
-        if (at == MAP_FAILED) return false;
-        if (!table_add(record, (struct weft_chunk){WEFT_STREAM_BEFORE, b->thread, BEFORE_PAGES, offset, bytes}))
+        if (!extend_file(record, BEFORE_PAGES, &offset)) return false;
+        void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, record->fd, (off_t)offset);
+        if (area == MAP_FAILED) return false;
+        if (!add_chunk_entry(record,
+                             (struct weft_chunk){WEFT_STREAM_BEFORE, dropped->thread, BEFORE_PAGES, offset, bytes}))
             return false;
-        b->areas[k] = at;
+        dropped->areas[area_index] = area;
     }
     return true;
 }
 
-/* Puts down what is gone, in the area that does not hold now: until `again` is there, the other one does. */
-static void before_write(struct weft_before_of *b) {
-    struct weft_before *area = b->areas[++b->now.turn & 1];
+/* Write the counts of dropped calls into the area that is not valid now. Until `again` stands there, the other area is
+ * valid. */
+static void write_dropped_calls(struct weft_before_of *dropped) {
+    struct weft_before *area = dropped->areas[++dropped->now.turn & 1];
     __atomic_store_n(&area->again, 0, __ATOMIC_SEQ_CST);
-    memcpy(area + 1, b->rows, b->now.rows * sizeof *b->rows);
-    memcpy(area, &b->now, sizeof b->now); /* its `again` is 0 */
-    __atomic_store_n(&area->again, b->now.turn, __ATOMIC_SEQ_CST);
+    memcpy(area + 1, dropped->rows, dropped->now.rows * sizeof *dropped->rows);
+    memcpy(area, &dropped->now, sizeof dropped->now); /* its `again` is 0 */
+    __atomic_store_n(&area->again, dropped->now.turn, __ATOMIC_SEQ_CST);
 }
 
-static inline void sort_count(struct weft_before_of *b, struct weft_dropped sort) {
-    uint64_t h = ((uint64_t)sort.comm << 32 | (uint32_t)sort.function << 16 | sort.flags << 8 | sort.error) *
-                 0x9e3779b97f4a7c15u;
-    h = (h ^ h >> 29 ^ ((uint64_t)(uint32_t)sort.peer << 32 | (uint32_t)sort.tag)) * 0xbf58476d1ce4e5b9u;
-    for (uint32_t i = (uint32_t)(h >> 40) % SORTS;; i = (i + 1) % SORTS) {
-        if (!b->places[i]) {
-            if (b->now.rows == WEFT_DROPPED_MOST) {
-                b->now.uncounted++;
+/* Count a dropped call by its sort: function, flags, error, communicator, peer and tag. */
+static inline void count_dropped_sort(struct weft_before_of *dropped, struct weft_dropped call_sort) {
+    uint64_t hash =
+        ((uint64_t)call_sort.comm << 32 | (uint32_t)call_sort.function << 16 | call_sort.flags << 8 | call_sort.error) *
+        0x9e3779b97f4a7c15u;
+    hash = (hash ^ hash >> 29 ^ ((uint64_t)(uint32_t)call_sort.peer << 32 | (uint32_t)call_sort.tag)) *
+           0xbf58476d1ce4e5b9u;
+    for (uint32_t i = (uint32_t)(hash >> 40) % SORTS;; i = (i + 1) % SORTS) {
+        if (!dropped->places[i]) {
+            if (dropped->now.rows == WEFT_DROPPED_MOST) {
+                dropped->now.uncounted++;
                 return;
             }
-            b->rows[b->now.rows] = sort;
-            b->places[i] = (uint16_t)++b->now.rows;
+            dropped->rows[dropped->now.rows] = call_sort;
+            dropped->places[i] = (uint16_t)++dropped->now.rows;
         }
-        struct weft_dropped *row = &b->rows[b->places[i] - 1];
-        if (memcmp(row, &sort, offsetof(struct weft_dropped, count))) continue;
+        struct weft_dropped *row = &dropped->rows[dropped->places[i] - 1];
+        if (memcmp(row, &call_sort, offsetof(struct weft_dropped, count))) continue;
         row->count++;
         return;
     }
 }
 
-static void before_count(struct weft_before_of *b, const struct weft_event *e) {
+/* Count a call as dropped; of its flags those that say what it did make its sort. */
+static void count_dropped_event(struct weft_before_of *dropped, const struct weft_event *event) {
     enum { KEPT = WEFT_FLAG_CLOSED | WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG | WEFT_FLAG_TRUE | WEFT_FLAG_CANCELLED };
-    sort_count(b, (struct weft_dropped){.function = e->function,
-                                        .flags = e->flags & KEPT,
-                                        .error = e->error,
-                                        .comm = e->comm,
-                                        .peer = e->peer,
-                                        .tag = e->tag});
+    count_dropped_sort(dropped, (struct weft_dropped){.function = event->function,
+                                                      .flags = event->flags & KEPT,
+                                                      .error = event->error,
+                                                      .comm = event->comm,
+                                                      .peer = event->peer,
+                                                      .tag = event->tag});
 }
 
-static void received_count(struct weft_before_of *b, const struct weft_received *r) {
-    sort_count(
-        b, (struct weft_dropped){.function = WEFT_DROPPED_RECEIVED, .comm = r->comm, .peer = r->peer, .tag = r->tag});
+/* Count a row of RECEIVED as dropped. */
+static void count_dropped_receive(struct weft_before_of *dropped, const struct weft_received *received) {
+    count_dropped_sort(dropped, (struct weft_dropped){.function = WEFT_DROPPED_RECEIVED,
+                                                      .comm = received->comm,
+                                                      .peer = received->peer,
+                                                      .tag = received->tag});
 }
 
-/* Whether all calls that a chunk of RECEIVED tells of were dropped before. */
-static bool calls_gone(const struct weft_record *record, const struct piece *piece) {
+/* Return whether all calls that a chunk of RECEIVED tells of were dropped before. */
+static bool are_calls_dropped(const struct weft_record *record, const struct piece *piece) {
     const struct weft_received *rows = (const struct weft_received *)piece->at;
     for (uint64_t i = 0; i < piece->entry->used / sizeof *rows; i++) {
-        const struct weft_before_of *of = before_known(record, rows[i].thread);
-        if (!of || (int32_t)(rows[i].call - (uint32_t)of->now.events) >= 0) return false;
+        const struct weft_before_of *dropped = find_dropped_calls(record, rows[i].thread);
+        if (!dropped || (int32_t)(rows[i].call - (uint32_t)dropped->now.events) >= 0) return false;
     }
     return true;
 }
 
-static bool may_go(const struct weft_stream *stream, const struct piece *piece) {
-    return stream->kind != WEFT_STREAM_RECEIVED || calls_gone(stream->record, piece);
+static bool may_drop_piece(const struct weft_stream *stream, const struct piece *piece) {
+    return stream->kind != WEFT_STREAM_RECEIVED || are_calls_dropped(stream->record, piece);
 }
 
-static void piece_drop(struct weft_stream *stream, struct piece *piece) {
-    struct weft_before_of *b = stream->ring->before;
+/* Count all that a chunk of a ring holds as dropped. */
+static void count_dropped_piece(struct weft_stream *stream, struct piece *piece) {
+    struct weft_before_of *dropped = stream->ring->before;
     if (stream->kind == WEFT_STREAM_EVENTS) {
-        uint64_t n = piece->entry->used / sizeof(struct weft_event);
-        for (uint64_t i = 0; i < n; i++) before_count(b, (const struct weft_event *)piece->at + i);
-        b->now.events += n;
-        b->now.first_events = (b->now.first_events + 1) % WEFT_NUMBERS;
+        uint64_t row_count = piece->entry->used / sizeof(struct weft_event);
+        for (uint64_t i = 0; i < row_count; i++) count_dropped_event(dropped, (const struct weft_event *)piece->at + i);
+        dropped->now.events += row_count;
+        dropped->now.first_events = (dropped->now.first_events + 1) % WEFT_NUMBERS;
     } else if (stream->kind == WEFT_STREAM_RECEIVED) {
-        uint64_t n = piece->entry->used / sizeof(struct weft_received);
-        for (uint64_t i = 0; i < n; i++) received_count(b, (const struct weft_received *)piece->at + i);
-        b->now.first_received = (b->now.first_received + 1) % WEFT_NUMBERS;
+        uint64_t row_count = piece->entry->used / sizeof(struct weft_received);
+        for (uint64_t i = 0; i < row_count; i++)
+            count_dropped_receive(dropped, (const struct weft_received *)piece->at + i);
+        dropped->now.first_received = (dropped->now.first_received + 1) % WEFT_NUMBERS;
     } else {
-        b->now.tails += piece->bytes;
-        b->now.first_tails = (b->now.first_tails + 1) % WEFT_NUMBERS;
+        dropped->now.tails += piece->bytes;
+        dropped->now.first_tails = (dropped->now.first_tails + 1) % WEFT_NUMBERS;
     }
 }
 
-/* Drops the chunks that are older than is to be kept. */
-static void ring_turn(struct weft_stream *stream, uint64_t now) {
+/* Drop the chunks of a ring that are older than is to be kept: count their calls, write the counts, and unmap them. */
+static void drop_expired_pieces(struct weft_stream *stream, uint64_t now) {
     struct weft_record *record = stream->record;
     struct weft_ring *ring = stream->ring;
-    uint32_t before = ring->gone;
+    uint32_t old_gone = ring->gone;
     while (ring->gone + RING_STAYS < ring->count && now - ring->pieces[ring->gone].left > record->keep &&
-           may_go(stream, &ring->pieces[ring->gone])) {
-        if (!before_room(record, ring->before)) return;
-        piece_drop(stream, &ring->pieces[ring->gone++]);
+           may_drop_piece(stream, &ring->pieces[ring->gone])) {
+        if (!reserve_dropped_areas(record, ring->before)) return;
+        count_dropped_piece(stream, &ring->pieces[ring->gone++]);
     }
-    if (ring->gone == before) return;
-    before_write(ring->before);
-    for (uint32_t i = before; i < ring->gone; i++) {
-        struct piece *piece = &ring->pieces[i];
+    if (ring->gone == old_gone) return;
+    write_dropped_calls(ring->before);
+    for (uint32_t index = old_gone; index < ring->gone; index++) {
+        struct piece *piece = &ring->pieces[index];
         __atomic_store_n(&piece->entry->used, 0, __ATOMIC_RELEASE);
         mmap(piece->at, piece->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         piece->at = NULL;
     }
 }
 
-static uint64_t place_in_file(const struct weft_chunk *entry) {
+static uint64_t find_file_offset(const struct weft_chunk *entry) {
     return entry->offset & (((uint64_t)1 << WEFT_NUMBER_SHIFT) - 1);
 }
 
-/* The range is at its end: another one begins with the newest chunk, mapped once more. What stands in the old range
- * stays mapped there, as the call under way may be written to. */
-static bool ring_move(struct weft_stream *stream) {
+/* Begin another range of addresses with the newest chunk, mapped once more, as the ring's range is at its end. What
+ * stands in the old range stays mapped there, as the call under way may be written to. Return false without
+ * addresses. */
+static bool move_ring(struct weft_stream *stream) {
     struct piece *newest = &stream->ring->pieces[stream->ring->count - 1];
     uint8_t *range = mmap(NULL, stream->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) return false;
     if (mmap(range, newest->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, stream->record->fd,
-             (off_t)place_in_file(newest->entry)) == MAP_FAILED)
+             (off_t)find_file_offset(newest->entry)) == MAP_FAILED)
         return false;
-    int64_t by = range - newest->at;
+    int64_t distance = range - newest->at;
     newest->at = stream->ring->low = range;
-    stream->base += by;
-    stream->next += by;
-    stream->end += by;
-    stream->chunk_start += by;
+    stream->base += distance;
+    stream->next += distance;
+    stream->end += distance;
+    stream->chunk_start += distance;
     return true;
 }
 
-static struct piece *piece_add(struct weft_ring *ring) {
+/* Return a new last piece of a ring; NULL without memory. */
+static struct piece *add_piece(struct weft_ring *ring) {
     if (ring->count == ring->room) {
         uint32_t room = ring->room ? 2 * ring->room : 16;
-        struct piece *more = realloc(ring->pieces, room * sizeof *more);
-        if (!more) return NULL;
-        ring->pieces = more;
+        struct piece *grown = realloc(ring->pieces, room * sizeof *grown);
+        if (!grown) return NULL;
+        ring->pieces = grown;
         ring->room = room;
     }
     return &ring->pieces[ring->count++];
 }
 
-/* The next chunk of a ring: that which was dropped first, else a new one. False where recording has to stop. */
-static bool ring_grow(struct weft_stream *stream) {
+/* Map the next chunk of a ring: that which was dropped first, else a new one. Return false where recording has to
+ * stop. */
+static bool grow_ring(struct weft_stream *stream) {
     struct weft_record *record = stream->record;
     struct weft_ring *ring = stream->ring;
     weft_record_anchor(record, &record->header->end);
     uint64_t now = record->header->end.monotonic_ns, live = 0;
     if (ring->count) ring->pieces[ring->count - 1].left = now;
-    ring_turn(stream, now);
+    drop_expired_pieces(stream, now);
     for (uint32_t i = ring->gone; i < ring->count; i++) live += ring->pieces[i].bytes;
     uint64_t pages = live / RING_PART / WEFT_PAGE;
     if (pages < FIRST_CHUNK_PAGES) pages = FIRST_CHUNK_PAGES;
@@ -405,10 +433,10 @@ static bool ring_grow(struct weft_stream *stream) {
         memmove(ring->pieces, ring->pieces + 1, --ring->count * sizeof *ring->pieces);
     }
     uint64_t bytes = pages * WEFT_PAGE, offset;
-    if ((uint64_t)(stream->end - ring->low) + bytes > stream->reserved && !(ring->count && ring_move(stream)))
+    if ((uint64_t)(stream->end - ring->low) + bytes > stream->reserved && !(ring->count && move_ring(stream)))
         goto full;
-    if (used.entry) offset = place_in_file(used.entry);
-    else if (!file_extend(record, (uint32_t)pages, &offset)) return false;
+    if (used.entry) offset = find_file_offset(used.entry);
+    else if (!extend_file(record, (uint32_t)pages, &offset)) return false;
     if (offset >> WEFT_NUMBER_SHIFT || mmap(stream->end, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                                             record->fd, (off_t)offset) == MAP_FAILED)
         goto full;
@@ -417,8 +445,10 @@ static bool ring_grow(struct weft_stream *stream) {
     if (entry) {
         memset(stream->end, 0, bytes);
         __atomic_store_n(&entry->offset, numbered, __ATOMIC_RELEASE);
-    } else entry = table_add(record, (struct weft_chunk){stream->kind, stream->thread, (uint32_t)pages, numbered, 0});
-    struct piece *piece = entry ? piece_add(ring) : NULL;
+    } else
+        entry =
+            add_chunk_entry(record, (struct weft_chunk){stream->kind, stream->thread, (uint32_t)pages, numbered, 0});
+    struct piece *piece = entry ? add_piece(ring) : NULL;
     if (!piece) goto full;
     *piece = (struct piece){.at = stream->end, .entry = entry, .bytes = bytes};
     ring->number = (ring->number + 1) % WEFT_NUMBERS;
@@ -435,11 +465,13 @@ full:
     return false;
 }
 
+/* Map one more chunk behind a stream, or several, until `bytes` more fit; each is as large as all before it, up to 4
+ * MiB. Return false when recording had to stop. It takes the record's lock. */
 bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     struct weft_record *record = stream->record;
     pthread_mutex_lock(&record->lock);
     while (stream->ring && !record->stopped && (uint64_t)(stream->end - stream->next) < bytes)
-        if (!ring_grow(stream)) break;
+        if (!grow_ring(stream)) break;
     while (!record->stopped && (uint64_t)(stream->end - stream->next) < bytes) {
         uint64_t mapped = (uint64_t)(stream->end - stream->base);
         uint64_t pages = mapped / WEFT_PAGE; /* as much again: chunks double */
@@ -450,13 +482,13 @@ bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
             break;
         }
         uint64_t offset;
-        if (!file_extend(record, (uint32_t)pages, &offset)) break;
+        if (!extend_file(record, (uint32_t)pages, &offset)) break;
         if (mmap(stream->end, pages * WEFT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, record->fd,
                  (off_t)offset) == MAP_FAILED) {
             weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
             break;
         }
-        struct weft_chunk *entry = table_add(
+        struct weft_chunk *entry = add_chunk_entry(
             record, (struct weft_chunk){
                         .kind = stream->kind, .thread = stream->thread, .pages = (uint32_t)pages, .offset = offset});
         if (!entry) break;
@@ -474,8 +506,9 @@ bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     return !record->stopped && (uint64_t)(stream->end - stream->next) >= bytes;
 }
 
-/* How much to reserve for a stream: addresses only, no memory. Under a limit (ulimit -v) most must stay the program's. */
-static uint64_t reservation(int thread) {
+/* Return how many bytes of addresses to reserve for a thread's stream; they cost no memory. Under a limit (ulimit -v)
+ * most must stay the program's. */
+static uint64_t choose_reservation(int thread) {
     struct rlimit limit;
     uint64_t size = 1ull << (thread < 16 ? 36 : 32);
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return size;
@@ -483,25 +516,28 @@ static uint64_t reservation(int thread) {
     return size;
 }
 
+/* Give a stream its range of addresses and its first chunk; with `keep` set, streams of calls become rings. Return
+ * false when recording had to stop. */
 bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, int kind, int thread) {
     memset(stream, 0, sizeof *stream);
     stream->record = record;
     stream->kind = (uint16_t)kind;
     stream->thread = (uint16_t)thread;
     if (record->stopped) return false;
-    for (uint64_t size = reservation(thread); size >= LEAST_RESERVED; size >>= 2) {
+    for (uint64_t size = choose_reservation(thread); size >= LEAST_RESERVED; size >>= 2) {
         void *range = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (range == MAP_FAILED) continue;
         stream->base = stream->next = stream->end = stream->chunk_start = range;
         stream->reserved = size;
         bool ring = kind == WEFT_STREAM_EVENTS || kind == WEFT_STREAM_TAILS || kind == WEFT_STREAM_RECEIVED;
-        if (record->keep && ring && !ring_begin(stream)) break;
+        if (record->keep && ring && !begin_ring(stream)) break;
         return weft_stream_grow(stream, 1);
     }
     weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
     return false;
 }
 
+/* Create the file of a new record and write its header, the magic last. Return NULL with errno set when that fails. */
 struct weft_record *weft_record_create(const char *path, int level, int rank, int world_size) {
     struct weft_record *record = calloc(1, sizeof *record);
     if (!record) return NULL;
@@ -509,7 +545,7 @@ struct weft_record *weft_record_create(const char *path, int level, int rank, in
     if (record->fd < 0) goto fail;
     pthread_mutex_init(&record->lock, NULL);
     bool written;
-    int error = file_reserve(record, WEFT_PAGE, &written);
+    int error = reserve_file_space(record, WEFT_PAGE, &written);
     if (error) {
         errno = error;
         goto fail_file;
@@ -545,8 +581,8 @@ fail:
     return NULL;
 }
 
-/* Cuts the file behind the last byte in use, when the last chunk is the last thing in the file. */
-static void file_trim(struct weft_record *record) {
+/* Cut the file behind the last byte in use, when the last chunk is the last thing in the file. */
+static void trim_file(struct weft_record *record) {
     if (!record->table_used) return;
     const struct weft_chunk *last = &record->table[record->table_used - 1];
     uint64_t bytes = last->kind == WEFT_STREAM_OUTCOMES ? (last->used + 1) / 2 : last->used;
@@ -556,49 +592,54 @@ static void file_trim(struct weft_record *record) {
     if (!ftruncate(record->fd, (off_t)end)) record->file_size = end;
 }
 
+/* Mark a record as ended in `state` (enum weft_state) and cut off what of its file is unused. */
 void weft_record_close(struct weft_record *record, int state) {
     pthread_mutex_lock(&record->lock);
     if (!record->stopped) {
         weft_record_anchor(record, &record->header->end);
         record->header->state = (uint32_t)state;
         record->stopped = true; /* nothing is appended from here on, so the tail can go */
-        file_trim(record);
+        trim_file(record);
     }
     pthread_mutex_unlock(&record->lock);
 }
 
-static struct weft_stream *synthetic_stream(struct weft_record *record, int kind, int thread) {
-    struct weft_synthetic *known = record->synthetic;
-    while (known && (known->stream.kind != kind || known->stream.thread != thread)) known = known->next;
-    if (known) return &known->stream;
-    known = calloc(1, sizeof *known);
-    if (!known) return NULL;
-    known->next = record->synthetic;
-    record->synthetic = known;
-    if (!weft_stream_open(record, &known->stream, kind, thread)) return NULL;
+/* Return a stream of a synthetic record, opened where it is not; NULL where that fails. */
+static struct weft_stream *find_or_open_synthetic_stream(struct weft_record *record, int kind, int thread) {
+    struct weft_synthetic *found = record->synthetic;
+    while (found && (found->stream.kind != kind || found->stream.thread != thread)) found = found->next;
+    if (found) return &found->stream;
+    found = calloc(1, sizeof *found);
+    if (!found) return NULL;
+    found->next = record->synthetic;
+    record->synthetic = found;
+    if (!weft_stream_open(record, &found->stream, kind, thread)) return NULL;
     if ((uint32_t)thread >= record->header->threads) record->header->threads = (uint32_t)thread + 1;
-    return &known->stream;
+    return &found->stream;
 }
 
-int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t n) {
+/* Append bytes to a stream of a synthetic record (one that no recorder writes), opening it where needed. Return 0 or
+ * -1. */
+int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t byte_count) {
     if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_RECEIVED || kind == WEFT_STREAM_TABLE ||
         kind == WEFT_STREAM_BEFORE || thread < 0 || thread > 0xffff)
         return -1;
-    struct weft_stream *stream = synthetic_stream(record, kind, thread);
+    struct weft_stream *stream = find_or_open_synthetic_stream(record, kind, thread);
     if (!stream) return -1;
-    uint64_t most = n; /* in a ring none lies in two chunks */
-    if (stream->ring && kind == WEFT_STREAM_EVENTS) most = sizeof(struct weft_event);
-    if (stream->ring && kind == WEFT_STREAM_RECEIVED) most = sizeof(struct weft_received);
-    for (uint64_t at = 0, size; at < n; at += size) {
-        size = n - at < most ? n - at : most;
+    uint64_t item_size = byte_count; /* in a ring none lies in two chunks */
+    if (stream->ring && kind == WEFT_STREAM_EVENTS) item_size = sizeof(struct weft_event);
+    if (stream->ring && kind == WEFT_STREAM_RECEIVED) item_size = sizeof(struct weft_received);
+    for (uint64_t offset = 0, size; offset < byte_count; offset += size) {
+        size = byte_count - offset < item_size ? byte_count - offset : item_size;
         if (!weft_stream_fits(stream, size)) return -1;
-        memcpy(stream->next, (const uint8_t *)bytes + at, size);
+        memcpy(stream->next, (const uint8_t *)bytes + offset, size);
         stream->next += size;
         weft_stream_publish(stream);
     }
     return 0;
 }
 
+/* Unmap a synthetic record, close its file and free its memory. */
 void weft_record_free(struct weft_record *record) {
     while (record->synthetic) {
         struct weft_synthetic *next = record->synthetic->next;

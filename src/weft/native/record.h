@@ -52,7 +52,7 @@ uint64_t weft_now_monotonic(void);
 uint64_t weft_ticks_slow(int clock);
 int weft_clock_choose(void); /* enum weft_clock of this machine */
 
-/* The event clock. Inline, as it is read twice for each call. */
+/* Return the event clock in ticks. Inline, as it is read twice for each call. */
 WEFT_INLINE uint64_t weft_ticks(int clock) {
 #if defined(__x86_64__)
     if (clock == WEFT_CLOCK_TSC) return __builtin_ia32_rdtsc();
@@ -96,20 +96,21 @@ WEFT_INLINE void weft_stream_publish(struct weft_stream *stream) {
 }
 
 /* For synthetic records: appends whole bytes to the stream (kind, thread), opening it where needed. 0 or -1. */
-int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t n);
+int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t byte_count);
 
 /* For synthetic records, after weft_record_close: gives back the mappings, the file handle and the memory. The shim
  * never does: a thread may still be inside a call when the process ends. */
 void weft_record_free(struct weft_record *record);
 
-/* Varints, as the tails and definitions use them. The caller has made sure of 10 bytes of space. */
-WEFT_INLINE uint8_t *weft_put_u(uint8_t *p, uint64_t value) {
+/* Write an unsigned varint, as tails and definitions have them, and return the byte behind it. The caller has made sure
+ * of 10 bytes of space. */
+WEFT_INLINE uint8_t *weft_put_u(uint8_t *bytes, uint64_t value) {
     while (value >= 0x80) {
-        *p++ = (uint8_t)(value | 0x80);
+        *bytes++ = (uint8_t)(value | 0x80);
         value >>= 7;
     }
-    *p++ = (uint8_t)value;
-    return p;
+    *bytes++ = (uint8_t)value;
+    return bytes;
 }
 
 WEFT_INLINE uint8_t *weft_put_z(uint8_t *p, int64_t value) {

@@ -15,7 +15,8 @@ _FIRST: Final = ("format.h", "record.h", "kernel/ops.h", "kernel/times.h")
 
 
 def shared_headers() -> dict[str, Path]:
-    """Return the shared headers by the name of their module in weft.native.headers, included ones first."""
+    """Return the C headers from which the modules of weft.native.headers are made, by module name. A header comes
+    after those that it includes."""
     kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
     paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel))]
     paths += [_WEFT / "recorder/plan.h", _WEFT / "recorder/halo_kinds.h"]
@@ -28,8 +29,8 @@ def shared_headers() -> dict[str, Path]:
 
 
 def header_state() -> int:
-    """Return a checksum of the texts of all shared headers: the kernels and weft.native.headers are made for one state
-    only."""
+    """Return a checksum of the texts of all shared headers. The kernels and weft.native.headers only fit the headers
+    that have the same checksum."""
     total = 0
     for name, path in shared_headers().items():
         total = zlib.crc32(path.read_bytes(), zlib.crc32(name.encode(), total))

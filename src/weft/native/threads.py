@@ -19,10 +19,11 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 
-def calm_numpy() -> None:
-    """Load numpy without a thread for each core, which its OpenBLAS would start: they spin for 40 ms, for nothing here.
+def import_numpy_single_threaded() -> None:
+    """Import NumPy so that its OpenBLAS starts no threads. It would start one for each core; they spin for 40 ms, and
+    nothing here needs them.
 
-    The environment is left as it was: it is also the user's program's.
+    The environment is left as it was, since the user's program gets it, too.
     """
     if "numpy" in sys.modules or _THREADS in os.environ:
         return
@@ -34,9 +35,8 @@ def calm_numpy() -> None:
 
 
 def worker_count(work: int, most: int) -> int:
-    """Return how many threads fit so many rows or events: one for little work, else one for each core, at most
-    `most`.
-    """
+    """Return how many threads to use for `work` rows or events: one if that is little, else one for each core, but at
+    most `most`."""
     return 1 if work < MUCH or _single_threaded else max(1, min(os.cpu_count() or 1, most))
 
 
@@ -46,7 +46,7 @@ def use_one_thread() -> None:
 
 
 def run_in_threads(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
-    """Call `call` with each of `given`, in `count` threads, and return the results in that order."""
+    """Call `call` with each item of `given`, in `count` threads. Return the results in the order of the items."""
     if count == 1:
         return [call(one) for one in given]
     # Small runs have one thread.

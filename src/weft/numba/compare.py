@@ -62,7 +62,9 @@ class Copies:
         self._keep: list[Any] = []  # blocks are known by their owner's id
 
     def copy(self, value: object) -> Any:
-        """Return a copy of one argument, tuples and lists with their items. Raises NotCopyableError for other types."""
+        """Return a copy of an argument; tuples and lists are copied with their items. Values without elements, such as
+        numbers and functions, are returned as they are. Raises NotCopyableError for any other type.
+        """
         if isinstance(value, np.ndarray) and type(value) in (np.ndarray, np.memmap):
             return self._copy_array(value)
         if isinstance(value, PLAIN):
@@ -75,8 +77,8 @@ class Copies:
         raise NotCopyableError(type(value).__name__)
 
     def _copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy of an array. Copies share memory where the arrays do. Raises NotCopyableError for an array of
-        objects.
+        """Return a copy of an array. If two arrays share memory, their copies do so, too. Raises NotCopyableError for
+        an array of Python objects.
         """
         if array.dtype.hasobject:
             raise NotCopyableError("object array")
@@ -95,8 +97,8 @@ class Copies:
         return made
 
     def _copy_memory(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
-        """Return (address of the memory that an array owns, a copy of that memory). The memory is copied at the first
-        call; arrays that share it get the same copy.
+        """Return (address of an array's first byte, copy of all its bytes). Called again for the same array, return the
+        same copy; views that share the memory of `root` are then placed in it.
         """
         if id(root) not in self._blocks:
             low, high = _byte_bounds(root)
@@ -121,7 +123,8 @@ class Difference:
 
 
 def find_difference(value_name: str, result: Any, expected: object, magnitude: float) -> Difference | None:
-    """Return the first difference between a result and the expected one; None if they are equal up to rounding.
+    """Return the first difference between a result and the expected one. None if they are equal up to rounding, or of
+    types that cannot be compared.
 
     `value_name` names the value in messages; `magnitude` is the sum of the absolute values of a reduction's partial
     results, which bounds rounding.
@@ -181,7 +184,9 @@ def _same_bytes(result: NDArray[Any], expected: NDArray[Any]) -> bool:
 
 
 def _equal_elements(result: NDArray[Any], expected: NDArray[Any], magnitude: float) -> NDArray[Any]:
-    """Return a mask of the elements that are equal up to rounding in two arrays."""
+    """Return a mask of the elements that are equal up to rounding in two arrays; two NaNs count as equal. `magnitude`:
+    the sum of the absolute values of a reduction's partial results, which bounds rounding.
+    """
     same: np.ndarray[Any, Any] = result == expected
     if result.dtype.kind not in "fc" or same.all():
         return same
@@ -196,7 +201,9 @@ def _equal_elements(result: NDArray[Any], expected: NDArray[Any], magnitude: flo
 
 
 def _unwritten_elements(result: NDArray[Any]) -> NDArray[Any]:
-    """Return a mask of the elements that still have the pattern which Weft fills uninitialised memory with."""
+    """Return a mask of the elements that nobody wrote: all their bytes still are the one with which Weft fills new
+    memory.
+    """
     raw = np.ascontiguousarray(result).view(np.uint8).reshape(*result.shape, result.dtype.itemsize)
     unwritten: NDArray[Any] = (raw == POISON).all(axis=-1)
     return unwritten
@@ -210,9 +217,9 @@ class Variants:
         self._made: dict[int, Dispatcher] = {}
         self._keep: list[Dispatcher] = []
 
-    def of(self, dispatcher: Dispatcher) -> Dispatcher:
-        """Return the variant of a compiled function: the same function compiled with this object's options. It calls
-        the variants of its callees.
+    def get_variant(self, dispatcher: Dispatcher) -> Dispatcher:
+        """Return the variant of a compiled function: the same function, to be compiled with this object's options, that
+        calls the variants of its callees. The variant is made at the first call.
         """
         if id(dispatcher) in self._made:
             return self._made[id(dispatcher)]
@@ -228,10 +235,10 @@ class Variants:
         self._keep.append(dispatcher)
         for name in _find_used_names(function.__code__):
             if isinstance(known.get(name), Dispatcher):
-                known[name] = self.of(known[name])
+                known[name] = self.get_variant(known[name])
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
             held = original.cell_contents
-            cell.cell_contents = self.of(held) if isinstance(held, Dispatcher) else held
+            cell.cell_contents = self.get_variant(held) if isinstance(held, Dispatcher) else held
         return made
 
 

@@ -67,8 +67,8 @@ class Compiler:
     # --- lines ------------------------------------------------------------------------------------------------------
 
     def encode_line(self, line: int) -> int:
-        """Return the number that LLVM's line information gets in place of a line. It means the file, line and function
-        that are being compiled.
+        """Return the number to write into LLVM's line information in place of a line. The number stands for the file,
+        line and function that are being compiled now.
         """
         at = self._here[-1] if self._here else ("", line, "")
         if at not in self._numbers:
@@ -77,20 +77,25 @@ class Compiler:
         return self._numbers[at]
 
     def find_place_id(self, line_chain: Chain) -> int | None:
-        """Return the id in the source map of an access's place; None if the place is not in the program. `line_chain`:
-        the encoded lines of the access, those of inlined functions first.
+        """Return the id in the source map for the source line of an access; None if the access is in code that Numba
+        generated, or in its containers. `line_chain`: the numbers that LLVM's line information has for the access, from
+        the innermost inlined function outwards.
         """
         if line_chain not in self._places:
             self._places[line_chain] = self._add_place([self._lines[number] for number in line_chain])
         return self._places[line_chain]
 
     def find_container_place_id(self, chain: Chain) -> int | None:
-        """Return the runtime's number for a call into a container's library, at the program's line."""
+        """Return the id in the source map for a call of a function of Numba's containers (list, dict): the innermost
+        source line outside Numba and NumPy. None if that call is in code that Numba generated.
+        """
         lines = [self._lines[number] for number in chain]
         return self._add_place([line for line in lines if not line[0].startswith(LIBRARIES)])
 
     def _add_place(self, lines: list[tuple[str, int, str]]) -> int | None:
-        """Add a place to the source map and return its id; None if none of its lines is in the program."""
+        """Add the innermost of some lines (file, line, function) that is in the program to the source map, and return
+        its id. None if the lines are in code that Numba generated, or in its containers.
+        """
         if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
             return None
         own = [line for line in lines if line[0] != MADE and not line[0].startswith(LIBRARIES)]
@@ -100,8 +105,8 @@ class Compiler:
     # --- modules ----------------------------------------------------------------------------------------------------
 
     def instrument_library(self, library: Any) -> None:
-        """Insert the runtime's calls into the LLVM module of a library that Numba compiled, and remove encoded line
-        numbers from it.
+        """Insert calls of the runtime into the LLVM module of a library that Numba compiled, and remove the encoded
+        line numbers from the module. A module without line information stays as it is.
         """
         text = str(library._final_module)
         if "!DILocation" not in text:
@@ -110,7 +115,7 @@ class Compiler:
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
-            known = (self.runtime.find_stamps(), ctypes.addressof(guards)) if kernel else ()
+            known = (self.runtime.find_iteration_addresses(), ctypes.addressof(guards)) if kernel else ()
             module = Module(text, self.find_place_id, kernel, *known)
             module.find_container_place_id = self.find_container_place_id
             text = module.instrument()
@@ -126,8 +131,8 @@ class Compiler:
     # --- loops ------------------------------------------------------------------------------------------------------
 
     def lower_loop(self, lower: Callable[[object, object], object], lowerer: Any, parfor: object) -> object:
-        """Call the function by which Numba generates code for a parallel loop, and return its result. Meanwhile the
-        loop is noted, with the arrays of which each iteration has elements of its own.
+        """Generate code for a parallel loop with Numba's own function `lower`, and return its result. While it runs,
+        `_loop` has an entry for the loop, with the arrays of which each iteration uses only elements of its own.
         """
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
@@ -144,8 +149,9 @@ class Compiler:
             self._loop.pop()
 
     def call_kernel(self, call: Callable[..., object], *arguments: Any) -> object:
-        """Call the function by which Numba generates the call of a loop's kernel, and return its result. Calls of the
-        runtime are generated around it that name the loop.
+        """Generate the call of a parallel loop's kernel with Numba's own function `call`, and return its result. Code
+        that tells the runtime which loop begins and ends is generated before and after it. `arguments`: those of
+        Numba's function.
         """
         lowerer, compiled, signature, _, names, kinds, _, reductions = arguments[:8]
         listed = [loops.find_argument_name(name, lowerer.func_ir) for name in names[1:]]
@@ -161,9 +167,11 @@ class Compiler:
         builder = lowerer.builder
         void, pointer = cgutils.ir.VoidType(), cgutils.voidptr_t
         enter = cgutils.get_or_insert_function(
-            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter"
+            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter_loop"
         )
-        leave = cgutils.get_or_insert_function(builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave")
+        leave = cgutils.get_or_insert_function(
+            builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave_loop"
+        )
         address = cgutils.ir.Constant(cgutils.intp_t, kernel.loop.address).inttoptr(pointer)
         builder.call(enter, [address])
         result = call(*arguments)
@@ -172,7 +180,7 @@ class Compiler:
             module, guards = self._made[id(compiled.library)]
             if module.arguments == len(names):  # else some argument has no values, and the numbers do not agree
                 kernel.loop.set_guards(ctypes.addressof(guards), module.stored)
-                kernel.loop.places(sorted(module.sites))
+                kernel.loop.set_places(sorted(module.sites))
                 if not module.bounds:
                     numbers = {name: number for number, name in enumerate(names[1:], 1)}
                     owned = {numbers[name]: uses for name, uses in self._loop[-1][2].items() if name in numbers}
@@ -194,8 +202,8 @@ class Compiler:
         *rest: object,
         **named: object,
     ) -> object:
-        """Call the function by which Numba generates an element's address, and return its result. Meanwhile `data` is
-        noted as the beginning of the array's data.
+        """Generate code that computes an element's address with Numba's own function, and return its result. While it
+        runs, `data` is remembered as the beginning of the array, for the checks of bounds.
         """
         self._base, was = data, self._base
         try:
@@ -213,8 +221,8 @@ class Compiler:
         *rest: object,
         **named: Any,
     ) -> object:
-        """Call the function by which Numba generates the access to an element or slice, and return its result.
-        Meanwhile the indexed array is noted.
+        """Generate the access to an element or slice with Numba's own function, and return its result. While it runs,
+        the indexed array is remembered for the checks of bounds.
         """
         self._base, was = array.data, self._base
         try:
@@ -223,8 +231,8 @@ class Compiler:
             self._base = was
 
     def insert_bounds_check(self, context: Any, builder: Any, index: Any, extent: object, axis: object = None) -> None:
-        """Insert a check of an index in compiled code: outside its bounds, it is reported to the runtime and raises
-        IndexError.
+        """Generate code that checks an index. If the index is negative or not below `extent`, the code reports it to
+        the runtime and raises IndexError. `axis`: the index's dimension, counted from 0.
         """
         i32, i64, pointer = cgutils.int32_t, cgutils.intp_t, cgutils.voidptr_t
         kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [pointer, i32, i64, i64, i32])
@@ -267,8 +275,8 @@ def install_hooks(source_map: SourceMap, runtime: Runtime) -> Compiler:
 
 
 def _start_runtime(replacements: dict[str, int]) -> None:
-    """Start Numba's runtime (NRT) with Weft's replacements of its functions, as its code for freeing is
-    compiled then.
+    """Start Numba's runtime (NRT) with Weft's functions in place of its own. This must happen at its start, when NRT
+    compiles its code for freeing memory. `replacements`: name (`NRT_...`) -> address.
     """
     known = dict(nrt.c_helpers)
     nrt.c_helpers.update({name: replacements[f"NRT_{name}"] for name in known if f"NRT_{name}" in replacements})
@@ -283,6 +291,9 @@ def _patch_lines(compiler: Compiler) -> None:
     finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
 
     def with_lines(self: object, flags: Any, options: object) -> None:
+        """Set Numba's options for compilation so that line information is generated, but no information
+        on variables.
+        """
         finalize(self, flags, options)
         flags.debuginfo, flags.dbg_directives_only, flags.dbg_extend_lifetimes = True, True, False
 
@@ -328,6 +339,7 @@ def _patch_modules(compiler: Compiler) -> None:
 
 
 def _patch_loops(compiler: Compiler) -> None:
+    """Make Numba call the compiler's lower_loop and call_kernel in place of its functions for parallel loops."""
     lower, call = parfor_lowering._lower_parfor_parallel_std, parfor_lowering.call_parallel_gufunc
     parfor_lowering._lower_parfor_parallel_std = lambda lowerer, parfor: compiler.lower_loop(lower, lowerer, parfor)
     parfor_lowering.call_parallel_gufunc = lambda *given: compiler.call_kernel(call, *given)

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.native.bridge import as_c_array
 from weft.native.headers import numba
-from weft.numba.instrument import Stamps
+from weft.numba.instrument import IterationAddresses
 
 if TYPE_CHECKING:
     from weft.numba.own import OwnElements
@@ -53,9 +53,9 @@ HOOKS: Final = (
     "weft_numba_write_masked",
     "weft_numba_read_lane",
     "weft_numba_write_lane",
-    "weft_numba_bounds",
-    "weft_numba_enter",
-    "weft_numba_leave",
+    "weft_numba_note_outside_index",
+    "weft_numba_enter_loop",
+    "weft_numba_leave_loop",
 )
 """What compiled code calls."""
 
@@ -106,15 +106,17 @@ class Loop:
         """Return whether its iterations are the user's."""
         return bool(self._head.checked)
 
-    def places(self, sites: Sequence[int]) -> None:
-        """The numbers of the places of its accesses."""
+    def set_places(self, sites: Sequence[int]) -> None:
+        """Give the runtime the ids of the places of the loop's accesses, in ascending order."""
         self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
 
     def set_owned_arguments(
         self, elements_by_argument: Mapping[int, OwnElements], argument_numbers: Mapping[str, int]
     ) -> None:
-        """Set in the runtime's description of the loop which array arguments each iteration uses only by elements of
-        its own, with the ranges of their indices. Arguments count from 1; `argument_numbers`: name -> number.
+        """Tell the runtime for which array arguments no two iterations of the loop use the same element, and the ranges
+        of their indices. An array is left out if the runtime cannot know these ranges.
+
+        `elements_by_argument` has the number of an argument, from 1, as its key; `argument_numbers`: name -> number.
         """
         bounds = []
         for number, uses in elements_by_argument.items():
@@ -146,8 +148,8 @@ class Loop:
         )
 
     def _find_term(self, end: BoundSum, argument_numbers: Mapping[str, int]) -> int | None:
-        """Return the number by which the runtime finds the variable term of a range's end: a loop index, a value or an
-        extent. Return None if the runtime does not have it.
+        """Return where the runtime finds the variable part of a range's end: the number of a loop index or an argument,
+        or the number that the array's dimension has in the loop. None if the runtime does not have the value.
         """
         if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
             return end.number
@@ -160,8 +162,9 @@ class Loop:
         return int(array.dimension[end.number]) if end.number < array.rank else None
 
     def set_guards(self, guards_address: int, stored_arguments: Collection[int] | None) -> None:
-        """Set the address of the guards, which are one byte for each argument (the schedule's is first), and the
-        arguments to which the kernel writes. Without `stored_arguments`, nothing is set.
+        """Give the runtime the address of the kernel's guards, and the numbers of the arguments to which the kernel
+        writes. A guard is a byte for each argument (the schedule's is first): while it is 0, accesses to the argument
+        are not checked. Nothing is set if `stored_arguments` is None.
         """
         if stored_arguments is not None:
             self._head.guards = guards_address
@@ -183,27 +186,31 @@ class Runtime:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path.resolve()))
-        self._library.weft_numba_magnitude.restype = ctypes.c_double
-        self._library.weft_numba_outside.restype = ctypes.c_int64
+        self._library.weft_numba_take_magnitude.restype = ctypes.c_double
+        self._library.weft_numba_take_outside_count.restype = ctypes.c_int64
         self._library.weft_numba_without_value.restype = ctypes.c_uint64
         python = ctypes.pythonapi
-        self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
+        self._library.weft_numba_set_python_functions(
+            python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear
+        )
 
     def address(self, name: str) -> int:
         """Return the address of a function of the library."""
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
 
-    def find_stamps(self) -> Stamps:
-        """Return the addresses of the runtime's data that compiled code reads to find out which iteration of which loop
+    def find_iteration_addresses(self) -> IterationAddresses:
+        """Return the addresses of the runtime's data from which compiled code finds out which iteration of which loop
         runs.
         """
         each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
         cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
-        return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
+        return IterationAddresses(
+            *cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each)
+        )
 
     def find_symbols(self, numba_functions: dict[str, int]) -> dict[str, int]:
-        """Return name -> address for the functions of the runtime that compiled code calls. `numba_functions`: name ->
-        address for those of Numba's own runtime (NRT).
+        """Return name -> address for the functions that compiled code calls and the runtime has. The runtime gets the
+        addresses of the functions that it replaces; `numba_functions`: name -> address in Numba's own runtime (NRT).
         """
         real = (ctypes.c_void_p * len(ALLOCATOR))(*(numba_functions.get(name) for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))
@@ -220,7 +227,7 @@ class Runtime:
 
     def follow(self, on: bool) -> None:
         """Whether memory that Numba's runtime gives out is uninitialised from here on."""
-        self._library.weft_numba_follow(int(on))
+        self._library.weft_numba_follow_memory(int(on))
 
     def watch(self, on: bool) -> None:
         """Whether loops and accesses are checked from here on."""
@@ -232,7 +239,7 @@ class Runtime:
 
     def outside(self) -> int:
         """Return indices outside their bounds since the last time."""
-        return int(self._library.weft_numba_outside())
+        return int(self._library.weft_numba_take_outside_count())
 
     def without_value(self) -> int:
         """Reads of memory without a value until now, of every loop."""
@@ -240,7 +247,7 @@ class Runtime:
 
     def magnitude(self) -> float:
         """Return the largest sum of a reduction's partial results since the last time."""
-        return float(self._library.weft_numba_magnitude())
+        return float(self._library.weft_numba_take_magnitude())
 
     def flush(self) -> None:
         """Have the findings written."""

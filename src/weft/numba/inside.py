@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def format_traceback(error: BaseException) -> list[str]:
-    """Return the lines of an exception's traceback without Weft's own."""
+    """Return the lines of an exception's traceback, without the frames of Weft itself."""
     own = (str(Path(__file__).parent), "<frozen runpy>")
     text = traceback.TracebackException.from_exception(error)
     text.stack = traceback.StackSummary.from_list([one for one in text.stack if not one.filename.startswith(own)])

@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.native.headers.numba import MAX_ARGUMENTS, PLACES
 
-BOUNDS: Final = "weft_numba_bounds"
+BOUNDS: Final = "weft_numba_note_outside_index"
 
 DECLARATIONS: Final = {
     "weft_numba_read": "declare void @weft_numba_read(ptr, i64, i32)",
@@ -71,8 +71,8 @@ def strip_lines(text: str) -> str:
 
 
 def type_size(llvm_type: str) -> int | None:
-    """Return the size in bytes of an LLVM type such as `double` or `<4 x i32>`; None for one that no access of a
-    program has.
+    """Return the size in bytes of an LLVM type such as `double` or `<4 x i32>`; None for any other kind of type, and
+    for vectors of single bits.
     """
     if match := re.fullmatch(r"<(\d+) x ([\w.]+)>", llvm_type):
         element = type_size(match[2])
@@ -87,7 +87,9 @@ def type_size(llvm_type: str) -> int | None:
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """Return the arguments of an LLVM call, split at the commas outside brackets and quotes."""
+    """Return the arguments of an LLVM call, split at the commas outside brackets and quotes. Text after the bracket
+    that closes the call is left out.
+    """
     parts: list[str] = []
     depth, quoted, start = 0, False, 0
     for at, sign in enumerate(arguments):
@@ -113,14 +115,16 @@ def _append_to_name(name: str, suffix: str) -> str:
 
 
 def operand_of_argument(argument: str) -> str:
-    """Return the value of an LLVM call's argument, `%7` of `ptr nonnull %7`."""
+    """Return the value in an argument of an LLVM call, such as `%7` of `ptr nonnull %7`; a constant is returned with
+    its type.
+    """
     if match := re.search(rf"({_VALUE})$", argument):
         return match[1]
     return argument
 
 
 @dataclass(frozen=True, slots=True)
-class Stamps:
+class IterationAddresses:
     """Where the runtime's cells lie, and addresses of what it knows of the iteration that runs (numba.c)."""
 
     fold: int
@@ -144,7 +148,7 @@ class Module:
     text: str
     find_place_id: Callable[[Chain], int | None]
     kernel: bool
-    stamps: Stamps | None = None
+    stamps: IterationAddresses | None = None
     """Of a kernel, where it is to tell by itself that an iteration wrote an element before."""
     guards: int = 0
     """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is done there."""
@@ -176,7 +180,7 @@ class Module:
         for line in lines:
             if function is None:
                 out.append(line)
-                if line.startswith("define ") and _is_program(line):
+                if line.startswith("define ") and _is_program_function(line):
                     function, head = [], line
             elif line.startswith("}"):
                 hooked = [*self._instrument_body(head, function), line]
@@ -207,7 +211,7 @@ class Module:
                 out.append(new)
                 if found := _LABEL.match(new):
                     renamed[label] = found[1]
-            out.append(self._bounds(line) if BOUNDS in line else line)
+            out.append(self._add_place_to_bounds_check(line) if BOUNDS in line else line)
             before = line
         for line in out:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
@@ -229,7 +233,7 @@ class Module:
             heads[0],
             *hooked_lines,
             strip_lines(heads[1]),
-            *(strip_lines(self._bounds(line)) for line in ir_lines),
+            *(strip_lines(self._add_place_to_bounds_check(line)) for line in ir_lines),
             "}",
             strip_lines(head),
             f"  %weft.g = load i8, ptr inttoptr (i64 {self.guards + MAX_ARGUMENTS} to ptr), align 1",
@@ -245,7 +249,9 @@ class Module:
         ]
 
     def _note_stored_arguments(self, ir_lines: list[str], frame_pointers: set[str]) -> None:
-        """Note which array arguments a kernel writes to."""
+        """Add the numbers of the array arguments to which a kernel writes to `stored`; set `stored` to None if the
+        kernel may write to anything else.
+        """
         assert self._roots is not None
         for line in ir_lines:
             pointer = ""
@@ -266,9 +272,10 @@ class Module:
             elif self.stored is not None:
                 self.stored.add(root)
 
-    def _site(self, line: str, pointer: str = "") -> int | None:
-        """Return the place of an access; for an access that optimisation moved, and that has no line, the place of
-        another one there."""
+    def _find_place_id(self, line: str, pointer: str = "") -> int | None:
+        """Return the id of the source line of an access; None if it is not in the program. If optimisation left the
+        access without a line, the line of another instruction that uses the same pointer is taken.
+        """
         return self.find_place_id(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
@@ -297,7 +304,7 @@ class Module:
             match, what = (_LOAD.match(ir_line), "read") if " = load " in ir_line else (_STORE.match(ir_line), "write")
             if match is None or match[2] in frame_pointers or f"(ptr {match[2]}," in line_before:
                 return
-            bytes_, site = type_size(match[1]), self._site(ir_line, match[2])
+            bytes_, site = type_size(match[1]), self._find_place_id(ir_line, match[2])
             if bytes_ is not None and site is not None:
                 call = self._render_access_call(what, match[2], str(bytes_), site)
                 whole = bytes_ == WORD and re.search(r", align (?:8|16|32|64)\b", ir_line)
@@ -307,7 +314,7 @@ class Module:
         elif "@llvm.masked." in ir_line:
             yield from self._render_masked_calls(ir_line, frame_pointers)
         elif match := _MEMORY.match(ir_line):
-            site = self._site(ir_line)
+            site = self._find_place_id(ir_line)
             given = [operand_of_argument(one) for one in split_arguments(match[2])]
             length = given[2].removeprefix("i64 ")
             if site is None:
@@ -323,7 +330,7 @@ class Module:
             site = self.find_container_place_id(self._chain(ir_line))
             if site is not None and self.kernel and match[2].startswith("%arg."):  # not one of the iteration's own
                 yield self._render_access_call("write" if match[1] in CHANGES else "read", match[2], str(WORD), site)
-        elif "@get_thread_id()" in ir_line and self._site(ir_line) is not None:
+        elif "@get_thread_id()" in ir_line and self._find_place_id(ir_line) is not None:
             self.asks_for_thread = True
 
     def _render_access_call(self, access: str, pointer: str, length: str, place_id: int) -> str:
@@ -355,7 +362,7 @@ class Module:
         """Yield the LLVM calls for a masked access of vectors, one for each element, made only if its mask bit
         is set.
         """
-        match, site = _MASKED.search(ir_line), self._site(ir_line)
+        match, site = _MASKED.search(ir_line), self._find_place_id(ir_line)
         if match is None or site is None:
             return
         given = split_arguments(match[2])
@@ -382,15 +389,18 @@ class Module:
             yield f"  {new}.p{lane} = extractelement <{lanes} x ptr> {pointer}, i64 {lane}"
             yield (f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})")
 
-    def _bounds(self, line: str) -> str:
-        """Return the call of a bounds check, told at which place it stands."""
-        site = self._site(line)
+    def _add_place_to_bounds_check(self, line: str) -> str:
+        """Return an LLVM line; if it calls the bounds check, the id of its source line is put in as the
+        last argument.
+        """
+        site = self._find_place_id(line)
         return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
 
 
-def _render_own_write_test(label_prefix: str, pointer: str, place_id: int, stamps: Stamps) -> Iterator[str]:
-    """Yield LLVM lines that jump to the label `on` if this iteration wrote the element before, so that the runtime
-    would do nothing.
+def _render_own_write_test(label_prefix: str, pointer: str, place_id: int, stamps: IterationAddresses) -> Iterator[str]:
+    """Yield LLVM lines that skip a call of the runtime if this iteration wrote the element before, and the place was
+    seen in this loop: they jump to the label PREFIX.on. Otherwise they go on at PREFIX.call, where the call must
+    follow.
     """
     seen = stamps.places + 4 * (place_id & (PLACES - 1))
     yield f"  %{label_prefix}.a = ptrtoint ptr {pointer} to i64"
@@ -425,7 +435,9 @@ class Roots:
                 self._fresh.add(match[1])
 
     def _find_root(self, pointer: str) -> str:
-        """Return the pointer from which another one is derived, over any number of steps."""
+        """Return the pointer from which another pointer is computed, over up to 64 steps; a pointer that nothing is
+        known of is returned itself.
+        """
         for _ in range(64):
             if pointer not in self._from:
                 break
@@ -442,7 +454,7 @@ class Roots:
         return self._arguments.get(match[1]) if match else None
 
 
-def _is_program(head: str) -> bool:
+def _is_program_function(head: str) -> bool:
     """Return whether a function's `define` line belongs to the program or a library function that it calls. False for
     Numba's code between Python and the program, and for its runtime (NRT).
     """
@@ -465,8 +477,8 @@ def find_frame_pointers(ir_lines: list[str]) -> set[str]:
 
 
 def find_line_chains(ir_lines: list[str]) -> dict[str, Chain]:
-    """Return location name -> its source lines, inlined functions first; lines that optimisation lost (0) are
-    left out.
+    """Return, for each location in a module's line information (such as `!7`), its line numbers: that in the innermost
+    inlined function, the line of the call that was inlined, and so on. Lines that optimisation lost (0) are left out.
     """
     held = {match[1]: (int(match[2]), match[3]) for line in ir_lines if (match := _LOCATION.match(line))}
     found = {}

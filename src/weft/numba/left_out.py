@@ -66,8 +66,8 @@ class UncheckedCode:
                 self._in(parfor, f"what `{name}` points to")
 
     def note_called_functions(self, lowerer: Any, parfor: Any) -> None:
-        """Note the compiled functions (such as ctypes ones) that a parallel loop calls; done before Numba takes the
-        loop apart.
+        """Note the compiled functions (such as ctypes ones) that a parallel loop calls. This must be called before
+        Numba takes the loop apart.
         """
         known = lowerer.fndesc.typemap
         for block in parfor.loop_body.values():

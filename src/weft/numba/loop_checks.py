@@ -109,8 +109,8 @@ class LoopChecks:
             self._busy = False
 
     def compile_function(self, numba_compile: Callable[..., object], function: object, args: tuple[object, ...]) -> Any:
-        """Call Numba's compilation of a function; after the outermost one, report the new parallel loops to the
-        runtime.
+        """Compile a function with Numba, and return the result. After the outermost compilation, write the source map,
+        in which new parallel loops may be.
         """
         self._compiling += 1
         try:
@@ -136,11 +136,11 @@ class LoopChecks:
         """
         code = function.py_func.__code__
         self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1
-        key = _key(function, args, kwargs)
+        key = _make_call_key(function, args, kwargs)
         due = self._is_comparison_due(key)
         expected = self._run_sequentially(call, function, args, kwargs, key) if due else None
         outside = self.runtime.outside()
-        chosen = self._bounded.of(function) if outside or (due and expected is None) else function
+        chosen = self._bounded.get_variant(function) if outside or (due and expected is None) else function
         without_value = self.runtime.without_value()
         self.runtime.magnitude()
         self.runtime.report_bounds(True)
@@ -158,8 +158,9 @@ class LoopChecks:
         return result
 
     def _is_comparison_due(self, call_key: tuple[object, ...]) -> bool:
-        """Return whether to compare the results of a call with those of a sequential run. Of the calls with the same
-        key, the first ones are compared, later ever fewer.
+        """Count a call, and return whether to compare its results with those of a sequential run. Of the calls with the
+        same key, the first two are compared, then the 4th, 8th, 16th and so on; all if their arguments could not be
+        copied once.
         """
         calls = self._calls[call_key] = self._calls.get(call_key, 0) + 1
         return calls <= ALWAYS or calls & (calls - 1) == 0 or call_key in self._uncopied
@@ -184,7 +185,7 @@ class LoopChecks:
             return None
         self.runtime.watch(False)
         try:
-            variant = self._sequential.of(function)
+            variant = self._sequential.get_variant(function)
             with suppress_warnings(self._calls[call_key] == 1), preserve_random_state(), suppress_output():
                 value = call(variant, *given, **named)
         except Exception as error:
@@ -296,14 +297,16 @@ class Expected:
     kwargs: Mapping[str, object]
 
 
-def _key(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
-    """Return what calls of a function have in common that need not all be compared."""
+def _make_call_key(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    """Return a key of a call, from the function and the types and shapes of its arguments. Of the calls with the same
+    key, only some are compared with a sequential run.
+    """
     return (id(function), *(_summarize_argument(one) for one in (*args, *kwargs.values())))
 
 
 def _summarize_argument(value: object) -> object:
-    """Return a key of an argument: its type, for arrays also shape and strides. Of calls whose arguments have equal
-    keys, only some are compared.
+    """Return the part of a call's key that stands for one argument: its type; for an array, the element type, shape and
+    strides; for a tuple or list, those of its items.
     """
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.strides)
@@ -314,8 +317,8 @@ def _summarize_argument(value: object) -> object:
 
 @contextmanager
 def suppress_warnings(is_compiled_again: bool) -> Iterator[None]:
-    """Suppress Python's warnings in this context while a function is compiled a second time: its first compilation gave
-    them.
+    """Suppress Python's warnings in this context if a function is compiled again: its first compilation has given the
+    same warnings.
     """
     if not is_compiled_again:
         yield

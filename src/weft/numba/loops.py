@@ -44,12 +44,16 @@ def find_user_name(name: str) -> str:
 
 
 def is_user_loop(parfor: object) -> bool:
-    """Return whether a parallel loop holds one that the user wrote, not only array expressions."""
+    """Return whether a parallel loop contains a `prange` loop of the user's. False if Numba made it of array
+    expressions alone.
+    """
     return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
 
 
 def find_loop_line(parfor: Any, function: Any) -> int:
-    """Return the line of a parallel loop; for loops that Numba fused, that of the one which the user wrote."""
+    """Return the line of a parallel loop. If Numba fused a `prange` loop of the user's with others, this is the line of
+    the user's loop.
+    """
     line: int = parfor.loc.line
     if not is_user_loop(parfor):
         return line
@@ -58,14 +62,17 @@ def find_loop_line(parfor: Any, function: Any) -> int:
 
 
 def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
+    """Yield (pattern, kind) for each thing that Numba made a parallel loop of, such as ("prange", "user"); kind is None
+    if Numba gives none.
+    """
     for pattern in parfor.patterns:
         head = pattern[0] if isinstance(pattern[0], tuple) else pattern
         yield head[0], head[1] if len(head) > 1 else None
 
 
 def find_argument_name(name: str, function: Any) -> str:
-    """Return the user's name for an argument of a loop, for messages. For a temporary, this is the variable it was made
-    from, or "" if there is none.
+    """Return the user's name for an argument of a loop, for messages. For a temporary, return the name of the variable
+    from which it was made, or "" if there is none.
     """
     at: Any = name
     for _ in range(MAX_STEPS):
@@ -99,8 +106,9 @@ def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
     """Return the description of a parallel loop for the runtime, made from the arguments with which Numba is about to
     call the loop's kernel.
 
-    `names` and `argument_types` belong to these arguments, with the schedule first among the names; `signature` names
-    their dimensions. Dimensions and strides have the order of Numba's call_parallel_gufunc.
+    `names` and `argument_types` describe these arguments; the first name is that of the schedule, which has no type.
+    `signature` has the symbols of each argument's dimensions. `races` are the names of arguments that all iterations
+    share. Dimensions and strides have the order of Numba's call_parallel_gufunc.
     """
     function = lowerer.func_ir
     file, line = parfor.loc.filename, find_loop_line(parfor, function)

@@ -39,8 +39,8 @@ class VariableUses:
 
 
 def find_own_elements(parfor: Any, types_by_name: Mapping[str, object]) -> dict[str, OwnElements]:
-    """Return, for each array of which every iteration uses only elements of its own, the ranges of its indices: name ->
-    ranges by dimension. Other arrays are left out.
+    """Return the arrays of which no two iterations of a parallel loop use the same element: name -> the ranges of all
+    indices by dimension. Other arrays are left out.
     """
     body = LoopBody(parfor)
     found = {}
@@ -79,37 +79,39 @@ class LoopBody:
             self._note_uses(one)
 
     def _note_uses(self, statement: Any) -> None:
-        """Note how a statement uses variables: with an index, or otherwise."""
+        """Note which variables a statement uses: as an array with an index, or in any other way."""
         if isinstance(statement, ir.SetItem | ir.StaticSetItem):
-            self._indexed(statement.target, statement.index, read=False)
-            self._other([statement.value])
+            self._note_indexed_use(statement.target, statement.index, read=False)
+            self._note_other_use([statement.value])
         elif isinstance(statement, Parfor):
             for nest in statement.loop_nests:
-                self._other(bound for bound in (nest.start, nest.stop, nest.step) if isinstance(bound, ir.Var))
+                self._note_other_use(bound for bound in (nest.start, nest.stop, nest.step) if isinstance(bound, ir.Var))
         elif isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
             expression = statement.value
             if expression.op in {"getitem", "static_getitem"}:
-                self._indexed(expression.value, expression.index, read=True)
+                self._note_indexed_use(expression.value, expression.index, read=True)
             elif expression.op != "getattr" or expression.attr not in HARMLESS:
-                self._other(expression.list_vars())
+                self._note_other_use(expression.list_vars())
         elif isinstance(statement, ir.Assign):
             if isinstance(statement.value, ir.Var) and self.spans.find_copied_name(statement.value) not in self.nests:
-                self._other([statement.value])
+                self._note_other_use([statement.value])
         elif not isinstance(statement, ir.Del):
-            self._other(statement.list_vars())
+            self._note_other_use(statement.list_vars())
 
-    def _indexed(self, array: Any, index: object, *, read: bool) -> None:
+    def _note_indexed_use(self, array: Any, index: object, *, read: bool) -> None:
+        """Note that a statement uses an element of an array by an index; `read`: it reads the element."""
         uses = self.uses.setdefault(array.name, VariableUses())
         uses.indices.append(index)
         uses.read |= read
 
-    def _other(self, variables: Iterable[Any]) -> None:
+    def _note_other_use(self, variables: Iterable[Any]) -> None:
+        """Note that a statement uses variables in another way than by an index."""
         for one in variables:
             self.uses.setdefault(one.name, VariableUses()).otherwise = True
 
     def find_common_ranges(self, indices: Iterable[Any], dimensions: int) -> tuple[tuple[int, ValueRange], ...]:
-        """Return (dimension, range) for all indices by which a loop uses an array. Return nothing if two iterations may
-        use the same element.
+        """Return (dimension, range) for each index by which a loop uses an array of so many dimensions. Return nothing
+        if two iterations may use the same element.
         """
         places: dict[tuple[int, ValueRange], None] = {}
         alike: list[ValueRange | None] = []

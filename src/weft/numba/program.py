@@ -71,7 +71,9 @@ def _verify_syntax(script: Path) -> None:
 
 
 def read_merged_output(findings_path: Path, source_map: SourceMap) -> RuntimeOutput:
-    """Return the runtime's output with one finding for each loop, line and variable, and with indices as in Python."""
+    """Return the runtime's output after a checked run, with one finding for each loop, line and variable. Indices of
+    elements get the number of dimensions that the array has in Python.
+    """
     told = read_runtime_output(findings_path)
     ranks = _array_ranks(findings_path.parent)
     first = _merge_by_line(list(told.raw_findings.values()), source_map)
@@ -93,8 +95,8 @@ def read_merged_output(findings_path: Path, source_map: SourceMap) -> RuntimeOut
 
 
 def _merge_by_line(findings: Sequence[dict[str, Any]], source_map: SourceMap) -> list[dict[str, Any]]:
-    """Return the findings after those of one loop, line and variable are merged, with their counts added. Findings
-    without a line are merged with one that has the same loop and variable.
+    """Merge the raw findings that agree in kind, loop, variable and source line, and return the results. The merged one
+    has the sum of their counts. A finding without a line is merged with one that agrees in the rest.
     """
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in findings:

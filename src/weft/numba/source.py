@@ -43,7 +43,7 @@ class Use:
 
 
 def calls_prange(function: Any) -> bool:
-    """Return whether a function has parallel loops, by its names: `prange` may have been imported under another one."""
+    """Return whether a function uses `prange`, imported under any name, itself or in a function within it."""
     return _names_prange(function.__code__, function.__globals__)
 
 
@@ -68,7 +68,9 @@ def parse_function(function: FunctionType) -> ast.FunctionDef | None:
 
 
 def find_parallel_loops(function: FunctionType) -> list[ast.For]:
-    """Return the function's parallel loops without those inside others, which Numba runs sequentially."""
+    """Return the outermost `prange` loops of a function: Numba runs those inside them sequentially. Empty if the
+    function's source is not available.
+    """
     found = parse_function(function)
     if found is None:
         return []
@@ -98,7 +100,9 @@ def find_enclosing_loop_line(function: FunctionType, line: int, lines: Collectio
 
 
 def loop_indices(function: FunctionType, line: int) -> list[str]:
-    """Return the variable of the parallel loop at a line."""
+    """Return a list with the name of the variable of the parallel loop at a line; empty if no such loop
+    begins there.
+    """
     targets = (loop.target for loop in find_parallel_loops(function) if loop.lineno == line)
     return [target.id for target in targets if isinstance(target, ast.Name)][:1]
 
@@ -118,7 +122,9 @@ def find_suspects(function: FunctionType, reductions: Mapping[int, Collection[st
 
 
 def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[str]) -> Iterator[Suspect]:
-    """Yield the variables of one loop that its iterations write but cannot share."""
+    """Yield the variables that the iterations of a loop write but cannot share. `reductions`: the variables that Numba
+    takes for reductions.
+    """
     uses = list(_find_variable_uses(loop.body))
     own = {use.name for use in _uses_in_node(loop.target, loop)}
     for name in dict.fromkeys(use.name for use in uses if use.stored):
@@ -270,46 +276,46 @@ def _find_line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str
 
 def _line_reading_unwritten(body: Iterable[ast.stmt], name: str) -> int | None:
     """Return the line that reads a variable before an iteration has surely written it; None if there is none."""
-    found, _ = _follow_statements(body, name, False)
+    found, _ = _find_early_read(body, name, False)
     return found
 
 
-def _follow_statements(body: Iterable[ast.stmt], name: str, is_written: bool) -> tuple[int | None, bool]:
-    """Return (the first line that reads a variable before it is certainly written, or None; whether the statements
-    certainly write it).
+def _find_early_read(body: Iterable[ast.stmt], name: str, is_written: bool) -> tuple[int | None, bool]:
+    """Return (line, is_written). `line`: the first line that reads a variable before the statements have certainly
+    written it, or None. `is_written`: whether the statements certainly write the variable, or had done so before them.
     """
     for statement in body:
         if is_written:
             return None, True
-        found, is_written = _follow_statement(statement, name)
+        found, is_written = _find_early_read_in_statement(statement, name)
         if found is not None:
             return found, is_written
     return None, is_written
 
 
-def _follow_statement(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
-    """Return (the first line of a statement that reads a variable before writing it, or None; whether the statement
-    certainly writes it).
+def _find_early_read_in_statement(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
+    """Return (line, is_written) for one statement. `line`: the first line that reads a variable before the statement
+    has certainly written it, or None. `is_written`: whether the statement certainly writes the variable.
     """
     own = [use for use in _find_variable_uses([_without_nested(statement)]) if use.name == name]
     reads = [use for use in own if not use.stored]
     if reads:
         return reads[0].line, False
     if isinstance(statement, ast.If):
-        first, one = _follow_statements(statement.body, name, False)
-        other, two = _follow_statements(statement.orelse, name, False)
+        first, one = _find_early_read(statement.body, name, False)
+        other, two = _find_early_read(statement.orelse, name, False)
         found = first if first is not None else other
         return found, one and two
     if isinstance(statement, ast.For | ast.While):
         stored = any(use.stored for use in own)
-        found, _ = _follow_statements(statement.body, name, stored)
-        rest, _ = _follow_statements(statement.orelse, name, False)
+        found, _ = _find_early_read(statement.body, name, stored)
+        rest, _ = _find_early_read(statement.orelse, name, False)
         return found if found is not None else rest, False
     if isinstance(statement, ast.With):
-        return _follow_statements(statement.body, name, any(use.stored for use in own))
+        return _find_early_read(statement.body, name, any(use.stored for use in own))
     inner = _nested_statements(statement)
     if inner:
-        found, _ = _follow_statements(inner, name, False)
+        found, _ = _find_early_read(inner, name, False)
         return found, False
     return None, any(use.stored for use in own)
 

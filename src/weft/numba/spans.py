@@ -40,7 +40,9 @@ class ValueRange:
 
     @property
     def nest(self) -> int | None:
-        """Return the index of the loop that it is, with something added."""
+        """Return the number of the loop index to which all values of this range are equal, up to a constant; None for
+        any other range.
+        """
         return self.low.number if self.low == self.high and self.low.term == OF_NEST else None
 
     def plus(self, number: int) -> ValueRange:
@@ -65,7 +67,7 @@ class ValueRanges:
         self._nests, self._made, self._given, self._inner = nests, made, given, inner
 
     def find_copied_name(self, variable: Any) -> str:
-        """Return the name of the variable that a temporary is a copy of; its own if it is no copy."""
+        """Return the name of the variable of which a temporary is a copy; its own name if it is no copy."""
         name = str(variable.name)
         for _ in range(MAX_STEPS):
             held = self._made.get(name)
@@ -77,7 +79,9 @@ class ValueRanges:
         return name
 
     def find_range(self, item: object, steps_taken: int = 0) -> ValueRange | None:
-        """Return the range of a number or variable; None if the loop's text does not bound it."""
+        """Return the range of a number or variable; None if the loop's text does not bound it. `steps_taken`: how many
+        variables were followed to come here.
+        """
         if isinstance(item, ir.Const):
             item = item.value
         if type(item) is int:

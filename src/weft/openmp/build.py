@@ -156,7 +156,9 @@ class BuiltProgram:
 
 
 def build_program(request: CheckRequest, folder: Path) -> BuiltProgram:
-    """Compile and link a program in `folder`. Raises UsageError with the compiler's first error if that fails."""
+    """Compile and link a program in `folder`; return its path, and the directives that the compiler does not accept in
+    the form that the runtime needs. Raises UsageError with the compiler's first error if that fails.
+    """
     languages = {source_language(source) for source in request.sources}
     sources = _order_by_modules(request.sources)
     # A source in Fortran needs the modules of those before it.
@@ -274,7 +276,9 @@ def _find_directive_at_error(message: str, source: Path) -> int | None:
 
 
 def _preprocess(language: str, options: Sequence[str], source: Path, number: int, folder: Path) -> str:
-    """Return the preprocessed text of a source, compiled with the given options; `number` makes its file unique."""
+    """Return the text of a source after the preprocessor ran on it with the given options. `number` distinguishes the
+    source's file in `folder` from those of other sources.
+    """
     made = folder / f"{number}-preprocessed"
     command = [*find_gcc_compiler(language).split(), *options, "-E", str(source.absolute()), "-o", str(made)]
     run_compiler(command, source, folder)

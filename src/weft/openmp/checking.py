@@ -136,7 +136,9 @@ class CostWatch:
         """How many bytes of each process's file were read: whole lines."""
 
     def look(self) -> None:
-        """Say which construct costs, if a process has written it since the last look."""
+        """Tell the user which construct makes the check slow, if a process has written that since the last look. After
+        the first such message, nothing more is said.
+        """
         for path in self._folder.glob("openmp*.jsonl") if self._say is not ignore else ():
             if b'{"slow"' in self._read_new_lines(path):
                 process = read_process_output(path)
@@ -149,7 +151,7 @@ class CostWatch:
                     return
 
     def _read_new_lines(self, path: Path) -> bytes:
-        """Return the lines that a process has written since they were read last."""
+        """Return the whole lines that a process has written to its file since the last call for this file."""
         with path.open("rb") as file:
             file.seek(self._read.get(path, 0))
             text = file.read()
@@ -208,15 +210,15 @@ def merge_across_ranks(findings: Sequence[Finding], rank_count: int) -> Finding:
     )
 
 
-def _loop(strand: Strand) -> Loop | None:
-    """Return the construct of a strand, where its line is known."""
+def _construct_evidence(strand: Strand) -> Loop | None:
+    """Return the loop or other construct of a strand, as evidence of a finding; None if its line is unknown."""
     at = strand.at
     return Loop(kind=strand.what, file=at.file, line=at.line, text="") if at.line else None
 
 
 def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> Iterator[Finding]:
-    """Yield a finding for each reduction that ran and whose declared operation is not the one that its loop or block
-    computes.
+    """Yield a finding for each reduction that is declared with another operation than its loop or block computes. Only
+    reductions that ran in the process are reported.
     """
     ran: dict[tuple[str, int], int] = defaultdict(int)
     for one in process.construct_runs:
@@ -274,7 +276,9 @@ def read_process_output(path: Path) -> CheckedProcess:
 
 
 def make_place(file: str | None, line: int, function: str | None) -> AccessPlace:
-    """Return a place of the program's, named by the function of its source and not by one that the compiler made."""
+    """Return a source place. The function's name is that in the source, also if the compiler made the construct a
+    function of its own.
+    """
     return AccessPlace(str(Path(file)) if file else "", line, 0, OUTLINED.sub("", function or ""))
 
 
@@ -364,9 +368,9 @@ def format_directive(directive: OpenMPDirective, source: Path) -> str:
     return ("!$omp " if source_language(source) == "fortran" else "#pragma omp ") + str(directive)
 
 
-def make_race_cause(race: RawOpenMPFinding) -> object:
-    """Return a key that is equal for races of one cause: those on the same variable (or memory block) in the same
-    construct.
+def race_cause_key(race: RawOpenMPFinding) -> tuple[object, ...]:
+    """Return a key that is equal for races of one cause: races on the same variable, or the same memory block, in the
+    same construct.
     """
     at = (race.other_access if race.access.strand.what == "host" else race.access).strand.pc
     if race.named.name:
@@ -390,7 +394,7 @@ def make_findings(
     for one in records:
         if one.kind in ("data-race", "chunk-race"):
             one.named = name_raced_variable(one, names)
-            causes[make_race_cause(one)].append(one)
+            causes[race_cause_key(one)].append(one)
         elif one.kind == "valueless":
             yield from _make_uninitialised_read(one, names, private_variables)
         elif one.kind not in device_copies.KINDS_OF:
@@ -425,7 +429,7 @@ def merge_container_races(
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
-    """Return the variable and the element of it that both accesses of a race touch."""
+    """Return the variable that both accesses of a race touch, with the index of the element if it is an array."""
     places = [(names.place_with_column(one), one.write) for one in (race.access, race.other_access)]
     if "copy" in (
         race.access.strand.what,
@@ -449,7 +453,7 @@ def _make_uninitialised_read(
     if not name:  # what once was private, and is another function's now
         return
     message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at))
-    evidence = CheckCase(case="private", count=raw_finding.count, variable=name, loop=_loop(strand))
+    evidence = CheckCase(case="private", count=raw_finding.count, variable=name, loop=_construct_evidence(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
         message=message + format_times(raw_finding.count), evidence=evidence,
@@ -494,7 +498,7 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
         ],
         index=named.index or None,
         declared=Line(file=place.file, line=named.line) if named.line else None,
-        loop=_loop(first.access.strand),
+        loop=_construct_evidence(first.access.strand),
     )  # fmt: skip
     accesses = [access for race in races for access in (race.access, race.other_access)]
     sites = dict.fromkeys(

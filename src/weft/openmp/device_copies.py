@@ -21,7 +21,7 @@ KINDS_OF: Final = {
 
 
 def make_copy_findings(records: Iterable[RawOpenMPFinding], names: VariableNames) -> Iterator[Finding]:
-    """Yield the findings about copies of data between host and device. Raw findings with the same function, variable,
+    """Yield the findings about copies of data between host and device. Raw findings that agree in function, variable,
     side (host or device) and cause become one finding.
 
     A raw finding for memory next to other mapped memory is left out unless that memory is part of the same variable.

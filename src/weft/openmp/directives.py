@@ -168,8 +168,9 @@ def split_combined(directive: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
 
 
 def _rewrite_simd_loop(directive: OpenMPDirective, loop_word: str, line: int, loop_variable: str) -> OpenMPDirective:
-    """Return a simd loop's directive as that of a parallel loop, whose iterations the runtime treats as lanes (see
-    LANES).
+    """Return the directive of a parallel loop to write in place of a simd loop's. By its `num_threads` (see LANES) the
+    runtime knows that the iterations are lanes of a simd loop. `loop_variable`: gets a `lastprivate` where that is
+    needed.
     """
     if directive.head[0] == "end":
         return OpenMPDirective(("end", "parallel", loop_word), ())
@@ -205,8 +206,8 @@ def _drop_if_clause(directive: OpenMPDirective, modifier: str) -> OpenMPDirectiv
 
 
 def _set_schedule(directive: OpenMPDirective, loop_word: str, line: int) -> OpenMPDirective:
-    """Return a directive with a schedule that passes the loop's kind, line and chunk to the runtime, in place of its
-    own.
+    """Return a directive with a new schedule, which passes the loop's kind of schedule, line and chunk to the runtime.
+    The program's own schedule and order are removed.
     """
     schedule = directive.find_clause("schedule")
     words, _, chunk = (schedule.inside or "").partition(",") if schedule else ("", "", "")

@@ -61,13 +61,13 @@ def describe_barrier(reason: str, other_barrier: AccessPlace) -> str:
 
 
 def describe_lock_order(other: AccessPlace) -> str:
-    """Say that two locks are taken in both orders; `other` is the place of the other order."""
+    """Return the message that two locks are taken in both orders; `other` is the place of the other order."""
     where = f" at line {other.line}" if other.line else ""
     return f"A lock is taken here while another is held; elsewhere{where} the two are taken in the other order"
 
 
 def describe_deadlock(other: AccessPlace) -> str:
-    """Say that no thread can continue; `other` is the place at which another thread waits."""
+    """Return the message that no thread can continue; `other` is the place at which another thread waits."""
     where = f", another at line {other.line}" if other.line else ""
     return f"No thread can go on: one waits here for ever{where}"
 
@@ -80,9 +80,14 @@ def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: b
     )
 
 
-def describe_uninitialised_read(name: str, one: str) -> str:
-    """Say that `one`, an iteration, task or thread, reads the private variable `name` before it has a value."""
-    text = f"{one} reads `{name}`, which is private there and has no value yet: write it first, or make it firstprivate"
+def describe_uninitialised_read(name: str, strand_name: str) -> str:
+    """Return the message that a private variable is read before it has a value. `strand_name`: the iteration, task or
+    thread that reads it, as text.
+    """
+    text = (
+        f"{strand_name} reads `{name}`, which is private there and has no value yet: "
+        "write it first, or make it firstprivate"
+    )
     return text[0].upper() + text[1:]
 
 
@@ -147,8 +152,8 @@ def suggest_clause(
 
 
 def suggest_other_type(record: RawOpenMPFinding) -> str:
-    """Return the suggestion of another function for one with static data, or of another type than `vector<bool>`; ""
-    otherwise.
+    """Return the suggestion of another function if the race is on static data of a C library function, or of another
+    type if it is on a `vector<bool>`; "" otherwise.
     """
     named, place = record.named, record.access.place
     if named.library_function:
@@ -172,8 +177,8 @@ def is_declared_around(named: NamedElement, declaration_file: str, construct: Ac
 
 
 def suggest_threadprivate(record: RawOpenMPFinding) -> str:
-    """Return the suggestion to make a static variable threadprivate, for a variable of a called function that no clause
-    of the construct can name; "" for other variables.
+    """Return the suggestion to make a function's static variable threadprivate. "" for other variables, and if a clause
+    of the construct can name the variable.
     """
     construct = record.access.strand.at
     if not record.named.is_local_static or is_declared_around(record.named, record.access.place.file, construct):
@@ -183,8 +188,8 @@ def suggest_threadprivate(record: RawOpenMPFinding) -> str:
 
 
 def describe_ordering_chunk(record: RawOpenMPFinding) -> str:
-    """Return the remark that the accesses are ordered only because the loop's schedule gives both to one thread; "" if
-    the schedule does not do that.
+    """Return the remark that only the loop's schedule orders the two accesses, because it gives both to one thread; ""
+    if the schedule does not do that.
     """
     if not record.chunk:
         return ""
@@ -192,7 +197,7 @@ def describe_ordering_chunk(record: RawOpenMPFinding) -> str:
 
 
 def suggest_taskwait(record: RawOpenMPFinding) -> str:
-    """Return the suggestion of `taskwait` or `depend`, if only one of the two accesses is in a construct that the
+    """Return the suggestion of `taskwait` or `depend` if exactly one of the two accesses is in a construct that the
     device runs asynchronously; "" otherwise.
     """
     if record.access.strand.beside != record.other_access.strand.beside:
@@ -201,8 +206,8 @@ def suggest_taskwait(record: RawOpenMPFinding) -> str:
 
 
 def suggest_static_schedule(record: RawOpenMPFinding) -> str:
-    """Return the suggestion of `schedule(static)`, if iterations with the same index made the accesses in two different
-    loops; "" otherwise.
+    """Return the suggestion of `schedule(static)` if two iterations with the same index, of two different loops, made
+    the accesses; "" otherwise.
     """
     one, two = record.access.strand, record.other_access.strand
     loops = one.what == two.what == "iteration" and one.pc != two.pc
@@ -221,8 +226,8 @@ def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
 
 
 def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
-    """Return the message that host or device reads a copy that is older than the other side's or has no value, with the
-    remedy.
+    """Return the message, with the remedy, that host or device reads an old copy of a variable: the other side has a
+    newer value, or the copy never had one.
     """
     line = record.other_access.place.line
     what, remedy = _OLD[record.why, record.device]

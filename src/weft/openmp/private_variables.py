@@ -97,7 +97,9 @@ def _begins_with(loop_head: str, name: str) -> bool:
 
 
 def find_task_shared_scalars_c(lines: Sequence[str], directive_line: int, directive: OpenMPDirective) -> list[str]:
-    """Return the scalars that a task shares with the region around it, if the lines before it declare them."""
+    """Return the scalar variables that a task shares with the region around it, as far as the lines before the task
+    declare them. Empty for a directive that makes no tasks.
+    """
     if "task" not in directive.head and "taskloop" not in directive.head:
         return []
     first = next((k for k in range(directive_line - 1, -1, -1) if lines[k].startswith("}")), -1) + 1
@@ -135,7 +137,9 @@ def _find_statement_text(lines: Sequence[str], first_line: int) -> str:
 def find_task_shared_variables_fortran(
     lines: Sequence[str], directive_line: int, directive: OpenMPDirective
 ) -> list[str]:
-    """Return the variables that a task of a Fortran program in free form shares with the region around it."""
+    """Return the variables that a task shares with the region around it, in the lines of a free-form Fortran source.
+    Only variables that are declared with an intrinsic type before it are returned; none if the directive is no `task`.
+    """
     if directive.head != ("task",):
         return []
     first = next((k for k in range(directive_line - 1, -1, -1) if _UNIT.match(lines[k])), 0)

@@ -107,8 +107,8 @@ class RawOpenMPFinding:
 def parse_findings(
     output: RuntimeOutput, places: Mapping[int, AccessPlace], callers: Mapping[int, AccessPlace] = MappingProxyType({})
 ) -> list[RawOpenMPFinding]:
-    """Return the raw findings of one process with program counters replaced by source places. For an access in a
-    header, the call in a source file that led to it is added (`callers`).
+    """Return the raw findings of one process, with source places instead of program counters. An access in a header
+    gets its `caller` from `callers`: the call in a source file that led to it.
     """
 
     def at(pc: int) -> AccessPlace:
@@ -118,7 +118,9 @@ def parse_findings(
         return Strand(**held, at=at(held["pc"])) if held else Strand()
 
     def access(fields: Mapping[str, Any], key: str) -> Access:
-        """Return the access whose keys begin with `key`, at the program's call if it is in the language's library."""
+        """Return the access whose keys in `fields` begin with `key`. If it is in the language's library, its place is
+        the program's call.
+        """
         pc, caller = fields[f"{key}pc"], fields.get(f"{key}caller_pc", 0)
         in_library = bool(caller) and is_library_file(at(pc).file)
         pc = caller if in_library else pc

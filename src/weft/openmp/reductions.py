@@ -106,7 +106,9 @@ def find_misdeclared(source: Path) -> Iterator[WrongReduction]:
 
 
 def _find_user_defined_operations(source_text: str) -> dict[str, str]:
-    """Return the reductions that `declare reduction` defines in C or C++: name -> the operation of its combiner."""
+    """Return the reductions that `declare reduction` defines in C or C++: name -> the operation of its combiner. A name
+    that is defined with several operations, or with an unknown one, is left out.
+    """
     found: dict[str, set[str]] = {}
     for one in _OWN.finditer(source_text):
         inside = _OF_OWN.match(
@@ -137,8 +139,9 @@ def _find_directive_end(source_text: str, begin: int) -> int:
 
 
 def _find_loop_body_range(source_text: str, at: int) -> tuple[int, int] | None:
-    """Return (begin, end) of the code under the first head of a loop or condition at an index: its body, with all heads
-    nested in it. Return None if there is no head, or if the end of the body is not found.
+    """Return (begin, end) of the code that the loop or condition at an index of the text controls; None if there is no
+    loop or condition, or if the end of the code is not found. Loops nested directly in it belong to the code, with
+    their heads.
     """
     heads = 0
     start = at
@@ -155,7 +158,7 @@ def _find_loop_body_range(source_text: str, at: int) -> tuple[int, int] | None:
 
 
 def _block_range(text: str, at: int) -> tuple[int, int] | None:
-    """Return start and end of the statement after a directive that is no loop; None if another directive follows."""
+    """Return (begin, end) of the statement after a directive that is no loop; None if another directive follows."""
     end = None if re.match(r"\s*#", text[at:]) else _find_statement_end(text, at)
     return None if end is None else (at, end)
 
@@ -208,8 +211,8 @@ def _find_update_operation_c(body: str, name: str) -> tuple[str, int] | None:
 
 
 def _find_extreme_operation(update: re.Match[str], variable_name: str) -> str:
-    """Return `max` or `min` if an update keeps the larger or the smaller value, otherwise "". `update`: the match of
-    the pattern for such updates.
+    """Return which value an update of a variable keeps: LARGEST, SMALLEST, or EXTREME if the source does not show
+    which; "" if it keeps none of these. `update`: the match of the pattern for such updates.
     """
     if update["call"]:
         return _NAMED[update["call"].lower()]

@@ -108,6 +108,7 @@ class VariableNames:
         return called_function(source_lines) or None
 
     def _find_symbol(self, address: int) -> Symbol | None:
+        """Return the symbol of the program file at an address of the file; None if there is none."""
         before = bisect_right(self.starts, address)
         return next((s for s in self.symbols[max(0, before - 4) : before] if s.at <= address < s.at + s.size), None)
 
@@ -123,7 +124,7 @@ class VariableNames:
         return dataclasses.replace(access.place, column=self.find_access_column(access.pc))
 
     def _find_shape(self, pc: int, name: str) -> Shape | None:
-        """Return the layout of the variable with a name at a program counter; None if debugging information
+        """Return the layout of the variable with the given name at a program counter. None if debugging information
         lacks it.
         """
         try:
@@ -146,8 +147,8 @@ class VariableNames:
         return dataclasses.replace(element, is_local_static=bool(_LOCAL_STATIC.search(symbol.name)))
 
     def _name_local_variable(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
-        """Return the local variable in whose frame a raw finding's memory lies, with its element; None if there is
-        none.
+        """Return the local variable, with its element, that lies at the address of a raw finding; None if the address
+        is in no local variable of the function's frame.
         """
         for one, cfa in self._find_frame_variables(record):
             at = record.address - cfa
@@ -247,8 +248,8 @@ def find_atomic_statement_line(file_name: str, line: int) -> int:
 
 
 def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
-    """Return the likely name of the variable that two accesses share: a name in all their lines, best one that is
-    written; "" if there is none.
+    """Return the likely name of the variable that several accesses share: a name in all their source lines, preferably
+    one that is written there. "" if the lines have no name in common.
     """
     texts = [get_preprocessed_line(place) for place, _ in accesses]
     sets = [set(_identifiers(text, fortran)) for text in texts]
@@ -306,8 +307,8 @@ def _name_before(line_text: str, end: int) -> str:
 
 
 def _subscripted_name(line_text: str, column: int) -> str:
-    """Return the name whose subscript begins near a column; "" if there is none. The compiler's column for the read of
-    an element is that of its last bracket.
+    """Return the name whose subscript begins near a column of a line; "" if there is none. The compiler's column for
+    the read of an element is that of its last bracket.
 
     Macros earlier in the line shift columns a little.
     """

@@ -70,7 +70,8 @@ class Order:
         self._pasts: OrderedDict[tuple[int, int], U32] = OrderedDict()
 
     def _kernel_input(self, memory: int) -> OrderInput:
-        """Return the arrays from which the kernel computes the order."""
+        """Return the arrays from which the native kernel computes the order. `memory`: how many bytes the order may
+        take."""
         m, p, e, c = self.match, self.processes, self._edges, self._colls
         first = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.uint64)
         send_process = p.processes_of_rows(m.sends.first, m.sends.event)
@@ -101,9 +102,9 @@ class Order:
     def _sort_by_process(
         self, first: NDArray[np.uint64], event: U32, process: U32
     ) -> tuple[NDArray[np.uint64], U32 | None]:
-        """Return where each process's rows begin, and the rows by process and event (None if they are already
-        sorted).
-        """
+        """Sort rows that are in order of rank by process (thread of a rank) and event. Return (the first row of each
+        process, the row indices in that order); None for the indices if each rank has one thread, as the rows are
+        sorted then."""
         p = self.processes
         if len(p.rank) == len(first) - 1:
             return first, None
@@ -112,9 +113,9 @@ class Order:
 
     # Questions
 
-    def _locate_point(self, event: EventId, end: bool) -> tuple[int, int]:
-        """Return the process of an event, and the number of its begin (2 * index + 1) or, with `end`, of its end (one
-        more).
+    def _process_and_point(self, event: EventId, end: bool) -> tuple[int, int]:
+        """Return (process, point) for the begin of an event, or with `end` for its end. A process is one thread of a
+        rank. Its points are numbered: the begin of event i is 2 * i + 1, its end 2 * i + 2.
 
         IndexError if there is no such event.
         """
@@ -125,12 +126,13 @@ class Order:
 
     def point(self, rank: int, index: int, *, end: bool = False) -> tuple[int, int]:
         """Return process and point of an event's start, or end, as `Cut.points` counts them."""
-        return self._locate_point(EventId(rank, index), end)
+        return self._process_and_point(EventId(rank, index), end)
 
     def past_points(self, process: int, point: int) -> U32:
-        """Return for each process its latest point that happens before (or is) the given point.
+        """Return for each process (thread of a rank) its latest point that happens before the given point, or is that
+        point.
 
-        A point is the begin or the end of an event, 2 * index + 1 or + 2.
+        The points of a process are the begins (2 * index + 1) and ends (2 * index + 2) of its events.
         """
         key = process, point
         found = self._pasts.get(key)
@@ -145,14 +147,13 @@ class Order:
         return found
 
     def reaches(self, a: EventId, b: EventId, *, a_end: bool = False, b_end: bool = True) -> bool:
-        """Return whether a's start (with a_end: its end) happens before, or is, b's end (with b_end=False: its
-        start).
-        """
-        process, point = self._locate_point(a, a_end)
-        return int(self.past_points(*self._locate_point(b, b_end))[process]) >= point
+        """Return whether one moment happens before another, or is the same. The first is the start of `a`, or its end
+        if `a_end`; the second is the end of `b`, or its start if not `b_end`."""
+        process, point = self._process_and_point(a, a_end)
+        return int(self.past_points(*self._process_and_point(b, b_end))[process]) >= point
 
     def before(self, a: EventId, b: EventId) -> bool:
-        """Return whether b cannot end unless a has started, in this run's matching.
+        """Return whether `b` cannot end unless `a` has started, with the messages matched as in this run.
 
         Members of a barrier are before each other.
         """
@@ -163,11 +164,12 @@ class Order:
         return a != b and not self.before(a, b) and not self.before(b, a)
 
     def past(self, event: EventId, *, end: bool = True) -> Cut:
-        """Return all that has to happen before the event ends (with end=False: starts), the event itself included.
+        """Return everything that must happen before the event ends (or, if not `end`, before it starts), and the event
+        itself.
 
-        This is the least consistent cut that holds the event.
+        This is the least consistent cut that contains the event.
         """
-        points = self.past_points(*self._locate_point(event, end))
+        points = self.past_points(*self._process_and_point(event, end))
         ranks = len(self.trace.ranks)
         started, ended = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
         np.maximum.at(started, self.processes.rank, (points.astype(np.int64) + 1) // 2)
@@ -175,10 +177,10 @@ class Order:
         return Cut(started, ended, points)
 
     def future_points(self, seeds: Mapping[int, int]) -> U32:
-        """Return for each process its earliest point that happens after (or is) one of the seeds, NONE if there is
-        none.
+        """Return for each process (thread of a rank) its earliest point that happens after one of the seeds, or is
+        one; NONE if there is none.
 
-        `seeds`: a point for each process.
+        `seeds`: {process: point}, with the begin of event i as point 2 * i + 1 and its end as 2 * i + 2.
         """
         given = np.full(len(self.processes.rank), NONE, np.uint32)
         for process, point in seeds.items():
@@ -189,8 +191,9 @@ class Order:
         return points
 
     def future(self, event: EventId, *, end: bool = False) -> Cut:
-        """Return all that cannot happen unless the event starts (with end=True: ends), the event itself included."""
-        process, point = self._locate_point(event, end)
+        """Return everything that cannot happen unless the event starts (or, with `end`, unless it ends), and the event
+        itself."""
+        process, point = self._process_and_point(event, end)
         points = self.future_points({process: point})
         counts = np.array([len(r.events) for r in self.trace.ranks], np.int64)
         wide = np.where(points == NONE, np.int64(1) << 40, points.astype(np.int64))
@@ -201,9 +204,8 @@ class Order:
 
 
 def _find_decisions(match: Match) -> tuple[U32, tuple[U32, U32]]:
-    """Return for each receive the event whose end proves that it was decided, and pairs of (earlier, later)
-    receives.
-    """
+    """Return for each receive the index of the event whose end proves which message it took. Also return pairs of
+    receives, as two arrays: the earlier one must be served before the later one."""
     r, p = match.recvs, match.probes
     known = np.empty(len(r), np.uint32)
     given = decided.DecidedInput(

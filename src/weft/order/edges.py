@@ -29,7 +29,8 @@ TARGET: Final = int(Coll.TARGET)
 
 
 def exit_condition(name: str) -> Leaves:
-    """Return what must come before a member may leave a collective, whichever form of it."""
+    """Return which members of a collective must have come before a member may leave it. `name`: the function, blocking
+    or not. FREELY for functions that order nothing."""
     found = meaning.find_meaning(name)
     orders = found is not None and found.act is Act.COLLECTIVE and found.leaves is not Leaves.AFTER_NEIGHBOURS
     return found.leaves if found is not None and orders else Leaves.FREELY
@@ -51,7 +52,8 @@ class Processes(NamedTuple):
         return int(self.first[rank]) + (0 if threads is None else int(threads[event]))
 
     def processes_of_rows(self, first: NDArray[np.uint64], event: U32) -> U32:
-        """Return the process of each event of rows that are sorted by rank; 0 if the event is NONE."""
+        """Return the process (thread of a rank) of each row's event, 0 if the event is NONE. The rows are sorted by
+        rank: `first` has the first row of each rank."""
         counts = np.diff(first).astype(np.int64)
         found = np.repeat(self.first[:-1], counts)
         for rank, threads in enumerate(self.threads):
@@ -64,7 +66,8 @@ class Processes(NamedTuple):
 
 
 def number_processes(trace: Trace) -> Processes:
-    """Number one process for each thread of each rank that recorded something, at least one for each rank."""
+    """Number the threads of all ranks, as the processes of the order. A thread counts if it recorded something; each
+    rank has at least one."""
     threads: list[NDArray[np.int32] | None] = []
     events: list[U32 | None] = []
     counts: list[int] = []
@@ -104,7 +107,7 @@ def _concatenate_edges(parts: list[EdgeColumns]) -> list[U32]:
 
 
 def _probe_edges(match: Match, processes: Processes) -> EdgeColumns:
-    """Return edges from sends to probes: a probe returns only when the message that it sees was sent."""
+    """Return edges from sends to probes. A probe returns only after the message that it sees was sent."""
     probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
     if not len(probes):
         return (probes,) * 4
@@ -116,10 +119,11 @@ def _probe_edges(match: Match, processes: Processes) -> EdgeColumns:
 
 
 def _synchronous_edges(match: Match, processes: Processes) -> EdgeColumns:
-    """Return edges from receives to synchronous sends, which complete only when their receive has begun (MPI-4.1, 3.4).
+    """Return edges from receives to synchronous sends. Such a send completes only after its receive has begun
+    (MPI-4.1, 3.4).
 
-    A matched probe is not a receive: the receive is the call that takes the message it found (MPICH answers the sender
-    there).
+    A matched probe is not the receive. The receive is the call that takes the message it found, as MPICH answers the
+    sender there.
     """
     sends, recvs = match.sends, match.recvs
     sync = (sends.flags & Post.SYNCHRONOUS != 0) & (sends.partner != NONE) & (sends.completion != NONE)
@@ -200,7 +204,7 @@ def _thread_edges(trace: Trace, match: Match, processes: Processes) -> list[Edge
 
 
 def generic_edges(trace: Trace, match: Match, processes: Processes, extra: list[EdgeColumns]) -> Edges:
-    """Return all edges that are neither a message's nor a collective's, `extra` ones included."""
+    """Return all edges that come neither from a message nor from a collective, together with `extra` edges."""
     across = [
         *_thread_edges(trace, match, processes),
         *_spawn_edges(trace, processes),
@@ -245,7 +249,8 @@ class _FunctionTables:
 
 
 def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
-    """Return the roles of all calls in collectives.
+    """Return for each call in a collective which part it has in the order: whether it waits for others, and others for
+    it.
 
     A collective whose members called different functions orders nothing.
     """
@@ -263,7 +268,8 @@ def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
 
 
 def _kinds_of_collectives(match: Match, tables: _FunctionTables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return for each collective the kind of order that it puts on its members."""
+    """Return for each collective how it orders its members: all alike, by rank as a scan, or not at all. `role`: the
+    roles of the members' calls."""
     colls, rows = match.collectives, match.instances.rows
     starts = match.instances.first[:-1].astype(np.int64)  # no instance is empty
     words = tables.word[colls.function[rows]]
@@ -282,7 +288,8 @@ def _kinds_of_collectives(match: Match, tables: _FunctionTables, role: NDArray[n
 def _roles_of_rank(
     trace: Trace, match: Match, rank: int, tables: _FunctionTables
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return role and place in the communicator of each of one rank's calls in collectives. ROOT_BIT marks the root."""
+    """Return (roles, places) of one rank's calls in collectives. A role says whether others wait for the call
+    (SOURCE), it for others (TARGET), and if it is the root (ROOT_BIT). A place is the rank in the communicator."""
     colls, part, events = match.collectives, match.collectives.of_rank(rank), trace.ranks[rank].events
     function = colls.function[part]
     leaving = tables.leaves[function]
@@ -317,7 +324,8 @@ def _roles_of_rank(
 
 
 def plain_fences(rank: Rank, fences: U32 | NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which fences made no assertion: only these surely act as barriers (MPI-4.1, 12.5.1)."""
+    """Return a mask of the fences of a window that made no assertion: only these surely act as barriers (MPI-4.1,
+    12.5.1)."""
     slots = rank.events[fences]
     plain, told = (np.zeros(len(fences), np.bool_) for _ in range(2))
     tails = rank.threads[0].tails if len(rank.threads) == 1 else plain[:0]

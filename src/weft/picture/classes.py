@@ -53,9 +53,8 @@ _BY_ACT: Final = {act: _NUMBERS[word] for word, acts in _ACTS.items() for act in
 
 @cache
 def class_number_of(function_name: str) -> int:
-    """Return the number of the class (such as send, wait, one-sided) of a function by its name:
-    `MPI_Isend_c` is a send.
-    """
+    """Return the number of the class to which an MPI function belongs by its name, such as send, wait or one-sided:
+    `MPI_Isend_c` is a send."""
     for beginning, word in (("MPI_File_", "io"), ("MPI_Win_", "one-sided")):
         if function_name.startswith(beginning):  # what is made, asked and freed there, too
             return _NUMBERS[word]
@@ -65,7 +64,8 @@ def class_number_of(function_name: str) -> int:
 
 @cache
 def class_table(functions: FunctionTable) -> NDArray[np.uint8]:
-    """Return the class of each function id, (65536,) uint8; unknown functions are OTHER."""
+    """Return a table from the id of a function (0 to 65535) to the number of its class, as (65536,) uint8. Unknown
+    functions are of the class OTHER."""
     table = np.full(1 << 16, OTHER, np.uint8)
     for function in functions:
         table[function.id] = class_number_of(function.name)

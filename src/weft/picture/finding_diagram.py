@@ -98,7 +98,7 @@ def _call_site_text(event: Event) -> str:
 
 
 def _draw_deadlock(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
-    """Draw the messages before a deadlock, the ranks that have ended, and those that wait."""
+    """Return the diagram of a deadlock: the messages before it, the ranks that have ended, and those that wait."""
     standstill = Standstill(trace)
     groups = _group_waiting_ranks(standstill, finding)
     if not groups:
@@ -149,7 +149,8 @@ def _group_waiting_ranks(standstill: Standstill, finding: Finding) -> list[_Wait
 
 
 def _choose_ranks(trace: Trace, standstill: Standstill, finding: Finding, groups: Sequence[_WaitingGroup]) -> list[int]:
-    """Return the ranks to draw: a cycle first, then one rank of each line with its partners, then the others."""
+    """Return the indices of the ranks that get a column: first the ranks of a cycle, then of each waiting group one
+    rank and two of those that it waits for, then the finding's other ranks."""
     cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
     wanted = list(cycle) if len(cycle) <= MAX_COLUMNS else []
     for group in groups:
@@ -164,7 +165,7 @@ def _choose_ranks(trace: Trace, standstill: Standstill, finding: Finding, groups
 
 
 def _ended_rows(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
-    """Return a row of marks for ranks that have ended, by how they ended."""
+    """Return a row of the diagram for each way in which ranks have ended, with a mark in the columns of these ranks."""
     told: dict[str, list[int]] = defaultdict(list)
     for rank in column:
         if rank in standstill.gone:
@@ -199,7 +200,8 @@ def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, colum
 
 
 def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[int, int]) -> list[Stroke]:
-    """Return the strokes for the messages, receives or members that a group waits for."""
+    """Return the lines to draw for what a group waits for: an arrow for each message or receive that is missing, or
+    one line across the group for a collective."""
     places = sorted(column[rank] for rank in drawn)
     if group.first.reasons and group.first.reasons[0].what == "members":
         name = describe.call_words(group.first.event, peers=False).split("(")[0]
@@ -231,7 +233,8 @@ def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
 
 
 def _posting_calls_text(reasons: Sequence[Reason]) -> str:
-    """Return the calls that posted the operations which a rank waits for."""
+    """Return text for the calls that posted the operations which a rank waits for: the first with its call site, then
+    how many others there are."""
     asked = list(
         dict.fromkeys(f"{describe.call_words(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons)
     )
@@ -242,7 +245,7 @@ def _posting_calls_text(reasons: Sequence[Reason]) -> str:
 
 
 def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
-    """Draw the message that a receive took, and those that it could have taken."""
+    """Return the diagram of a message race: the message that a receive took, and those that it could have taken."""
     race = finding.evidence
     if not isinstance(race, Race) or not race.others:
         return None

@@ -69,7 +69,8 @@ def group_ranks(trace: Trace, depth: int) -> list[RankGroup]:
 
 
 def _make_group(members: Sequence[tuple[Rank, list[CallStep]]], depth: int) -> RankGroup:
-    """Return a group of ranks whose last steps are alike, with the peers of each in every step."""
+    """Return the group of ranks whose last calls are alike. Each of its steps (calls) has the peers of all these
+    ranks."""
     rank, first = members[0]
     for place, step in enumerate(first):
         step.peers = tuple(_peer_rank(steps[place].event) for _, steps in members)
@@ -77,7 +78,7 @@ def _make_group(members: Sequence[tuple[Rank, list[CallStep]]], depth: int) -> R
 
 
 def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
-    """Return the last calls of a rank that are worth drawing, oldest first."""
+    """Return the last calls of a rank that are worth drawing, oldest first. Equal calls in a row are one step."""
     steps: list[CallStep] = []
     for index in range(len(rank) - 1, max(-1, len(rank) - 1 - LOOKED_AT), -1):
         event = rank.event(index)
@@ -95,7 +96,7 @@ def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
 
 
 def _is_repetition(later: Event, event: Event) -> bool:
-    """Return whether a later call is the same as an event, with the same peer."""
+    """Return whether the call `later` repeats the call `event`: it does the same with the same peer."""
     return (
         not later.open
         and _step_key(CallStep(later)) == _step_key(CallStep(event))
@@ -104,9 +105,8 @@ def _is_repetition(later: Event, event: Event) -> bool:
 
 
 def _step_key(step: CallStep) -> tuple[object, ...]:
-    """Return a key that is equal for calls that do the same: function, line, tag, communicator, and whether they
-    returned.
-    """
+    """Return a key that is equal for drawn calls that do the same: equal function, line, tag, communicator and number
+    of repetitions, and both returned or both did not."""
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
     return _base(event), at_place(event), event.tag, comm.key if comm else None, event.open, wild, step.times
@@ -117,7 +117,7 @@ def _base(event: Event) -> str:
 
 
 def _peer_rank(event: Event) -> int | None:
-    """Return the peer as a rank of the run; None if the call has none or its argument is a wildcard."""
+    """Return the index of the rank that a call names as its peer; None if it names none, or a wildcard."""
     slot = event.function.slot
     if "peer" not in slot or event.peer in (ANY_SOURCE, PROC_NULL):
         return None
@@ -129,8 +129,8 @@ def _peer_rank(event: Event) -> int | None:
 
 
 def assign_columns(trace: Trace, groups: Sequence[RankGroup], match: Match) -> int:
-    """Give every step a column after the step before it and after the send of its message; returns the number of
-    columns.
+    """Set in each group the column of every call (`group.columns`). A call comes after the call before it, and a
+    receive after the send of its message. Return the number of columns.
 
     The last column belongs to the calls that never returned.
     """
@@ -170,7 +170,8 @@ def _move_open_calls_last(group: RankGroup, last: int) -> None:
 def _message_edges(
     groups: Sequence[RankGroup], of_rank: dict[int, RankGroup], match: Match
 ) -> Iterator[tuple[RankGroup, int, RankGroup, int]]:  # fmt: skip
-    """Yield (receiving group, its step, sending group, its step) for the messages of the first rank of each group."""
+    """Yield (receiving group, index of its step, sending group, index of its step) for each message between drawn
+    calls. Only the first rank of each group counts."""
     for group in groups:
         rank = group.ranks[0]
         part = match.recvs.of_rank(rank)

@@ -47,10 +47,11 @@ def tag_text(tag: int) -> str:
 
 
 def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
-    """Return the last received and the last unreceived message of each pair of ranks, communicator and tag.
+    """Return the last received and the last unreceived message for each sender, receiver, communicator and tag among
+    some ranks.
 
-    Those inside of mpi4py's collectives of pickled objects are left out. Of more than `MOST` messages the last are
-    returned, and unreceived ones rather than others.
+    Messages inside of mpi4py's collectives of pickled objects are left out. If there are more than `MOST` messages,
+    the last ones are returned, and unreceived ones before others.
     """
     found: dict[tuple[int, ...], Message] = {}
     sends = match.sends
@@ -70,7 +71,8 @@ def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> l
 
 
 def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[StrokeRow]:
-    """Arrange messages in rows, in an order that each rank saw; returns the last `room` rows.
+    """Return the rows of a diagram of messages, in an order that fits what each rank saw; at most the last `room`
+    rows.
 
     `column`: the column of each rank.
     """
@@ -93,9 +95,8 @@ def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int,
 def _find_row(
     placed: Sequence[tuple[StrokeRow, list[Message]]], message: Message, stroke: Stroke, note: str
 ) -> tuple[StrokeRow, list[Message]] | None:
-    """Return the last row of the same line with room for a stroke; None if a message that precedes this one is below
-    it.
-    """
+    """Return the last row for the same source line in which a message's arrow has room, together with the row's
+    messages. None if there is no such row, or a message that precedes this one is in a row below."""
     for row, held in reversed(placed):
         kind = row.strokes[0].kind
         if f"{row.note} {kind}" == note and row.strokes[0].label == stroke.label and row.has_room(stroke):
@@ -106,7 +107,8 @@ def _find_row(
 
 
 def _sort_causally(messages: Sequence[Message]) -> list[Message]:
-    """Sort messages by the length of the longest chain of messages before each: the same for all runs of one order."""
+    """Return the messages sorted by how many messages must come before them (the longest chain). The order is the same
+    for all runs with the same order of messages."""
     by_end = sorted(messages, key=lambda m: (m.sent[0], m.sent[1]))
     depth = dict.fromkeys(by_end, 0)
     for _ in range(len(by_end)):
@@ -132,7 +134,7 @@ def _call_site_text(trace: Trace, event: EventId) -> str:
 
 
 def _received_text(trace: Trace, message: Message) -> str:
-    """Return whether and at which line a message was received."""
+    """Return text that says at which line a message was received, or that nobody received it."""
     if message.received is None:
         return "never received"
     place = _call_site_text(trace, message.received)

@@ -42,14 +42,16 @@ class ThreadColumns(NamedTuple):
 
 
 def column_edges(start: int, end: int, width: int) -> Ints:
-    """Return the (width + 1) borders of `width` columns from `start` to `end`, in whole ns; no column is empty."""
+    """Return the borders of `width` columns of time, as width + 1 times in ns from `start` to `end`. No column is
+    empty."""
     end = max(end, start + width)
     # In Python's numbers: the product of a span and a width may need more than 64 bits.
     return np.array([start + k * (end - start) // width for k in range(width + 1)], np.int64)
 
 
 def thread_columns(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
-    """Return what a thread did in the columns between `borders`; a call that never returned lasts until `last`."""
+    """Return what a thread did in each column of time. `borders`: the columns' borders in ns; `last`: until when a
+    call that never returned is drawn."""
     width = len(borders) - 1
     short = np.zeros(width * len(CLASSES), np.int64)
     pixel = int(borders[-1] - borders[0]) / width
@@ -75,7 +77,8 @@ def _concatenate_boxes(parts: list[CallBoxes]) -> CallBoxes:
 
 
 def _read_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes]:
-    """Yield the calls in the window in blocks. A call that never returned ends where the next one begins."""
+    """Yield the calls between the first and last of `borders` (ns), in blocks. A call that never returned ends where
+    the thread's next call begins, the last one at `last`."""
     events, axis = thread.events, thread.rank.axis
     table = class_table(thread.rank.trace.functions)
     for start in range(0, len(events), _PART):
@@ -95,7 +98,8 @@ def _read_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes
 
 
 def _add_short_calls(short: Ints, borders: Ints, calls: CallBoxes) -> None:
-    """Add calls shorter than a column to the columns that they are in, two at most."""
+    """Add the time of calls that are shorter than a column to `short`, a flat table (columns, classes) of ns. A call
+    may lie across two columns."""
     enter, leave = np.clip(calls.enter, borders[0], borders[-1]), np.clip(calls.leave, borders[0], borders[-1])
     column = np.clip(np.searchsorted(borders, enter, side="right") - 1, 0, len(borders) - 2)
     border = borders[column + 1]
@@ -107,7 +111,8 @@ def _add_short_calls(short: Ints, borders: Ints, calls: CallBoxes) -> None:
 
 
 def class_totals(found: ThreadColumns, borders: Ints) -> Ints:
-    """Return (columns, classes) ns of all calls, boxes included."""
+    """Return how many ns the calls of each class take in each column, as (columns, classes); short and long calls
+    together."""
     whole = found.short.copy()
     for enter, leave, kind in zip(found.boxes.enter, found.boxes.leave, found.boxes.call_class, strict=True):
         whole[:, kind] += np.maximum(np.minimum(leave, borders[1:]) - np.maximum(enter, borders[:-1]), 0)

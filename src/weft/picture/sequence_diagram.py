@@ -52,7 +52,8 @@ class StrokeRow:
     note: str = ""
 
     def has_room(self, stroke: Stroke) -> bool:
-        """Return whether a stroke fits into the row: no other stroke is in its way, and no mark except at its ends."""
+        """Return whether a line fits into the row: it crosses no other line and no mark. Marks at its ends do not
+        matter, nor any for a line across a collective."""
         inside = set(stroke.span[1:])
         if stroke.kind != "gathering" and not inside.isdisjoint(self.marks):
             return False
@@ -62,10 +63,11 @@ class StrokeRow:
 def draw_diagram(
     heads: Sequence[str], rows: Sequence[StrokeRow], *, plain: bool = False, width: int | None = None
 ) -> list[str]:
-    """Return the lines of a diagram. `plain`: use ASCII only; `width`: the length at which notes are cut."""
+    """Return the lines of a diagram. `heads`: the columns' names; `plain`: use ASCII only; `width`: the length in
+    characters at which lines are cut."""
     gap = _WIDE if len(heads) <= _FEW else _NARROW
     gap = max(gap, *(len(head) + 2 for head in heads))
-    lines = [_draw_heading(heads, gap), _draw_row(StrokeRow(), len(heads), gap, set())]
+    lines = [_render_heading(heads, gap), _draw_row(StrokeRow(), len(heads), gap, set())]
     stopped: set[int] = set()
     for row in rows:
         lines.append(_draw_row(row, len(heads), gap, stopped))
@@ -75,16 +77,17 @@ def draw_diagram(
     return [line.translate(_PLAIN) for line in lines] if plain else lines
 
 
-def _draw_heading(heads: Sequence[str], gap: int) -> str:
-    """Return the line with the names above the columns."""
+def _render_heading(names: Sequence[str], gap: int) -> str:
+    """Return the first line of a diagram: the names above their columns, which are `gap` characters apart."""
     text = ""
-    for column, head in enumerate(heads):
-        text = text.ljust(_MARGIN + column * gap - (len(head) - 1) // 2) + head
+    for column, name in enumerate(names):
+        text = text.ljust(_MARGIN + column * gap - (len(name) - 1) // 2) + name
     return text
 
 
 def _draw_row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
-    """Draw one row. `stopped`: the columns whose ranks have ended or wait, drawn with a broken line."""
+    """Return a row of a diagram as text. `columns`: their number; `gap`: their distance in characters; `stopped`:
+    columns whose ranks have ended or wait, drawn as a broken line."""
     canvas = [" "] * (_MARGIN + (columns - 1) * gap + 1)
     for column in range(columns):
         canvas[_MARGIN + column * gap] = "┆" if column in stopped else "│"
@@ -96,7 +99,9 @@ def _draw_row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
 
 
 def _draw_stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) -> None:
-    """Draw a stroke on a row of characters. `marked`: the columns with a mark."""
+    """Draw a stroke, the line between two columns of the diagram, with its label and arrow head, on a row of
+    characters. `gap`: the distance between columns in characters. `marked`: the columns that take part in a
+    collective; its line has holes at the others."""
     low, high = sorted((stroke.start, stroke.end))
     line = _LINES.get(stroke.kind, "─")
     for at in range(_MARGIN + low * gap + 1, _MARGIN + high * gap):
@@ -121,7 +126,8 @@ def _draw_stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) 
 
 
 def _draw_label(canvas: list[str], stroke: Stroke, gap: int) -> None:
-    """Draw the label in the gap beside the end of the stroke, if it fits."""
+    """Write a line's label on a row of characters, in the gap beside the line's end. A label that does not fit loses
+    the word `tag`, or is left out."""
     first = stroke.end if stroke.end < stroke.start else stroke.end - 1
     text = stroke.label if len(stroke.label) <= gap - 4 else stroke.label.removeprefix("tag ")
     if not text or len(text) > gap - 4:

@@ -102,7 +102,7 @@ class _SvgDrawing:
         return _TOP + row * self.step
 
     def _draw_title(self) -> str:
-        """Draw the title: the run's name, its ranks and calls, and how many calls never returned."""
+        """Return the title as SVG: the run's name, its ranks and calls, and how many calls never returned."""
         trace = self.trace
         open_ = sum(int(r.boxes.open.sum()) for r in self.rows)
         said = f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {plural(trace.event_count, 'call')}"
@@ -116,7 +116,7 @@ class _SvgDrawing:
         return f'{ground}height="{self.step - self.gap:g}"/>{self._draw_label(number, band)}'
 
     def _draw_band(self, number: int, band: list[ThreadColumns]) -> str:
-        """Draw the calls of a row, or the mean of several threads that share a row."""
+        """Return SVG for the calls of one row. If several threads share the row, it shows the mean of their times."""
         top = self.row_top(number)
         if self.each == 1:
             return self._draw_shares(band[0].short, top) + self._draw_boxes(band[0], top)
@@ -124,7 +124,7 @@ class _SvgDrawing:
         return self._draw_shares(mean, top)
 
     def _draw_label(self, number: int, band: list[ThreadColumns]) -> str:
-        """Draw the rank or ranks of a row at its left; not in every row if rows are narrow."""
+        """Return SVG for the name of a row's rank or ranks at its left; empty for some rows if rows are narrow."""
         every = max(1, -(-14 // self.step))
         if number % every:
             return ""
@@ -137,7 +137,8 @@ class _SvgDrawing:
         )
 
     def _draw_shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
-        """Draw the columns of short calls, stacked by class from below. `ns`: (columns, classes)."""
+        """Return SVG for the short calls of a row: each column has the time of every class, stacked from below. `ns`:
+        (columns, classes)."""
         inner = self.step - self.gap
         share = np.round(ns / np.diff(self.borders)[:, None] * inner, 2)
         under = top + self.gap / 2 + inner - np.cumsum(share, axis=1)
@@ -156,7 +157,7 @@ class _SvgDrawing:
         return "".join(paths)
 
     def _draw_boxes(self, found: ThreadColumns, top: float) -> str:
-        """Draw the calls that are at least a pixel wide, with their names and tooltips."""
+        """Return SVG for the calls that are at least a pixel wide, with their names and tooltips."""
         boxes, parts = found.boxes, []
         titled = sum(len(r.boxes.enter) for r in self.rows) <= MAX_TITLES
         for k in range(len(boxes.enter)):
@@ -173,7 +174,7 @@ class _SvgDrawing:
         return "".join(parts)
 
     def _event_at(self, found: ThreadColumns, position: int) -> Event:
-        """Return the event at a position of a thread."""
+        """Return the call at a position in the events of a thread, as an event of its rank."""
         rank = found.thread.rank
         if len(rank.threads) == 1:
             return rank.event(position)
@@ -184,7 +185,7 @@ class _SvgDrawing:
         return f"M{left:.2f} {top + self.gap / 2:g}H{right:.2f}v{self.step - self.gap}H{left:.2f}z"
 
     def _torn_box_path(self, left: float, right: float, top: float) -> str:
-        """Return the path of a box with a torn right edge, for a call that never returned."""
+        """Return the SVG path of a box whose right edge is torn, as it is drawn for a call that never returned."""
         high = self.step - self.gap
         teeth = max(2, high // 5)
         each = high / teeth
@@ -201,7 +202,8 @@ class _SvgDrawing:
         )
 
     def _draw_call_name(self, event: Event, left: float, right: float, top: float) -> str:
-        """Draw the name of a call, with its arguments if they fit, into its box."""
+        """Return SVG for the name of a call in its box, with its arguments if they fit; empty if not even the name
+        fits."""
         room = int((right - left - 8) / 6)
         name = calls.message_name(event.function.name)
         text = (
@@ -252,7 +254,7 @@ class _SvgDrawing:
         return self.row_top(self.row_of[event.rank.index, event.thread.slot]) + self.step / 2
 
     def _draw_arrow(self, send: Event, received: Event) -> str:
-        """Draw a message; an arrow that ends after the window leads out of it without a head."""
+        """Return SVG for the arrow of a message. If it ends after the window, it leads to the edge and has no head."""
         there = received.exit_ns if received.exit_ns is not None else received.enter_ns
         x1, x2, y1, y2 = (
             self.x_position(send.enter_ns),
@@ -268,13 +270,14 @@ class _SvgDrawing:
         return f'<line class="message"{head} x1="{x1:.1f}" y1="{y1:g}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
     def _draw_lost_message(self, send: Event) -> str:
-        """Draw a cross for a message that nobody received."""
+        """Return SVG for a message that nobody received: a cross."""
         x, y = self.x_position(send.enter_ns), self._row_middle(send)
         tip = escape_text(f"nobody received {call_words(send)}{at_place(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
     def _draw_waits(self) -> Iterable[str]:
-        """Draw in the right margin which rank waits for which, for ranks that wait for a single one."""
+        """Yield SVG for the right margin that shows which rank waits for which. Only ranks that wait for a single rank
+        are shown."""
         standstill = Standstill(self.trace)
         if not standstill.open_calls:
             return
@@ -301,7 +304,7 @@ class _SvgDrawing:
     # Around
 
     def _draw_axis(self) -> str:
-        """Draw the axis of time with its labels."""
+        """Return SVG for the axis of time with its labels."""
         bottom = self.row_top(len(self.bands))
         parts = []
         for ns in _tick_times(self.start, self.end, max(2, self.plot // 110)):
@@ -313,7 +316,8 @@ class _SvgDrawing:
         return "".join(parts)
 
     def _draw_legend(self, hidden: int) -> str:
-        """Draw the classes that occur, and the number of messages that are not drawn."""
+        """Return SVG for the legend: the classes of calls that occur, and `hidden`, the number of messages that are
+        not drawn."""
         y, x, parts = self.height - 14, float(_LABEL), []
         present = {int(kind) for r in self.rows for kind in np.unique(r.boxes.call_class)}
         present |= {int(kind) for r in self.rows for kind in np.flatnonzero(r.short.sum(axis=0))}
@@ -328,7 +332,7 @@ class _SvgDrawing:
 
 
 def _tick_times(start: int, end: int, most: int) -> Sequence[int]:
-    """Return at most `most` round times in a window."""
+    """Return at most `most` round times (ns) between `start` and `end`, for the labels of the axis."""
     step = 1.0
     while (end - start) / step > most:
         step *= 2.5 if str(step)[0] == "2" else 2

@@ -126,14 +126,15 @@ class _TextDrawing:
             yield from self._render_notes(group, label)
 
     def _first_visible_column(self, widths: Sequence[int], label: int) -> int:
-        """Return the first column for which there is room."""
+        """Return the first column to show, so that it and all after it fit into the width beside a row label of
+        `label` characters."""
         first = len(widths)
         while first and label + sum(widths[first - 1 :]) <= self.width:
             first -= 1
         return min(first, len(widths) - 1)
 
     def _row_cells(self, group: RankGroup) -> dict[int, str]:
-        """Return the text of each column of a group."""
+        """Return {column: text of the call in it} for a group of ranks."""
         cells: dict[int, str] = {}
         for column, step in zip(group.columns, group.steps, strict=True):
             # Of several threads that stand in open calls one has the place; the notes tell of all.
@@ -174,7 +175,7 @@ class _TextDrawing:
         return arrow + _peers_text(group.ranks, step.peers, len(self.trace.ranks))
 
     def _is_unreceived(self, group: RankGroup, event: Event) -> bool:
-        """Tell whether a call sent a message that nobody received."""
+        """Return whether a call sent a message that nobody received."""
         if base_name(event.function.name) not in _SENDS or len(group.ranks) > 1:
             return False
         rows = self.match.sends_of(event.id)
@@ -197,7 +198,7 @@ class _TextDrawing:
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:
-        """Return for which ranks the ranks of a group wait."""
+        """Return text that says for which ranks the ranks of a group wait."""
         needs = [self.standstill.needs.get(rank) for rank in group.ranks]
         if any(need is None for need in needs):
             return ""

@@ -14,7 +14,8 @@ Window = str | tuple[float | None, float | None] | None
 
 
 def select_ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
-    """Return the ranks of `0-3,7` or of an iterable; None for all. UsageError if the run has none of them."""
+    """Return the ranks that `wanted` names, as text such as `0-3,7` or as numbers; all ranks for None. UsageError if
+    the run does not have one of them."""
     if wanted is None:
         return trace.ranks
     spans = parse_ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
@@ -42,7 +43,8 @@ def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
 
 
 def _default_start(trace: Trace, run: Extent) -> int:
-    """Return where a picture of the whole run begins: after MPI_Init, if that takes a large part of the run."""
+    """Return the time at which a picture of the whole run begins: the end of MPI_Init if that takes a large part of
+    the run, else the run's start."""
     firsts = [rank.event(0) for rank in trace.ranks if len(rank)]
     ends = [event.exit_ns or event.enter_ns for event in firsts if event.function.name.startswith("MPI_Init")]
     end = _default_end(trace, run)
@@ -52,7 +54,8 @@ def _default_start(trace: Trace, run: Extent) -> int:
 
 
 def _default_end(trace: Trace, run: Extent) -> int:
-    """Return where a picture of the whole run ends: soon after the last call began, even if it hung for hours."""
+    """Return the time at which a picture of the whole run ends. It is soon after the last call began, even if that
+    call hung for hours."""
     last = run.first
     for rank in trace.ranks:
         for thread in rank.threads:

@@ -30,7 +30,7 @@ SONAME: Final = "libpvm3.so.3"
 
 
 def collect_sources() -> dict[str, bytes]:
-    """Return all sources of the recorder by the path that the compiler sees."""
+    """Return {path as the compiler sees it: content} of all source files of the recorder."""
     root = files("weft")
     native, own = root.joinpath("native"), root.joinpath("pvm/native")
     found = {name: native.joinpath(name).read_bytes() for name in ("format.h", "record.h", "record.c")}

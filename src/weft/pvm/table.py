@@ -202,7 +202,8 @@ def datatype_id(code: int) -> int:
 
 
 def _parse_parameters(text: str) -> list[tuple[str, str, str]]:
-    """Split the parameters of a prototype into (declaration, name, place in the record)."""
+    """Split the parameters of a prototype into (declaration in C, name, place in the record). The place stands after
+    `=`, as in `int tid=peer`; it is empty for a parameter that is not recorded."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -249,7 +250,8 @@ _SLOT: Final = {
 
 
 def _make_parameter(name: str, place: str) -> Parameter | None:
-    """Return the entry of a parameter in functions.json; None if the parameter is not recorded."""
+    """Return the entry for a parameter in functions.json, None if the parameter is not recorded. `place`: where the
+    record has it."""
     word, _, length = place.partition(":")
     if not word:
         return None
@@ -282,9 +284,8 @@ def _input_parameter(name: str, kind: str, place: str) -> Parameter:
 
 
 def _message_parameters(call: PvmCall, taken: set[str]) -> list[Parameter]:
-    """Return the entries that a call which passes a message has beside its arguments, such as
-    context, size and buffer.
-    """
+    """Return the further entries that functions.json has for a call which passes a message, such as context, size and
+    buffer. `taken`: places of the record that the call's arguments have already."""
     more = {
         "peer": _input_parameter("tid", "RANK", "peer"),
         "comm": replace(_input_parameter("context", "COMMUNICATOR", "comm"), type="handle:COMM"),
@@ -306,7 +307,8 @@ def _message_parameters(call: PvmCall, taken: set[str]) -> list[Parameter]:
 
 
 def _make_form(number: int, call: PvmCall, form: str) -> Function:
-    """Return the entry of a form of a function; a form of a group function has the parameters of a message instead."""
+    """Return the entry in functions.json for a variant (`form`) of a function, such as its sending half. That of a
+    group function has the parameters of a message instead of its own."""
     if "group" not in call.words:
         return replace(_make_function(number, call), name=call.name + form)
     like = PvmCall(call.name, (), frozenset({"sends" if form == ".send" else "takes"}), "")
@@ -316,7 +318,7 @@ def _make_form(number: int, call: PvmCall, form: str) -> Function:
 
 @cache
 def functions() -> tuple[Function, ...]:
-    """Return all functions of PVM with their forms, as functions.json has them; the ids count from 1."""
+    """Return all functions of PVM and their variants, as functions.json has them. Their ids count from 1."""
     found: list[Function] = []
     number = 1
     for call in parse_calls():

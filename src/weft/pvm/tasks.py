@@ -48,7 +48,8 @@ def task_file(run: Path) -> Path:
 
 
 def create_task_file(run: Path, first: int) -> None:
-    """Create the file for a new run. `first`: the number of places reserved for the tasks that are started with it."""
+    """Create the file in which a new run lists its tasks. `first`: how many entries to reserve for the tasks that are
+    started with the run."""
     path = task_file(run)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(HEADER.pack(MAGIC, first, first) + bytes(MOST * TASK.size))
@@ -67,7 +68,7 @@ class LiveTasks:
 
 
 def decode_tasks(data: mmap.mmap | bytes) -> list[PvmTask]:
-    """Return the tasks in the bytes of a file; empty if the file is of another kind."""
+    """Return the tasks in the content of a run's task file; empty if the file is of another kind."""
     if len(data) < HEADER.size:
         return []
     magic, count, _ = HEADER.unpack_from(data)
@@ -95,7 +96,7 @@ def copy_to_replay(run: Path, folder: Path) -> None:
 
 
 def trim_task_file(run: Path) -> None:
-    """Cut the unused part off the file."""
+    """Cut the unused end off a run's task file."""
     path, tasks = task_file(run), read_tasks(run)
     try:
         os.truncate(path, HEADER.size + len(tasks) * TASK.size)
@@ -110,7 +111,7 @@ def read_labels(run: Path) -> list[str]:
 
 
 def read_children(run: Path) -> list[list[int]]:
-    """Return, for each rank, the ranks that it spawned, in order."""
+    """Return for each rank the list of ranks that it spawned, in the order of spawning."""
     tasks = read_tasks(run)
     found: list[list[int]] = [[] for _ in tasks]
     for child in sorted(tasks, key=lambda task: task.ordinal):

@@ -7,7 +7,7 @@
 
 #include "shim.h"
 
-struct weft_part { /* of the buffers of one operation */
+struct weft_call_buffer { /* of the buffers of one operation */
     const void *buffer;
     int64_t count;
     MPI_Datatype type;
@@ -18,14 +18,14 @@ struct weft_moment { /* a call: its place in the events of its thread, and that 
     uint64_t event;
     uint32_t thread;
 };
-struct weft_parts {
+struct weft_request_buffers {
     int64_t n;
     bool held;
     bool keep; /* what is hashed is kept, too: it belongs to a reduction */
     bool active; /* begun, and not known to be complete */
     struct weft_moment at; /* the call that began the operation; hashing only */
     uint32_t *holds;
-    struct weft_part each[];
+    struct weft_call_buffer each[];
 };
 
 extern WEFT_HIDDEN volatile int weft_accessing;  /* the program was built with `weft cc`, and is recorded */
@@ -33,60 +33,62 @@ extern WEFT_HIDDEN void *const weft_accessed[];  /* what stands beneath the wrap
 
 extern WEFT_HIDDEN volatile int weft_access_threads; /* several threads may touch what a blocking call has */
 
-WEFT_COLD void weft_access_begin(bool threads);
-WEFT_COLD void weft_parts_wanted(void); /* the functions that name parts stand beneath the wrappers from here on */
-WEFT_COLD void weft_access_fork(void);
+WEFT_COLD void weft_begin_access_watch(bool threads);
+WEFT_COLD void
+weft_insert_access_hooks(void); /* the functions that name parts stand beneath the wrappers from here on */
+WEFT_COLD void weft_end_access_watch_in_child(void);
 
 /* What is not seen, for people (strangers.c). */
 struct weft_client;
-WEFT_COLD void weft_access_note(const char *words);
-WEFT_COLD void weft_access_stranger(const struct weft_client *client);
-WEFT_COLD void weft_access_tell_strangers(void);
+WEFT_COLD void weft_record_access_note(const char *words);
+WEFT_COLD void weft_note_foreign_client(const struct weft_client *client);
+WEFT_COLD void weft_record_foreign_client_notes(void);
 
 /* Names the parts of the call under way. */
-WEFT_HIDDEN void weft_parts_begin(void);
-WEFT_HIDDEN void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written);
-WEFT_HIDDEN void weft_part_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written);
-WEFT_HIDDEN void weft_part_brought(void); /* the part named last is sent, too */
-WEFT_HIDDEN int64_t weft_many(MPI_Comm comm);
+WEFT_HIDDEN void weft_begin_call_buffers(void);
+WEFT_HIDDEN void weft_add_call_buffer(const void *buffer, int64_t count, MPI_Datatype type, bool written);
+WEFT_HIDDEN void weft_add_call_buffer_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type,
+                                         bool written);
+WEFT_HIDDEN void weft_mark_last_buffer_sent(void); /* the part named last is sent, too */
+WEFT_HIDDEN int64_t weft_count_peers_or_none(MPI_Comm comm);
 
 /* The parts of a request, held until they are let go; NULL where there are none. `persistent`: held when it starts. */
-WEFT_COLD struct weft_parts *weft_parts_take(uint32_t request, bool persistent);
-WEFT_COLD void weft_parts_hold(struct weft_parts *parts, uint32_t request);
-WEFT_COLD void weft_parts_let_go(struct weft_parts *parts);
-WEFT_COLD void weft_parts_free(struct weft_parts *parts);
+WEFT_COLD struct weft_request_buffers *weft_take_request_buffers(uint32_t request, bool persistent);
+WEFT_COLD void weft_hold_request_buffers(struct weft_request_buffers *buffers, uint32_t request);
+WEFT_COLD void weft_release_request_buffers(struct weft_request_buffers *buffers);
+WEFT_COLD void weft_free_request_buffers(struct weft_request_buffers *buffers);
 
-WEFT_HIDDEN void weft_parts_kept(void); /* the call under way is a reduction or a broadcast */
+WEFT_HIDDEN void weft_keep_contents_of_call(void); /* the call under way is a reduction or a broadcast */
 
 /* All parts of a call that makes a request are named, and MPI gets it now. */
-WEFT_HIDDEN void weft_parts_begun(void);
+WEFT_HIDDEN void weft_hash_sent_call_buffers(void);
 
 /* Those of a blocking call, until it returns. Status NULL: what it gets is as long as it may be. */
-WEFT_HIDDEN void weft_parts_call(void);
-WEFT_HIDDEN void weft_parts_returned(bool ok, const MPI_Status *status);
+WEFT_HIDDEN void weft_hold_call_buffers(void);
+WEFT_HIDDEN void weft_release_call_buffers(bool ok, const MPI_Status *status);
 
 /* Those of a one-sided operation, until a call on its window completes it. Target -1: all. */
-WEFT_HIDDEN void weft_parts_of_window(MPI_Win window, int target);
-WEFT_HIDDEN void weft_parts_completed(MPI_Win window, int target);
+WEFT_HIDDEN void weft_hold_origin_buffers(MPI_Win window, int target);
+WEFT_HIDDEN void weft_release_origin_buffers(MPI_Win window, int target);
 
 /* Memory of a window. */
-WEFT_COLD void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base,
-                                  int64_t size, int64_t unit);
-WEFT_COLD void weft_access_attached(MPI_Win window, const void *base, int64_t size);
-WEFT_COLD void weft_access_window_gone(MPI_Win window, const void *base);
+WEFT_COLD void weft_watch_window_memory(MPI_Win window, uint32_t id, MPI_Comm comm, int flavor, const void *base,
+                                        int64_t size, int64_t unit);
+WEFT_COLD void weft_watch_attached_memory(MPI_Win window, const void *base, int64_t size);
+WEFT_COLD void weft_unwatch_window_memory(MPI_Win window, const void *base);
 
 /* Memory that the hooks are to ask about from here on (`by` 1) or no longer (-1), besides what MPI has. */
-WEFT_COLD void weft_access_watch(uintptr_t low, uintptr_t high, int by);
+WEFT_COLD void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int by);
 
 /* ---- arrays with ghost cells (halo.c) ---- */
 extern WEFT_HIDDEN volatile int weft_halo_on;   /* there are such */
 extern WEFT_HIDDEN volatile int weft_halo_open; /* stores that are not written down yet */
-WEFT_COLD void weft_halo_touched(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
+WEFT_COLD void weft_record_ghost_access(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
 extern WEFT_HIDDEN volatile int weft_halo_waiting; /* such whose widths no line declares */
-WEFT_COLD void weft_halo_received(uintptr_t low, uintptr_t high);
-WEFT_COLD void weft_halo_settle(void); /* a call may take values away, or bring some */
-WEFT_COLD void weft_halo_end(void);
-WEFT_COLD void weft_halo_fork(void);
+WEFT_COLD void weft_learn_ghost_widths(uintptr_t low, uintptr_t high);
+WEFT_COLD void weft_write_open_stores(void); /* a call may take values away, or bring some */
+WEFT_COLD void weft_end_ghost_watch(void);
+WEFT_COLD void weft_end_ghost_watch_in_child(void);
 
 /* ---- hashes of messages (hashes.c) ---- */
 extern WEFT_HIDDEN volatile int weft_hashing;
@@ -95,13 +97,14 @@ struct weft_hash {
     bool known;
     uint32_t kept; /* so many of the bytes lie in the thread's `weft_hashing`, until the next hash */
 };
-WEFT_COLD void weft_hash_begin(void);
+WEFT_COLD void weft_begin_hashing(void);
 /* Of what is sent, or of the first `most` bytes of what is received. */
-WEFT_HIDDEN struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most,
-                                             bool keep);
-WEFT_HIDDEN void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at,
-                                uint32_t request);
-WEFT_HIDDEN void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Status *status);
-WEFT_HIDDEN struct weft_moment weft_moment_now(void);
+WEFT_HIDDEN struct weft_hash weft_hash_buffers(const struct weft_call_buffer *parts, int64_t n, bool sent,
+                                               uint64_t most, bool keep);
+WEFT_HIDDEN void weft_record_hash(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at,
+                                  uint32_t request);
+WEFT_HIDDEN void weft_hash_received_message(struct weft_request_buffers *buffers, uint32_t request,
+                                            const MPI_Status *status);
+WEFT_HIDDEN struct weft_moment weft_find_current_call(void);
 
 #endif

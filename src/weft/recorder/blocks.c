@@ -14,74 +14,81 @@ struct runs {
     bool failed;
 };
 
-/* Reads how a datatype was made: the combiner and the numbers of its arguments. False if MPI does not say. */
-WEFT_ASKS bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e) {
+/* Read how a datatype was made: its combiner, and how many arguments of each sort its maker got. Return false if MPI
+ * does not say. */
+WEFT_ASKS bool weft_read_type_envelope(MPI_Datatype type, struct weft_envelope *envelope) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
-    if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS)
+    if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &envelope->combiner) != MPI_SUCCESS)
         return false;
 #else
     int ints = 0, addresses = 0, larges = 0, types = 0;
-    if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &e->combiner) != MPI_SUCCESS) return false;
+    if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &envelope->combiner) != MPI_SUCCESS) return false;
 #endif
-    e->ints = (int64_t)ints;
-    e->larges = (int64_t)larges;
-    e->addresses = (int64_t)addresses;
-    e->types = (int64_t)types;
+    envelope->ints = (int64_t)ints;
+    envelope->larges = (int64_t)larges;
+    envelope->addresses = (int64_t)addresses;
+    envelope->types = (int64_t)types;
     return true;
 }
 
-/* Reads the arguments that a datatype was made with, into arrays of the envelope's sizes. */
-WEFT_ASKS bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
-                                MPI_Datatype *t) {
+/* Read the arguments that a datatype was made with, into arrays of the sizes that its envelope tells. Return false if
+ * MPI does not say. */
+WEFT_ASKS bool weft_read_type_arguments(MPI_Datatype type, const struct weft_envelope *envelope, int *ints,
+                                        MPI_Aint *addresses, MPI_Count *counts, MPI_Datatype *types) {
 #ifdef HAVE_MPI_Type_get_envelope_c
-    return REAL(MPI_Type_get_contents_c)(type, e->ints, e->addresses, e->larges, e->types, i, a, l, t) == MPI_SUCCESS;
+    return REAL(MPI_Type_get_contents_c)(type, envelope->ints, envelope->addresses, envelope->larges, envelope->types,
+                                         ints, addresses, counts, types) == MPI_SUCCESS;
 #else
-    (void)l;
-    return REAL(MPI_Type_get_contents)(type, (int)e->ints, (int)e->addresses, (int)e->types, i, a, t) == MPI_SUCCESS;
+    (void)counts;
+    return REAL(MPI_Type_get_contents)(type, (int)envelope->ints, (int)envelope->addresses, (int)envelope->types, ints,
+                                       addresses, types) == MPI_SUCCESS;
 #endif
 }
 
-/* Frees a datatype that weft_contents_of returned, unless it is a predefined one. */
-WEFT_ASKS void weft_content_free(MPI_Datatype *type) {
-    struct weft_envelope of;
-    if (weft_envelope_of(*type, &of) && of.combiner != MPI_COMBINER_NAMED && of.combiner != MPI_COMBINER_F90_REAL &&
-        of.combiner != MPI_COMBINER_F90_COMPLEX && of.combiner != MPI_COMBINER_F90_INTEGER)
+/* Free a datatype that weft_read_type_arguments returned, unless it is predefined (MPI-4.1, 5.1.13). */
+WEFT_ASKS void weft_free_inner_type(MPI_Datatype *type) {
+    struct weft_envelope envelope;
+    if (weft_read_type_envelope(*type, &envelope) && envelope.combiner != MPI_COMBINER_NAMED &&
+        envelope.combiner != MPI_COMBINER_F90_REAL && envelope.combiner != MPI_COMBINER_F90_COMPLEX &&
+        envelope.combiner != MPI_COMBINER_F90_INTEGER)
         REAL(MPI_Type_free)(type);
 }
 
-/* Adds a run of equal blocks to a list, joined with the last run if it continues that. */
-static void add_run(struct runs *to, struct weft_block_run run) {
-    struct weft_block_run *last = to->n ? &to->run[to->n - 1] : NULL;
-    if (!run.bytes || !run.times || to->failed) return;
+/* Add a run of equal blocks at equal distances to a list; it is joined with the last run if it continues that one. A
+ * full list is marked as failed. */
+static void add_run(struct runs *list, struct weft_block_run run) {
+    struct weft_block_run *last = list->n ? &list->run[list->n - 1] : NULL;
+    if (!run.bytes || !run.times || list->failed) return;
     if (run.times > 1 && run.stride == (int64_t)run.bytes) {
         run.bytes *= run.times;
         run.times = 1;
     }
     if (last && last->times == 1 && run.times == 1 && last->at + (int64_t)last->bytes == run.at)
         last->bytes += run.bytes;
-    else if (to->n == RUNS_MOST) to->failed = true;
-    else to->run[to->n++] = run;
+    else if (list->n == RUNS_MOST) list->failed = true;
+    else list->run[list->n++] = run;
 }
 
-/* `times` elements of some runs, `stride` apart, the first one at `at`. */
-static void add_repeated(struct runs *to, const struct runs *of, int64_t at, int64_t times, int64_t stride) {
-    to->failed |= of->failed;
-    for (int i = 0; i < of->n && times > 0 && !to->failed; i++) {
-        struct weft_block_run run = of->run[i];
-        run.at += at;
+/* Add `times` copies of a list of runs to another list: the first copy lies at byte `offset`, the next ones `stride`
+ * bytes apart. */
+static void add_repeated(struct runs *list, const struct runs *copied, int64_t offset, int64_t times, int64_t stride) {
+    list->failed |= copied->failed;
+    for (int i = 0; i < copied->n && times > 0 && !list->failed; i++) {
+        struct weft_block_run run = copied->run[i];
+        run.at += offset;
         if (run.times == 1) {
             run.times = (uint64_t)times;
             run.stride = stride;
-            add_run(to, run);
+            add_run(list, run);
             continue;
         }
-        for (int64_t k = 0; k < times && !to->failed; k++, run.at += stride) add_run(to, run);
+        for (int64_t k = 0; k < times && !list->failed; k++, run.at += stride) add_run(list, run);
     }
 }
 
-/* Returns a new empty list of runs, NULL without memory. */
-static struct runs *no_runs(void) {
+/* Return a new empty list of runs, to be freed by the caller; NULL without memory. */
+static struct runs *make_run_list(void) {
     struct runs *made = malloc(sizeof *made);
     if (made) {
         made->n = 0;
@@ -90,132 +97,146 @@ static struct runs *no_runs(void) {
     return made;
 }
 
-/* The parts of a subarray: `v` has the sizes of the whole, of the part, and where it starts, a number for each dimension. */
-static void add_subarray(struct runs *to, const struct runs *of, int64_t extent, int64_t dims, bool is_c,
-                         const int64_t *v) {
-    struct runs *one = no_runs(), *next = no_runs();
-    if (!one || !next) to->failed = true;
+/* Add the runs of a subarray type (MPI_Type_create_subarray) to a list. `sizes`: for each dimension the size of the
+ * whole array, then the sizes of the part, then its starts. `extent`: of the element type, whose runs are `element`. */
+static void add_subarray(struct runs *list, const struct runs *element, int64_t extent, int64_t dims, bool is_c,
+                         const int64_t *sizes) {
+    struct runs *one = make_run_list(), *next = make_run_list();
+    if (!one || !next) list->failed = true;
     else {
-        *one = *of;
+        *one = *element;
         for (int64_t k = 0; k < dims; k++) {
             int64_t d = is_c ? dims - 1 - k : k;
             next->n = 0;
             next->failed = false;
-            add_repeated(next, one, v[2 * dims + d] * extent, v[dims + d], extent);
-            extent *= v[d];
+            add_repeated(next, one, sizes[2 * dims + d] * extent, sizes[dims + d], extent);
+            extent *= sizes[d];
             struct runs *swap = one;
             one = next;
             next = swap;
         }
-        add_repeated(to, one, 0, 1, 0);
+        add_repeated(list, one, 0, 1, 0);
     }
     free(one);
     free(next);
 }
 
-/* Blocks of one type: `v` has what the function that made the type was given, integers before displacements. */
-static void add_blocks(struct runs *to, const struct weft_envelope *e, const struct runs *of, int64_t extent,
-                       const int64_t *v) {
+/* Add the runs of a type that is made of one other type. `inner`: the runs of that type, and its extent in bytes;
+ * `arguments`: what the maker of the type got, integers before displacements. Other combiners mark the list as
+ * failed. */
+static void add_blocks(struct runs *list, const struct weft_envelope *envelope, const struct runs *inner,
+                       int64_t extent, const int64_t *arguments) {
     struct runs *block = NULL;
-    int64_t n = v[0];
-    switch (e->combiner) {
+    int64_t count = arguments[0];
+    switch (envelope->combiner) {
     case MPI_COMBINER_DUP:
-    case MPI_COMBINER_RESIZED: add_repeated(to, of, 0, 1, 0); break;
-    case MPI_COMBINER_CONTIGUOUS: add_repeated(to, of, 0, n, extent); break;
+    case MPI_COMBINER_RESIZED: add_repeated(list, inner, 0, 1, 0); break;
+    case MPI_COMBINER_CONTIGUOUS: add_repeated(list, inner, 0, count, extent); break;
     case MPI_COMBINER_VECTOR:
     case MPI_COMBINER_HVECTOR:
-        block = no_runs();
-        if (!block) to->failed = true;
+        block = make_run_list();
+        if (!block) list->failed = true;
         else {
-            add_repeated(block, of, 0, v[1], extent);
-            add_repeated(to, block, 0, n, e->combiner == MPI_COMBINER_VECTOR ? v[2] * extent : v[2]);
+            add_repeated(block, inner, 0, arguments[1], extent);
+            add_repeated(list, block, 0, count,
+                         envelope->combiner == MPI_COMBINER_VECTOR ? arguments[2] * extent : arguments[2]);
         }
         break;
     case MPI_COMBINER_INDEXED:
-        for (int64_t k = 0; k < n && !to->failed; k++) add_repeated(to, of, v[1 + n + k] * extent, v[1 + k], extent);
+        for (int64_t k = 0; k < count && !list->failed; k++)
+            add_repeated(list, inner, arguments[1 + count + k] * extent, arguments[1 + k], extent);
         break;
     case MPI_COMBINER_HINDEXED:
-        for (int64_t k = 0; k < n && !to->failed; k++) add_repeated(to, of, v[1 + n + k], v[1 + k], extent);
+        for (int64_t k = 0; k < count && !list->failed; k++)
+            add_repeated(list, inner, arguments[1 + count + k], arguments[1 + k], extent);
         break;
     case MPI_COMBINER_INDEXED_BLOCK:
-        for (int64_t k = 0; k < n && !to->failed; k++) add_repeated(to, of, v[2 + k] * extent, v[1], extent);
+        for (int64_t k = 0; k < count && !list->failed; k++)
+            add_repeated(list, inner, arguments[2 + k] * extent, arguments[1], extent);
         break;
     case MPI_COMBINER_HINDEXED_BLOCK:
-        for (int64_t k = 0; k < n && !to->failed; k++) add_repeated(to, of, v[2 + k], v[1], extent);
+        for (int64_t k = 0; k < count && !list->failed; k++)
+            add_repeated(list, inner, arguments[2 + k], arguments[1], extent);
         break;
     case MPI_COMBINER_SUBARRAY:
-        if (e->larges) add_subarray(to, of, extent, n, v[1] == MPI_ORDER_C, v + 2);
-        else add_subarray(to, of, extent, n, v[1 + 3 * n] == MPI_ORDER_C, v + 1);
+        if (envelope->larges) add_subarray(list, inner, extent, count, arguments[1] == MPI_ORDER_C, arguments + 2);
+        else add_subarray(list, inner, extent, count, arguments[1 + 3 * count] == MPI_ORDER_C, arguments + 1);
         break;
-    default: to->failed = true;
+    default: list->failed = true;
     }
     free(block);
 }
 
-/* Adds the block of a predefined type; a type with gaps makes the list fail. */
-static void add_named(struct runs *to, MPI_Datatype type) {
+/* Add the one block of a predefined type; a type with gaps marks the list as failed. */
+static void add_predefined_type(struct runs *list, MPI_Datatype type) {
     MPI_Count size = 0, lb = 0, extent = 0;
     bool known = REAL(MPI_Type_size_x)(type, &size) == MPI_SUCCESS && size >= 0 &&
                  REAL(MPI_Type_get_true_extent_x)(type, &lb, &extent) == MPI_SUCCESS && extent == size;
-    if (known) add_run(to, (struct weft_block_run){.at = (int64_t)lb, .bytes = (uint64_t)size, .times = 1});
-    else to->failed = true;
+    if (known) add_run(list, (struct weft_block_run){.at = (int64_t)lb, .bytes = (uint64_t)size, .times = 1});
+    else list->failed = true;
 }
 
-static WEFT_ASKS void add_type(struct runs *to, MPI_Datatype type, int depth);
+static WEFT_ASKS void add_type(struct runs *list, MPI_Datatype type, int depth);
 
-/* Those of a derived type, from its contents: `space` holds these. */
-static void add_derived(struct runs *to, MPI_Datatype type, const struct weft_envelope *e, int depth, void *space) {
-    int64_t numbers = e->ints + e->larges + e->addresses;
-    int64_t *v = space;
-    MPI_Aint *a = (MPI_Aint *)(v + numbers + 1);
-    MPI_Count *l = (MPI_Count *)(a + e->addresses);
-    MPI_Datatype *t = (MPI_Datatype *)(l + e->larges);
-    int *i = (int *)(t + e->types);
-    if (!weft_contents_of(type, e, i, a, l, t)) {
-        to->failed = true;
+/* Add the runs of one element of a derived type, found from the arguments that it was made with. `space`: memory for
+ * these arguments. `depth`: in how many types it is nested. */
+static void add_derived_type(struct runs *list, MPI_Datatype type, const struct weft_envelope *envelope, int depth,
+                             void *space) {
+    int64_t numbers = envelope->ints + envelope->larges + envelope->addresses;
+    int64_t *arguments = space;
+    MPI_Aint *addresses = (MPI_Aint *)(arguments + numbers + 1);
+    MPI_Count *counts = (MPI_Count *)(addresses + envelope->addresses);
+    MPI_Datatype *inner_types = (MPI_Datatype *)(counts + envelope->larges);
+    int *ints = (int *)(inner_types + envelope->types);
+    if (!weft_read_type_arguments(type, envelope, ints, addresses, counts, inner_types)) {
+        list->failed = true;
         return;
     }
-    for (int64_t k = 0; k < e->ints; k++) v[k] = i[k];
-    for (int64_t k = 0; k < e->larges; k++) v[e->ints + k] = (int64_t)l[k];
-    for (int64_t k = 0; k < e->addresses; k++) v[e->ints + e->larges + k] = (int64_t)a[k];
-    struct runs *of = no_runs();
-    for (int64_t k = 0; k < e->types; k++) {
+    for (int64_t k = 0; k < envelope->ints; k++) arguments[k] = ints[k];
+    for (int64_t k = 0; k < envelope->larges; k++) arguments[envelope->ints + k] = (int64_t)counts[k];
+    for (int64_t k = 0; k < envelope->addresses; k++)
+        arguments[envelope->ints + envelope->larges + k] = (int64_t)addresses[k];
+    struct runs *inner = make_run_list();
+    for (int64_t k = 0; k < envelope->types; k++) {
         MPI_Count lb = 0, extent = 0;
-        if (!of || REAL(MPI_Type_get_extent_x)(t[k], &lb, &extent) != MPI_SUCCESS) to->failed = true;
-        if (!to->failed) {
-            of->n = 0;
-            add_type(of, t[k], depth + 1);
-            if (e->combiner == MPI_COMBINER_STRUCT) add_repeated(to, of, v[1 + v[0] + k], v[1 + k], (int64_t)extent);
-            else add_blocks(to, e, of, (int64_t)extent, v);
+        if (!inner || REAL(MPI_Type_get_extent_x)(inner_types[k], &lb, &extent) != MPI_SUCCESS) list->failed = true;
+        if (!list->failed) {
+            inner->n = 0;
+            add_type(inner, inner_types[k], depth + 1);
+            if (envelope->combiner == MPI_COMBINER_STRUCT)
+                add_repeated(list, inner, arguments[1 + arguments[0] + k], arguments[1 + k], (int64_t)extent);
+            else add_blocks(list, envelope, inner, (int64_t)extent, arguments);
         }
-        weft_content_free(&t[k]);
+        weft_free_inner_type(&inner_types[k]);
     }
-    free(of);
+    free(inner);
 }
 
-/* Adds the runs of one element of a type. `depth`: how many types it is inside of. */
-static WEFT_ASKS void add_type(struct runs *to, MPI_Datatype type, int depth) {
-    struct weft_envelope e;
-    to->failed |= depth > DEEPEST_TYPE || !weft_envelope_of(type, &e);
-    if (to->failed) return;
-    if (!e.types) {
-        add_named(to, type);
+/* Add the runs of one element of a datatype to a list. `depth`: in how many types it is nested. */
+static WEFT_ASKS void add_type(struct runs *list, MPI_Datatype type, int depth) {
+    struct weft_envelope envelope;
+    list->failed |= depth > DEEPEST_TYPE || !weft_read_type_envelope(type, &envelope);
+    if (list->failed) return;
+    if (!envelope.types) {
+        add_predefined_type(list, type);
         return;
     }
-    size_t n = (size_t)(e.ints + e.larges + e.addresses);
-    void *space = n > 1 << 20 ? NULL : malloc((3 * n + (size_t)e.types + 2) * sizeof(uint64_t));
-    if (!space) to->failed = true;
+    size_t argument_count = (size_t)(envelope.ints + envelope.larges + envelope.addresses);
+    void *space =
+        argument_count > 1 << 20 ? NULL : malloc((3 * argument_count + (size_t)envelope.types + 2) * sizeof(uint64_t));
+    if (!space) list->failed = true;
     else {
         memset(space, 0, sizeof(uint64_t));
-        add_derived(to, type, &e, depth, space);
+        add_derived_type(list, type, &envelope, depth, space);
     }
     free(space);
 }
 
-/* Returns the runs of blocks of `count` elements of a type, NULL if they are not known or too many. */
-WEFT_ASKS struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count) {
+/* Return where the bytes of `count` elements of a datatype lie, as runs of blocks, to be freed by the caller; NULL if
+ * that is not known or the runs are too many. */
+WEFT_ASKS struct weft_blocks *weft_find_type_blocks(MPI_Datatype type, int64_t count) {
     MPI_Count lb = 0, extent = 0;
-    struct runs *found = no_runs();
+    struct runs *found = make_run_list();
     struct weft_blocks *made = NULL;
     if (!found) return NULL;
     if (REAL(MPI_Type_get_extent_x)(type, &lb, &extent) == MPI_SUCCESS && extent != MPI_UNDEFINED) {
@@ -235,14 +256,18 @@ WEFT_ASKS struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count) {
     return made;
 }
 
-bool weft_blocks_dense(const struct weft_blocks *b) {
-    return b->blocks == 1 && !b->run[0].at && (b->count == 1 || b->extent == (int64_t)b->bytes);
+/* Return whether the elements lie one behind the other, and each is one block. */
+bool weft_has_no_gaps(const struct weft_blocks *blocks) {
+    return blocks->blocks == 1 && !blocks->run[0].at &&
+           (blocks->count == 1 || blocks->extent == (int64_t)blocks->bytes);
 }
 
-/* Returns the block that holds byte number `byte` of a buffer's data, from that byte on. */
-struct weft_block_run weft_block(const struct weft_blocks *b, uint64_t byte) {
-    struct weft_block_run run = b->run[0];
-    for (int i = 0; i < b->runs && byte >= (run = b->run[i]).times * run.bytes; i++) byte -= run.times * run.bytes;
+/* Return the part of a block that begins with byte number `byte` of an element's data: where it lies in the element,
+ * and its bytes up to the end of the block. */
+struct weft_block_run weft_find_block_of_byte(const struct weft_blocks *blocks, uint64_t byte) {
+    struct weft_block_run run = blocks->run[0];
+    for (int i = 0; i < blocks->runs && byte >= (run = blocks->run[i]).times * run.bytes; i++)
+        byte -= run.times * run.bytes;
     run.at += (int64_t)(byte / run.bytes) * run.stride + (int64_t)(byte % run.bytes);
     run.bytes -= byte % run.bytes;
     run.times = 1;

@@ -20,20 +20,26 @@ _Static_assert(WATCHED_BYTES >= WATCHED_WHOLE && WATCHED_BYTES >= WATCHED_PIECE 
  * operation. No copy takes more than WHOLE_MOST. */
 enum { WHOLE_MOST = 64 << 20, WHOLE_OF_SITE = 32 << 20, WHOLE_CHUNK = 16 << 10, PIECES_AT_ONCE = 64, PIECE_COST = 256 };
 
-static bool whole(uint64_t n) { return n <= WATCHED_WHOLE || (weft_watching == WEFT_WATCH_ALL && n <= WHOLE_MOST); }
+/* Return whether all of a buffer of `byte_count` bytes is compared, and not only pieces of it. */
+static bool is_compared_whole(uint64_t byte_count) {
+    return byte_count <= WATCHED_WHOLE || (weft_watching == WEFT_WATCH_ALL && byte_count <= WHOLE_MOST);
+}
 
-static size_t watched_bytes(uint64_t n) { return whole(n) ? (size_t)n : (size_t)WATCHED_BYTES; }
+/* Return how many bytes of a buffer of `byte_count` bytes are compared at most. */
+static size_t count_compared_bytes(uint64_t byte_count) {
+    return is_compared_whole(byte_count) ? (size_t)byte_count : (size_t)WATCHED_BYTES;
+}
 
-/* Lists the pieces of a buffer that are compared: all of it, or some spread over it. Returns how many. */
-static int watched(const uint8_t *bytes, uint64_t n, struct iovec *pieces) {
-    if (whole(n)) {
-        pieces[0] = (struct iovec){.iov_base = (void *)bytes, .iov_len = (size_t)n};
+/* List the pieces of a buffer that are compared: all of it, or some pieces spread over it. Return how many. */
+static int list_compared_pieces(const uint8_t *buffer, uint64_t byte_count, struct iovec *pieces) {
+    if (is_compared_whole(byte_count)) {
+        pieces[0] = (struct iovec){.iov_base = (void *)buffer, .iov_len = (size_t)byte_count};
         return 1;
     }
     for (int i = 0; i < WATCHED_PIECES; i++)
-        pieces[i] =
-            (struct iovec){.iov_base = (void *)(bytes + (n - WATCHED_PIECE) * (uint64_t)i / (WATCHED_PIECES - 1)),
-                           .iov_len = WATCHED_PIECE};
+        pieces[i] = (struct iovec){
+            .iov_base = (void *)(buffer + (byte_count - WATCHED_PIECE) * (uint64_t)i / (WATCHED_PIECES - 1)),
+            .iov_len = WATCHED_PIECE};
     return WATCHED_PIECES;
 }
 
@@ -41,8 +47,8 @@ enum { WATCHED_SITES = 4096 };
 static uint32_t starts_of_site[WATCHED_SITES];
 static uint64_t bytes_of_site[WATCHED_SITES]; /* that were looked at wholly */
 
-/* Returns a checksum of `n` bytes that continues `sum`. */
-static uint64_t sum_bytes(uint64_t sum, const uint8_t *bytes, size_t n) {
+/* Return the checksum `sum` continued by `n` bytes. */
+static uint64_t continue_checksum(uint64_t sum, const uint8_t *bytes, size_t n) {
     uint64_t word;
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -54,14 +60,15 @@ static uint64_t sum_bytes(uint64_t sum, const uint8_t *bytes, size_t n) {
     return sum;
 }
 
-/* A buffer may be memory of a device at its start, and at its completion the program may have given it back, against the
- * rules: the kernel reads it for us, and says when it is gone, where a read of our own would kill a program that gets away
- * with it. Returns bytes read, fewer than asked for where some are gone; -1: the kernel does not let us look. */
-static ssize_t look(const struct weft_pending *p, uint8_t *copy, struct iovec *pieces, int *count, size_t *size) {
-    *count = watched(p->buffer, p->bytes, pieces);
+/* Copy the compared pieces of a pending operation's buffer to `copy`, and list them. The kernel reads: the buffer may
+ * be memory of a device, or the program may have given it back against the rules. Return the bytes read, fewer than
+ * `size` where some are gone; -1: the kernel does not let us look. */
+static ssize_t copy_compared_pieces(const struct weft_pending *pending, uint8_t *copy, struct iovec *pieces, int *count,
+                                    size_t *size) {
+    *count = list_compared_pieces(pending->buffer, pending->bytes, pieces);
     *size = 0;
     for (int i = 0; i < *count; i++) *size += pieces[i].iov_len;
-    return weft_peek_pieces(copy, pieces, *count);
+    return weft_copy_readable_pieces(copy, pieces, *count);
 }
 
 /* A sum in the making: it looks at pieces together, as each look takes the kernel's time. */
@@ -73,140 +80,149 @@ struct summing {
     bool hidden, gone; /* what of it cannot be looked at, and what is not there any more */
 };
 
-/* Reads the pieces that were collected, and adds them to the checksum. */
-static void sum_pieces(struct summing *s) {
+/* Read the pieces that were collected, add them to the checksum, and begin to collect anew. */
+static void sum_collected_pieces(struct summing *summing) {
     uint8_t copy[WHOLE_CHUNK];
-    ssize_t got = s->n ? weft_peek_pieces(copy, s->pieces, s->n) : 0;
-    if (got < 0) s->hidden = true;
-    else if ((size_t)got != s->size) s->gone = true;
-    else s->sum = sum_bytes(s->sum, copy, s->size);
-    s->n = 0;
-    s->size = 0;
+    ssize_t got = summing->n ? weft_copy_readable_pieces(copy, summing->pieces, summing->n) : 0;
+    if (got < 0) summing->hidden = true;
+    else if ((size_t)got != summing->size) summing->gone = true;
+    else summing->sum = continue_checksum(summing->sum, copy, summing->size);
+    summing->n = 0;
+    summing->size = 0;
 }
 
-/* Collects `bytes` bytes of a buffer for the checksum. */
-static void sum_piece(struct summing *s, const uint8_t *from, uint64_t bytes) {
-    while (bytes && !s->hidden && !s->gone) {
-        if (s->n == PIECES_AT_ONCE || s->size == WHOLE_CHUNK) sum_pieces(s);
-        size_t room = WHOLE_CHUNK - s->size, n = bytes < room ? (size_t)bytes : room;
-        s->pieces[s->n++] = (struct iovec){.iov_base = (void *)(uintptr_t)from, .iov_len = n};
-        s->size += n;
+/* Collect `bytes` bytes of a buffer for the checksum; those collected before are read when there are enough. */
+static void collect_for_sum(struct summing *summing, const uint8_t *from, uint64_t bytes) {
+    while (bytes && !summing->hidden && !summing->gone) {
+        if (summing->n == PIECES_AT_ONCE || summing->size == WHOLE_CHUNK) sum_collected_pieces(summing);
+        size_t room = WHOLE_CHUNK - summing->size, n = bytes < room ? (size_t)bytes : room;
+        summing->pieces[summing->n++] = (struct iovec){.iov_base = (void *)(uintptr_t)from, .iov_len = n};
+        summing->size += n;
         from += n;
         bytes -= n;
     }
 }
 
-static void sum_block(struct summing *s, const struct weft_pending *p, int64_t element, struct weft_block_run block) {
-    sum_piece(s, (const uint8_t *)p->buffer + element * p->blocks->extent + block.at, block.bytes);
+/* Collect a block of one element of the buffer for the checksum. */
+static void collect_block_for_sum(struct summing *summing, const struct weft_pending *pending, int64_t element,
+                                  struct weft_block_run block) {
+    collect_for_sum(summing, (const uint8_t *)pending->buffer + element * pending->blocks->extent + block.at,
+                    block.bytes);
 }
 
-/* Those of a datatype, or as many pieces of them as are looked at in a buffer without gaps. */
-static void sum_blocks(struct summing *s, const struct weft_pending *p) {
-    const struct weft_blocks *b = p->blocks;
-    for (int k = 0; k < WATCHED_PIECES && !p->whole; k++) {
-        uint64_t byte = (p->bytes - 1) / (WATCHED_PIECES - 1) * (uint64_t)k;
-        struct weft_block_run block = weft_block(b, byte % b->bytes);
+/* Collect the blocks of a buffer whose datatype has gaps for the checksum: all of them, or as many pieces as of a
+ * buffer without gaps. */
+static void collect_blocks_for_sum(struct summing *summing, const struct weft_pending *pending) {
+    const struct weft_blocks *blocks = pending->blocks;
+    for (int k = 0; k < WATCHED_PIECES && !pending->whole; k++) {
+        uint64_t byte = (pending->bytes - 1) / (WATCHED_PIECES - 1) * (uint64_t)k;
+        struct weft_block_run block = weft_find_block_of_byte(blocks, byte % blocks->bytes);
         if (block.bytes > WATCHED_PIECE) block.bytes = WATCHED_PIECE;
-        sum_block(s, p, (int64_t)(byte / b->bytes), block);
+        collect_block_for_sum(summing, pending, (int64_t)(byte / blocks->bytes), block);
     }
-    for (int64_t element = 0; element < b->count && p->whole; element++)
-        for (int i = 0; i < b->runs && !s->hidden && !s->gone; i++) {
-            struct weft_block_run block = b->run[i];
-            for (uint64_t k = 0; k < b->run[i].times; k++, block.at += block.stride) sum_block(s, p, element, block);
+    for (int64_t element = 0; element < blocks->count && pending->whole; element++)
+        for (int i = 0; i < blocks->runs && !summing->hidden && !summing->gone; i++) {
+            struct weft_block_run block = blocks->run[i];
+            for (uint64_t k = 0; k < blocks->run[i].times; k++, block.at += block.stride)
+                collect_block_for_sum(summing, pending, element, block);
         }
 }
 
-/* The sum of what is watched; false where it cannot be looked at, `gone` where it is gone. */
-static bool sum_now(const struct weft_pending *p, uint64_t *sum, bool *gone) {
+/* Compute the checksum of the bytes of a pending operation's buffer that are compared. Return false where the kernel
+ * does not let us look; set `gone` where some of the memory is not there. */
+static bool compute_checksum(const struct weft_pending *pending, uint64_t *sum, bool *gone) {
     WEFT_WORK(WEFT_BUFFERS);
-    struct summing s = {.sum = p->bytes};
+    struct summing summing = {.sum = pending->bytes};
     struct iovec pieces[WATCHED_PIECES];
-    if (p->blocks) sum_blocks(&s, p);
-    else if (p->whole) sum_piece(&s, p->buffer, p->bytes);
+    if (pending->blocks) collect_blocks_for_sum(&summing, pending);
+    else if (pending->whole) collect_for_sum(&summing, pending->buffer, pending->bytes);
     else
-        for (int i = 0, n = watched(p->buffer, p->bytes, pieces); i < n; i++)
-            sum_piece(&s, pieces[i].iov_base, pieces[i].iov_len);
-    sum_pieces(&s);
-    *sum = s.sum;
-    *gone = s.gone;
-    return !s.hidden;
+        for (int i = 0, n = list_compared_pieces(pending->buffer, pending->bytes, pieces); i < n; i++)
+            collect_for_sum(&summing, pieces[i].iov_base, pieces[i].iov_len);
+    sum_collected_pieces(&summing);
+    *sum = summing.sum;
+    *gone = summing.gone;
+    return !summing.hidden;
 }
 
-/* Whether all of a buffer is looked at this time, and of the line's bytes that are left for that. */
-static bool takes_whole(const struct weft_pending *p) {
-    uint64_t cost = p->blocks ? p->blocks->blocks * (uint64_t)p->blocks->count * PIECE_COST : 0;
-    if (cost < p->bytes) cost = p->bytes;
-    if (whole(cost)) return true;
-    uint64_t *spent = &bytes_of_site[p->site % WATCHED_SITES];
+/* Return whether all of the buffer is to be compared this time; if so, take its size from the bytes that its call site
+ * may still spend on that. */
+static bool may_compare_whole_buffer(const struct weft_pending *pending) {
+    uint64_t cost = pending->blocks ? pending->blocks->blocks * (uint64_t)pending->blocks->count * PIECE_COST : 0;
+    if (cost < pending->bytes) cost = pending->bytes;
+    if (is_compared_whole(cost)) return true;
+    uint64_t *spent = &bytes_of_site[pending->site % WATCHED_SITES];
     uint64_t before = __atomic_load_n(spent, __ATOMIC_RELAXED);
     if (cost > WHOLE_OF_SITE || before > WHOLE_OF_SITE - cost) return false;
     __atomic_store_n(spent, before + cost, __ATOMIC_RELAXED);
     return true;
 }
 
-/* At the start of an operation that reads the buffer. */
-static void sum_begin(struct weft_pending *p) {
+/* Store the checksum of the buffer at the start of an operation that reads it. */
+static void store_start_checksum(struct weft_pending *pending) {
     bool gone;
-    p->whole = takes_whole(p);
-    p->summed = sum_now(p, &p->checksum, &gone) && !gone;
-    if (UNLIKELY(!p->summed)) weft_unseen();
+    pending->whole = may_compare_whole_buffer(pending);
+    pending->summed = compute_checksum(pending, &pending->checksum, &gone) && !gone;
+    if (UNLIKELY(!pending->summed)) weft_note_unreadable_buffer();
 }
 
-/* Returns whether the program has changed a buffer that MPI reads, since the operation began. */
-static bool other_sum(const struct weft_pending *p) {
+/* Return whether the program has changed, or given back, a buffer that MPI reads since the operation began. */
+static bool has_checksum_changed(const struct weft_pending *pending) {
     uint64_t found;
     bool gone;
-    return p->summed && sum_now(p, &found, &gone) && (gone || found != p->checksum);
+    return pending->summed && compute_checksum(pending, &found, &gone) && (gone || found != pending->checksum);
 }
 
 /* The watched bytes of a receive's buffer when it was posted, and when the program first asked whether it is complete. A
  * byte that was neither then what it had been nor is at the end what it was then has been written by another than the
  * message: MPI's own writes give each byte its last value. Where the message was there at once, so has any byte that
  * changed. */
-struct weft_seen {
+struct weft_buffer_copies {
     bool begun, looked, arrived;
     uint8_t *posted, *asked, *now; /* behind it, watched_bytes of each */
     uint8_t bytes[];
 };
 
-/* Copies what is watched of a receive's buffer at its start, and notes whether a message has arrived in it already. */
-static void seen_begin(const struct weft_pending *p, MPI_Request request) {
+/* Copy the compared bytes of a receive's buffer at its start, and note whether its message has arrived already. */
+static void copy_buffer_at_start(const struct weft_pending *pending, MPI_Request request) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     int count, arrived = 0;
     size_t size;
     /* MPICH 5.0 takes a persistent request for inactive once its status was asked for after its completion. */
-    p->seen->arrived = request != MPI_REQUEST_NULL && !p->persistent &&
-                       REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived;
-    p->seen->begun = look(p, p->seen->posted, pieces, &count, &size) == (ssize_t)size;
-    p->seen->looked = false;
-    if (UNLIKELY(!p->seen->begun)) weft_unseen();
+    pending->seen->arrived = request != MPI_REQUEST_NULL && !pending->persistent &&
+                             REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+                             arrived;
+    pending->seen->begun = copy_compared_pieces(pending, pending->seen->posted, pieces, &count, &size) == (ssize_t)size;
+    pending->seen->looked = false;
+    if (UNLIKELY(!pending->seen->begun)) weft_note_unreadable_buffer();
 }
 
-/* Copies what is watched of a receive's buffer again, before the call that asks for its completion. */
-void weft_buffer_asked(const struct weft_pending *p) {
+/* Copy the compared bytes of a receive's buffer again, when a call first asks whether the receive is complete. */
+void weft_copy_buffer_before_completion(const struct weft_pending *pending) {
     struct iovec pieces[WATCHED_PIECES];
     int count;
     size_t size;
-    if (!p->seen->begun || p->seen->looked) return;
+    if (!pending->seen->begun || pending->seen->looked) return;
     WEFT_WORK(WEFT_BUFFERS);
-    p->seen->looked = look(p, p->seen->asked, pieces, &count, &size) == (ssize_t)size;
-    p->seen->begun = p->seen->looked;
+    pending->seen->looked = copy_compared_pieces(pending, pending->seen->asked, pieces, &count, &size) == (ssize_t)size;
+    pending->seen->begun = pending->seen->looked;
 }
 
-/* Returns whether the program has written into the buffer of a receive while it was pending. */
-static bool written(const struct weft_pending *p) {
+/* Return whether the program has written into the buffer of a receive while it was pending: whether a byte differed at
+ * the first question from both what it was at the start and what it is at the end. */
+static bool has_program_written(const struct weft_pending *pending) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
-    uint8_t *now = p->seen->now;
+    uint8_t *now = pending->seen->now;
     int count;
     size_t size;
-    bool asked_for = p->seen->looked;
-    p->seen->begun = p->seen->looked = false;
-    if (!asked_for || look(p, now, pieces, &count, &size) != (ssize_t)size) return false;
-    const uint8_t *posted = p->seen->posted, *asked = p->seen->asked;
+    bool asked_for = pending->seen->looked;
+    pending->seen->begun = pending->seen->looked = false;
+    if (!asked_for || copy_compared_pieces(pending, now, pieces, &count, &size) != (ssize_t)size) return false;
+    const uint8_t *posted = pending->seen->posted, *asked = pending->seen->asked;
     for (size_t i = 0; i < size; i++)
-        if (p->seen->arrived ? now[i] != posted[i] : asked[i] != posted[i] && asked[i] != now[i]) return true;
+        if (pending->seen->arrived ? now[i] != posted[i] : asked[i] != posted[i] && asked[i] != now[i]) return true;
     return false;
 }
 
@@ -214,8 +230,9 @@ static bool written(const struct weft_pending *p) {
  * site is watched at its first operations and now and then later. */
 enum { WATCHED_FIRST = 32, WATCHED_LATER = 1024 };
 
-/* Returns whether the buffer of a call site is watched this time: the first times, and then now and then. */
-static bool its_turn(uint32_t site) {
+/* Count one more operation of a call site; return whether its buffer is watched: at the first operations of a site, and
+ * now and then later. */
+static bool is_site_watched_now(uint32_t site) {
     uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
     uint32_t nth = __atomic_load_n(starts, __ATOMIC_RELAXED);
     __atomic_store_n(starts, nth + 1, __ATOMIC_RELAXED); /* threads may count one for two: no harm */
@@ -223,19 +240,19 @@ static bool its_turn(uint32_t site) {
     return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
 }
 
-/* Bytes of a buffer whose call site is to be watched this time, else 0. One of a datatype with gaps has its blocks in
- * `blocks`, where that is not NULL and they are known. */
-static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
-                         struct weft_blocks **blocks) {
+/* Return how many bytes of the buffer are to be watched; 0 if it is not the call site's turn, or the datatype has gaps
+ * that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
+static uint64_t count_watched_bytes(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
+                                    struct weft_blocks **blocks) {
     MPI_Aint lb, extent;
     int size;
-    if (!its_turn(site)) return 0;
+    if (!is_site_watched_now(site)) return 0;
     if (count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
-    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) {
-        struct weft_blocks *found = weft_blocks_of(type, count);
+    if (weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) {
+        struct weft_blocks *found = weft_find_type_blocks(type, count);
         if (!found) return 0;
         uint64_t bytes = found->bytes * (uint64_t)count;
-        if (weft_blocks_dense(found)) free(found);
+        if (weft_has_no_gaps(found)) free(found);
         else if (blocks) *blocks = found;
         else {
             free(found);
@@ -248,27 +265,30 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
     return size <= 0 || lb || extent != size ? 0 : (uint64_t)size * (uint64_t)count;
 }
 
-/* Begins to watch the buffer of an operation that reads it. */
-void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
+/* Begin to watch the buffer of an operation that reads it; of a persistent one at its start. */
+void weft_watch_sent_buffer(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                            MPI_Datatype type) {
     pending->buffer = buffer;
     pending->site = site;
-    pending->bytes = to_watch(site, buffer, count, type, &pending->blocks);
-    if (pending->bytes && !pending->persistent) sum_begin(pending);
+    pending->bytes = count_watched_bytes(site, buffer, count, type, &pending->blocks);
+    if (pending->bytes && !pending->persistent) store_start_checksum(pending);
 }
 
-void weft_watch_end(struct weft_pending *pending) {
+/* Free what was kept to watch the buffer of an operation. */
+void weft_free_buffer_watch(struct weft_pending *pending) {
     free(pending->seen);
     free(pending->blocks);
 }
 
-/* Begins to watch the buffer of a receive, or of another operation that writes into it. */
-void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
-                        MPI_Datatype type, MPI_Request request) {
+/* Begin to watch the buffer of a receive, or of another operation that writes into it; of a persistent one at its
+ * start. */
+void weft_watch_received_buffer(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
+                                MPI_Datatype type, MPI_Request request) {
     pending->buffer = buffer;
-    pending->bytes = to_watch(site, buffer, count, type, NULL);
+    pending->bytes = count_watched_bytes(site, buffer, count, type, NULL);
     if (!pending->bytes) return;
     WEFT_WORK(WEFT_BUFFERS);
-    size_t room = watched_bytes(pending->bytes);
+    size_t room = count_compared_bytes(pending->bytes);
     pending->seen = malloc(sizeof *pending->seen + 3 * room);
     if (!pending->seen) {
         pending->bytes = 0;
@@ -278,18 +298,20 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
     pending->seen->asked = pending->seen->bytes + room;
     pending->seen->now = pending->seen->bytes + 2 * room;
     pending->seen->begun = pending->seen->looked = false;
-    if (!pending->persistent) seen_begin(pending, request);
+    if (!pending->persistent) copy_buffer_at_start(pending, request);
 }
 
-/* Begins to watch the buffer of a persistent request, as it was started. */
-void weft_buffer_started(struct weft_pending *p, MPI_Request request) {
-    p->active = true;
-    if (p->seen) seen_begin(p, request);
-    else sum_begin(p);
+/* Begin to watch the buffer of a persistent request that is started. */
+void weft_watch_restarted_buffer(struct weft_pending *pending, MPI_Request request) {
+    pending->active = true;
+    if (pending->seen) copy_buffer_at_start(pending, request);
+    else store_start_checksum(pending);
 }
 
-/* Returns whether the program has changed the buffer of an operation while MPI had it. */
-bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? written(p) : other_sum(p); }
+/* Return whether the program has changed the buffer of an operation while MPI had it. */
+bool weft_has_buffer_changed(const struct weft_pending *pending) {
+    return pending->seen ? has_program_written(pending) : has_checksum_changed(pending);
+}
 
 /* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */
 struct origin {
@@ -306,34 +328,36 @@ static struct origin *origins;
 static int origin_space;
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Another one that is not watched may write there as well: of some sites only the first are. */
-static bool are_others_watched(const struct origin *o) {
-    uint32_t now = __atomic_load_n(&starts_of_site[o->site % WATCHED_SITES], __ATOMIC_RELAXED);
-    return now == o->starts || now <= WATCHED_FIRST || weft_watching == WEFT_WATCH_ALL;
+/* Return whether all operations of the origin's call site since it are watched: one that is not could have written into
+ * the buffer, too. */
+static bool are_writers_watched(const struct origin *origin) {
+    uint32_t starts_so_far = __atomic_load_n(&starts_of_site[origin->site % WATCHED_SITES], __ATOMIC_RELAXED);
+    return starts_so_far == origin->starts || starts_so_far <= WATCHED_FIRST || weft_watching == WEFT_WATCH_ALL;
 }
 
-/* Under the lock: those whose buffers meet that of `made`, where one of the two is written by MPI. */
-static void mark_shared(struct origin *made) {
-    const uint8_t *low = made->watch.buffer, *high = low + made->watch.bytes;
+/* Mark the watched origin buffers that overlap the new one's where MPI writes into one of the two: MPI's writes cannot
+ * be told from the program's. Needs buffers_lock. */
+static void mark_overlapping_origins(struct origin *new_origin) {
+    const uint8_t *low = new_origin->watch.buffer, *high = low + new_origin->watch.bytes;
     for (int i = 0; i < weft_origins; i++) {
-        struct origin *o = &origins[i];
-        const uint8_t *from = o->watch.buffer;
-        if ((o->watch.seen || made->watch.seen) && from < high && low < from + o->watch.bytes)
-            o->shared = made->shared = true;
+        struct origin *other = &origins[i];
+        const uint8_t *from = other->watch.buffer;
+        if ((other->watch.seen || new_origin->watch.seen) && from < high && low < from + other->watch.bytes)
+            other->shared = new_origin->shared = true;
     }
 }
 
-/* Begins to watch the origin buffer of a one-sided operation. `written_to`: MPI writes into it. */
-void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
-                 bool written_to) {
+/* Begin to watch the origin buffer of a one-sided operation. `written_to`: MPI writes into it, else it reads it. */
+void weft_watch_origin_buffer(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count,
+                              MPI_Datatype type, bool written_to) {
     struct origin made = {.window = window, .target = target, .site = site};
     if (target < 0) return;
-    if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
-    else weft_watch(&made.watch, site, buffer, count, type);
+    if (written_to) weft_watch_received_buffer(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
+    else weft_watch_sent_buffer(&made.watch, site, buffer, count, type);
     if (!made.watch.bytes) return;
     made.starts = __atomic_load_n(&starts_of_site[site % WATCHED_SITES], __ATOMIC_RELAXED);
     pthread_mutex_lock(&buffers_lock);
-    mark_shared(&made);
+    mark_overlapping_origins(&made);
     if (weft_origins == origin_space) {
         int space = origin_space ? origin_space * 2 : 64;
         struct origin *grown = space <= ORIGINS ? realloc(origins, sizeof *grown * (size_t)space) : NULL;
@@ -343,40 +367,44 @@ void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, 
         }
     }
     if (weft_origins < origin_space) origins[weft_origins++] = made;
-    else weft_watch_end(&made.watch);
+    else weft_free_buffer_watch(&made.watch);
     pthread_mutex_unlock(&buffers_lock);
 }
 
-static bool completes(const struct origin *o, MPI_Win window, int target) {
-    return o->window == window && (target < 0 || o->target == target);
+/* Return whether a synchronisation of a window with `target` (-1: all targets) completes the operation. */
+static bool is_completed_by_sync(const struct origin *origin, MPI_Win window, int target) {
+    return origin->window == window && (target < 0 || origin->target == target);
 }
 
-/* Looks at the origin buffers of operations that the coming call completes, before the call. */
-void weft_origins_asked(MPI_Win window, int target) {
+/* Compare, before the call, the origin buffers of operations that a call on the window completes. `target` -1: all
+ * targets. */
+void weft_check_origin_buffers_before_sync(MPI_Win window, int target) {
     pthread_mutex_lock(&buffers_lock);
     for (int i = 0; i < weft_origins; i++) {
-        struct origin *o = &origins[i];
-        if (!completes(o, window, target)) continue;
-        if (o->watch.seen) weft_buffer_asked(&o->watch);
-        else o->changed = weft_buffer_changed(&o->watch);
+        struct origin *origin = &origins[i];
+        if (!is_completed_by_sync(origin, window, target)) continue;
+        if (origin->watch.seen) weft_copy_buffer_before_completion(&origin->watch);
+        else origin->changed = weft_has_buffer_changed(&origin->watch);
     }
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Ends the watch of origin buffers that a call has completed; returns one that the program changed, NULL for none. */
-const void *weft_origins_done(MPI_Win window, int target) {
+/* End the watch of origin buffers of operations that a call on the window has completed. Return the address of one that
+ * the program changed, NULL for none. */
+const void *weft_end_origin_buffer_watch(MPI_Win window, int target) {
     const void *found = NULL;
     int kept = 0;
     pthread_mutex_lock(&buffers_lock);
     for (int i = 0; i < weft_origins; i++) {
-        struct origin *o = &origins[i];
-        if (!completes(o, window, target)) {
-            origins[kept++] = *o;
+        struct origin *origin = &origins[i];
+        if (!is_completed_by_sync(origin, window, target)) {
+            origins[kept++] = *origin;
             continue;
         }
-        bool told = !found && !o->shared && (!o->watch.seen || are_others_watched(o));
-        if (told && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
-        weft_watch_end(&o->watch);
+        bool is_certain = !found && !origin->shared && (!origin->watch.seen || are_writers_watched(origin));
+        if (is_certain && (origin->watch.seen ? weft_has_buffer_changed(&origin->watch) : origin->changed))
+            found = origin->watch.buffer;
+        weft_free_buffer_watch(&origin->watch);
     }
     weft_origins = kept;
     pthread_mutex_unlock(&buffers_lock);
@@ -403,8 +431,8 @@ struct exposed {
 
 static struct exposed *exposed;
 
-/* Begins to watch the first bytes of a window's own memory. */
-void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size) {
+/* Begin to compare the first bytes of a window's own memory from fence to fence. */
+void weft_begin_window_copies(MPI_Win window, uint32_t id, const void *base, int64_t size) {
     if (!weft_watching || !base || size <= 0) return;
     pthread_mutex_lock(&buffers_lock);
     struct exposed *made = malloc(sizeof *made);
@@ -420,36 +448,40 @@ void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t si
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Ends the watch of a window's memory, as the window is freed. */
-void weft_exposed_gone(MPI_Win window) {
+/* End the comparison of a window's own memory, as the window is freed. */
+void weft_end_window_copies(MPI_Win window) {
     pthread_mutex_lock(&buffers_lock);
-    for (struct exposed **link = &exposed, *e; (e = *link); link = &e->next)
-        if (e->window == window) {
-            *link = e->next;
-            free(e);
+    for (struct exposed **link = &exposed, *copies; (copies = *link); link = &copies->next)
+        if (copies->window == window) {
+            *link = copies->next;
+            free(copies);
             break;
         }
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Returns what is watched of a window's own memory, NULL for nothing. Under the lock. */
-static struct exposed *exposed_of(MPI_Win window) {
-    struct exposed *e = exposed;
-    while (e && e->window != window) e = e->next;
-    return e;
+/* Return the copies of a window's own memory, NULL for none. Needs buffers_lock. */
+static struct exposed *find_window_copies(MPI_Win window) {
+    struct exposed *copies = exposed;
+    while (copies && copies->window != window) copies = copies->next;
+    return copies;
 }
 
-/* Copies the watched memory of a window before the fence that closes an epoch. */
-void weft_exposed_closing(MPI_Win window) {
+/* Copy a window's own memory before the fence that closes an epoch. */
+void weft_copy_window_before_fence(MPI_Win window) {
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
-    struct exposed *e = exposed_of(window);
-    if (e) e->looked = e->begun && e->bytes && weft_see(e->closing, e->base, e->bytes);
+    struct exposed *copies = find_window_copies(window);
+    if (copies)
+        copies->looked =
+            copies->begun && copies->bytes && weft_copy_buffer(copies->closing, copies->base, copies->bytes);
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* u window, u fences before the closing one, u n, n (u offset, u bytes, u whether they changed once more) */
-static void tell_changes(const struct exposed *e, const uint8_t *now) {
+/* Record which bytes of a window's own memory changed in the epoch: the window, its fences before the closing one, how
+ * many ranges there are, and for each its offset, its bytes, and whether they changed once more during the fence
+ * (`now`). */
+static void record_window_stores(const struct exposed *copies, const uint8_t *now) {
     WEFT_WORK(WEFT_BUFFERS);
     uint8_t payload[EXPOSED_RANGES * 24 + 64];
     struct {
@@ -457,42 +489,42 @@ static void tell_changes(const struct exposed *e, const uint8_t *now) {
         bool again;
     } found[EXPOSED_RANGES];
     int n = 0;
-    for (size_t i = 0; i < e->bytes; i++) {
-        if (e->closing[i] == e->opened[i]) continue;
-        bool again = e->closing[i] != now[i];
+    for (size_t i = 0; i < copies->bytes; i++) {
+        if (copies->closing[i] == copies->opened[i]) continue;
+        bool again = copies->closing[i] != now[i];
         if (n && found[n - 1].at + found[n - 1].bytes == i && found[n - 1].again == again) found[n - 1].bytes++;
         else if (n == EXPOSED_RANGES) break;
         else found[n].at = i, found[n].bytes = 1, found[n++].again = again;
     }
     if (!n) return;
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, e->id);
-    weft_text_u(&text, e->fences);
-    weft_text_u(&text, (uint64_t)n);
+    weft_write_unsigned(&text, copies->id);
+    weft_write_unsigned(&text, copies->fences);
+    weft_write_unsigned(&text, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        weft_text_u(&text, found[i].at);
-        weft_text_u(&text, found[i].bytes);
-        weft_text_u(&text, found[i].again);
+        weft_write_unsigned(&text, found[i].at);
+        weft_write_unsigned(&text, found[i].bytes);
+        weft_write_unsigned(&text, found[i].again);
     }
-    weft_define(WEFT_DEF_STORED, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_STORED, payload, (size_t)(text.p - payload));
 }
 
-/* Compares the watched memory of a window after a fence, and copies it for the next epoch. */
-void weft_exposed_fenced(MPI_Win window, uint32_t site) {
+/* Compare a window's own memory after a fence with its copies, record what changed, and copy it for the next epoch. */
+void weft_compare_window_after_fence(MPI_Win window, uint32_t site) {
     uint8_t now[EXPOSED_BYTES];
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
-    struct exposed *e = exposed_of(window);
-    bool turn = its_turn(site);
-    if (e && e->bytes && (e->looked || turn)) {
-        bool seen = weft_see(now, e->base, e->bytes);
-        if (e->looked && seen) tell_changes(e, now);
-        e->begun = turn && seen;
-        if (e->begun) memcpy(e->opened, now, e->bytes);
-    } else if (e) e->begun = false;
-    if (e) {
-        e->looked = false;
-        e->fences++;
+    struct exposed *copies = find_window_copies(window);
+    bool turn = is_site_watched_now(site);
+    if (copies && copies->bytes && (copies->looked || turn)) {
+        bool is_readable = weft_copy_buffer(now, copies->base, copies->bytes);
+        if (copies->looked && is_readable) record_window_stores(copies, now);
+        copies->begun = turn && is_readable;
+        if (copies->begun) memcpy(copies->opened, now, copies->bytes);
+    } else if (copies) copies->begun = false;
+    if (copies) {
+        copies->looked = false;
+        copies->fences++;
     }
     pthread_mutex_unlock(&buffers_lock);
 }

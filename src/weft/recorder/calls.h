@@ -49,12 +49,14 @@ enum weft_work {
 extern WEFT_HIDDEN __thread int weft_work; /* the one that this thread is in: what crash.c tells of a fault */
 extern WEFT_HIDDEN unsigned weft_left_out; /* bit 1 << work: the user leaves it out */
 extern WEFT_HIDDEN const char *const weft_works[]; /* their names */
-WEFT_INLINE void weft_work_over(const int *before) { weft_work = *before; }
+/* Note that this thread has left a part of the recorder; called at the end of WEFT_WORK's block. */
+WEFT_INLINE void weft_restore_work(const int *before) { weft_work = *before; }
 /* From here to the end of the block this thread is in a part. */
 #define WEFT_WORK(part)                                                                                                \
-    int work_before __attribute__((cleanup(weft_work_over))) = weft_work;                                              \
+    int work_before __attribute__((cleanup(weft_restore_work))) = weft_work;                                           \
     weft_work = part
-WEFT_INLINE bool weft_leaves_out(enum weft_work part) { return weft_left_out >> part & 1; }
+/* Return whether the user leaves out a part of the recorder. */
+WEFT_INLINE bool weft_is_left_out(enum weft_work part) { return weft_left_out >> part & 1; }
 
 /* ---- threads ---- */
 struct weft_cached {
@@ -78,7 +80,7 @@ struct weft_thread {
     struct weft_stream events, tails, outcomes, windows, hashes, contents, received;
     struct weft_hashing *hashing; /* hashes.c; NULL: nothing hashed yet */
     uint32_t slot;
-    uint64_t stamps; /* given out by weft_stamp */
+    uint64_t stamps; /* given out by weft_make_stamp */
     bool fresh; /* its call came a way that it had not come before, or with another buffer: */
     uint32_t met; /* so many buffers of it are looked at */
     uintptr_t buffers[WEFT_BUFFERS_MET];
@@ -113,43 +115,49 @@ extern WEFT_HIDDEN uint64_t weft_ticket;
 extern WEFT_HIDDEN uintptr_t weft_library_start, weft_library_end; /* code of libmpi itself */
 extern WEFT_HIDDEN struct weft_record *weft_the_record;
 
-WEFT_COLD struct weft_thread *weft_thread_new(void);
-WEFT_COLD void *weft_thread_scratch(struct weft_thread *thread, size_t bytes);
-WEFT_COLD void weft_stop(void);
-WEFT_INLINE void *weft_thread_scratch_fast(struct weft_thread *thread, size_t bytes) {
-    return LIKELY(bytes <= thread->scratch_size) ? thread->scratch : weft_thread_scratch(thread, bytes);
+WEFT_COLD struct weft_thread *weft_make_thread(void);
+WEFT_COLD void *weft_grow_scratch(struct weft_thread *thread, size_t bytes);
+WEFT_COLD void weft_stop_recording(void);
+/* Return memory of the thread for at least `bytes` bytes, valid until the next use; NULL without memory. */
+WEFT_INLINE void *weft_get_scratch(struct weft_thread *thread, size_t bytes) {
+    return LIKELY(bytes <= thread->scratch_size) ? thread->scratch : weft_grow_scratch(thread, bytes);
 }
 
 /* ---- call sites (sites.c, python.c) ---- */
-WEFT_HIDDEN uint32_t weft_site(struct weft_thread *thread, void *return_address);
-WEFT_COLD uint32_t weft_site_at(uintptr_t address);
+WEFT_HIDDEN uint32_t weft_find_call_site(struct weft_thread *thread, void *return_address);
+WEFT_COLD uint32_t weft_find_code_site(uintptr_t address);
 extern WEFT_HIDDEN volatile int weft_python; /* 1: a supported interpreter lives in this process */
 struct weft_python_callers {
     uint32_t n, code[WEFT_CALLERS], offset[WEFT_CALLERS];
 };
-WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers); /* id of the code's
+WEFT_HIDDEN uint32_t weft_find_python_line(uint32_t *offset, struct weft_python_callers *callers); /* id of the code's
                                                                                       definition, 0: no Python here */
-WEFT_COLD void weft_python_look(void);
-WEFT_COLD void weft_sites_reset(void);
-WEFT_COLD void weft_sites_forget(struct weft_thread *thread); /* another thread has it now, with another stack */
-WEFT_HIDDEN bool weft_in_fortran(void *address);
+WEFT_COLD void weft_look_for_python(void);
+WEFT_COLD void weft_reset_site_lock(void);
+WEFT_COLD void weft_clear_site_cache(struct weft_thread *thread); /* another thread has it now, with another stack */
+WEFT_HIDDEN bool weft_is_in_fortran_binding(void *address);
 
 /* ---- definitions ---- */
 struct weft_text {
     uint8_t *p, *end;
     bool overflow;
 }; /* a bounded writer of varints */
-WEFT_COLD void weft_define(int type, const void *payload, size_t length);
-WEFT_COLD void weft_define_cores(void); /* cores.c */
+WEFT_COLD void weft_write_definition(int type, const void *payload, size_t length);
+WEFT_COLD void weft_record_cores(void); /* cores.c */
 
-WEFT_HIDDEN void weft_text_long(struct weft_text *t, uint64_t v); /* any value */
-WEFT_INLINE void weft_text_u(struct weft_text *t, uint64_t v) {
-    if (LIKELY(v < 0x80 && t->end - t->p >= 10)) *t->p++ = (uint8_t)v;
-    else weft_text_long(t, v);
+WEFT_HIDDEN void weft_write_long_number(struct weft_text *text, uint64_t value);
+/* Write an unsigned number, seven bits a byte (varint). */
+WEFT_INLINE void weft_write_unsigned(struct weft_text *text, uint64_t value) {
+    if (LIKELY(value < 0x80 && text->end - text->p >= 10)) *text->p++ = (uint8_t)value;
+    else weft_write_long_number(text, value);
 }
-WEFT_INLINE void weft_text_z(struct weft_text *t, int64_t v) { weft_text_u(t, (uint64_t)v << 1 ^ (uint64_t)(v >> 63)); }
-/* Numbers, and handles that are numbers or addresses. */
-WEFT_INLINE WEFT_GIVEN int64_t weft_element(const void *array, int64_t i, size_t size) {
+/* Write a signed number as a varint, its sign in the lowest bit. */
+WEFT_INLINE void weft_write_signed(struct weft_text *text, int64_t value) {
+    weft_write_unsigned(text, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
+}
+/* Return element `i` of an array whose elements take `size` bytes: numbers, or handles that are numbers or
+ * addresses. */
+WEFT_INLINE WEFT_GIVEN int64_t weft_read_element(const void *array, int64_t i, size_t size) {
     int small;
     int64_t large;
     if (size == sizeof small) {
@@ -160,16 +168,16 @@ WEFT_INLINE WEFT_GIVEN int64_t weft_element(const void *array, int64_t i, size_t
     return large;
 }
 /* Arrays: their length, then numbers as differences, or ids of handles. An element takes `size` bytes. */
-WEFT_HIDDEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size);
-/* Writes `n` bytes after their number; marks the text as too long if there is no room. */
-WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
-    if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) {
-        t->overflow = true;
+WEFT_HIDDEN void weft_write_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size);
+/* Write `n` bytes behind their number; mark the text as too long if there is no room. */
+WEFT_INLINE void weft_write_bytes(struct weft_text *text, const void *bytes, size_t n) {
+    if (UNLIKELY((size_t)(text->end - text->p) < n + 10)) {
+        text->overflow = true;
         return;
     }
-    t->p = weft_put_u(t->p, n);
-    if (n) memcpy(t->p, bytes, n);
-    t->p += n;
+    text->p = weft_put_u(text->p, n);
+    if (n) memcpy(text->p, bytes, n);
+    text->p += n;
 }
 
 /* ---- the memory behind buffers (memory.c) ---- */
@@ -178,202 +186,223 @@ struct weft_block {
 };
 enum { WEFT_ATTENTION_REPLAY = 1, WEFT_ATTENTION_FRESH = 2 };
 extern WEFT_HIDDEN volatile int weft_attention; /* not 0: a call about to be made is to be looked at */
-WEFT_COLD void weft_attend(struct weft_thread *thread, struct weft_event *event);
-WEFT_COLD void weft_attend_next(struct weft_thread *thread);
-WEFT_COLD void weft_buffer_met(const void *buffer);
-WEFT_COLD void weft_way_tell(const struct weft_site_cached *site);
+WEFT_COLD void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event);
+WEFT_COLD void weft_look_up_buffers_at_next_call(struct weft_thread *thread);
+WEFT_COLD void weft_note_buffer_for_lookup(const void *buffer);
+WEFT_COLD void weft_record_caller_frames(const struct weft_site_cached *site);
 
 /* ---- replay ---- */
 extern WEFT_HIDDEN volatile int weft_replaying;
-WEFT_COLD void *weft_python_let(void);
-WEFT_COLD void weft_python_take(void *thread);
+WEFT_COLD void *weft_release_python_lock(void);
+WEFT_COLD void weft_retake_python_lock(void *thread);
 
 /* ---- several threads ---- */
 extern WEFT_HIDDEN __thread uint64_t weft_decided; /* ticket of its last successful probe */
 extern WEFT_HIDDEN __thread uint32_t weft_made; /* ordinal of its creation, 0: the main thread */
 
 /* ---- the hot path ---- */
-WEFT_INLINE void weft_unwind(struct weft_thread **thread) {
+/* Note that the thread has left a call that it records, at the end of the wrapper (ENTER). */
+WEFT_INLINE void weft_leave_call(struct weft_thread **thread) {
     if (*thread) weft_depth = 0;
 }
 
-/* The recording thread, or NULL when this call is not to be recorded: inside another MPI call, made by libmpi
- * itself, before MPI_Init or after Weft stopped. */
-WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
+/* Note that a wrapper was called. Return the recording thread, or NULL when the call is not to be recorded: inside
+ * another call of MPI, made by libmpi itself, before MPI_Init, or after Weft stopped. */
+WEFT_HOT struct weft_thread *weft_enter_call(void *return_address) {
     if (UNLIKELY(weft_depth | !weft_recording)) return NULL;
-    uintptr_t at = (uintptr_t)return_address;
-    if (UNLIKELY(at - weft_library_start < weft_library_end - weft_library_start) && !weft_fortran_site) return NULL;
+    uintptr_t caller = (uintptr_t)return_address;
+    if (UNLIKELY(caller - weft_library_start < weft_library_end - weft_library_start) && !weft_fortran_site)
+        return NULL;
     struct weft_thread *thread = weft_self;
-    if (UNLIKELY(!thread)) thread = weft_thread_new();
+    if (UNLIKELY(!thread)) thread = weft_make_thread();
     if (LIKELY(thread)) weft_depth = 1;
     return thread;
 }
 
-/* Opens an event for a call of a function; NULL if the thread does not record. `site`: a known one, 0: that of the return
- * address. */
-WEFT_HOT struct weft_event *weft_begin_at(struct weft_thread *thread, uint16_t function, void *return_address,
-                                          uint32_t site) {
+/* Begin an event for a call of a function; weft_publish_event makes it part of the record. `site`: its call site, 0:
+ * that of the return address. Return NULL if the thread does not record, or there is no room. */
+WEFT_HOT struct weft_event *weft_begin_event_at_site(struct weft_thread *thread, uint16_t function,
+                                                     void *return_address, uint32_t site) {
     if (UNLIKELY(!thread)) return NULL;
     if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
-        weft_stop();
+        weft_stop_recording();
         return NULL;
     }
     struct weft_event *event = (struct weft_event *)thread->events.next;
     event->function = function;
-    event->site = site ? site : weft_site(thread, return_address);
+    event->site = site ? site : weft_find_call_site(thread, return_address);
     return event;
 }
 
-WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
-    return weft_begin_at(thread, function, return_address, 0);
+/* Begin an event for a call of a function, made from `return_address`. Return NULL if the thread does not record. */
+WEFT_HOT struct weft_event *weft_begin_event(struct weft_thread *thread, uint16_t function, void *return_address) {
+    return weft_begin_event_at_site(thread, function, return_address, 0);
 }
 
-WEFT_COLD void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event);
+WEFT_COLD void weft_look_up_buffer_if_few_lookups(struct weft_thread *thread, const struct weft_event *event);
 
-/* Has the memory behind a buffer looked at, where it is another one than that of the last call of the line. */
-WEFT_HOT void weft_buffer_named(struct weft_thread *thread, const struct weft_event *event) {
+/* Have the heap block behind the event's buffer looked up, if the last call from this site had another buffer. */
+WEFT_HOT void weft_look_up_buffer_if_new(struct weft_thread *thread, const struct weft_event *event) {
     uint64_t mixed = (event->buffer ^ (uint64_t)event->datatype << 48 ^ (uint64_t)(uint32_t)event->count << 32) *
                      0x9e3779b97f4a7c15u;
     uint32_t shape = (uint32_t)(mixed >> 32), *last = &thread->shapes[event->site % WEFT_SHAPES];
     if (LIKELY(*last == shape)) return;
     *last = shape;
-    weft_buffer_other(thread, event);
+    weft_look_up_buffer_if_few_lookups(thread, event);
 }
 
-/* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
-WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event) {
-    if (UNLIKELY(weft_attention)) weft_attend(thread, event);
+/* Make the event part of the record just before the call is made. The time is taken last: what came before was Weft's,
+ * not the call's. */
+WEFT_HOT void weft_publish_event(struct weft_thread *thread, struct weft_event *event) {
+    if (UNLIKELY(weft_attention)) weft_do_rare_work_before_call(thread, event);
     thread->fold = NULL;
     thread->events.next += sizeof(struct weft_event);
     event->enter = weft_ticks(weft_clock_kind);
     weft_stream_publish(&thread->events);
 }
 
-WEFT_COLD uint8_t weft_error_class(int code);
+WEFT_COLD uint8_t weft_find_error_class(int code);
 
-/* Closes the event of a call that has returned `code`, `now` in ticks. */
-WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
+/* Close the event of a call that has returned `code` at the time `now`, in ticks. */
+WEFT_HOT void weft_close_event(struct weft_event *event, uint64_t now, int code) {
     event->duration = weft_duration_encode(now - event->enter);
-    if (UNLIKELY(code != 0)) event->error = weft_error_class(code);
+    if (UNLIKELY(code != 0)) event->error = weft_find_error_class(code);
     __atomic_store_n(&event->flags, (uint8_t)(event->flags | WEFT_FLAG_CLOSED), __ATOMIC_RELEASE);
 }
 
-WEFT_INLINE int32_t weft_count_field(int64_t count) {
+/* Return a count of elements as an event stores it: INT32_MAX if it does not fit, then the tail has it. */
+WEFT_INLINE int32_t weft_encode_count(int64_t count) {
     return LIKELY(count < INT32_MAX && count >= INT32_MIN) ? (int32_t)count : INT32_MAX;
 }
 
-/* Starts the event's tail; `bytes` bounds what its part at hand can take. */
-WEFT_HOT struct weft_text weft_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
+/* Begin what is written behind an event's fixed fields (its tail). `bytes` bounds what is written now. Return the text
+ * to write to; its `overflow` is set where there is no room. */
+WEFT_HOT struct weft_text weft_begin_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
     struct weft_stream *tails = &thread->tails;
-    uint64_t at = (uint64_t)(tails->next - tails->base);
-    if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) || ((at + 1) / WEFT_TAIL_ALIGN > UINT32_MAX && !tails->ring))) {
+    uint64_t position = (uint64_t)(tails->next - tails->base);
+    if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) ||
+                 ((position + 1) / WEFT_TAIL_ALIGN > UINT32_MAX && !tails->ring))) {
         return (struct weft_text){.overflow = true};
     }
-    tails->next += at % WEFT_TAIL_ALIGN;
-    event->result = (uint32_t)((at + at % WEFT_TAIL_ALIGN) / WEFT_TAIL_ALIGN);
+    tails->next += position % WEFT_TAIL_ALIGN;
+    event->result = (uint32_t)((position + position % WEFT_TAIL_ALIGN) / WEFT_TAIL_ALIGN);
     event->flags |= WEFT_FLAG_HAS_TAIL;
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
-/* The first part of a tail: with the ticket, where several threads call MPI. */
-WEFT_HOT struct weft_text weft_tail_first(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
-    struct weft_text text = weft_tail(thread, event, bytes);
+/* Begin an event's tail with what is known before the call; where several threads call MPI, with the call's number
+ * among those of all threads (ticket). */
+WEFT_HOT struct weft_text weft_begin_entry_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
+    struct weft_text text = weft_begin_tail(thread, event, bytes);
     if (UNLIKELY(weft_threaded)) {
         event->flags |= WEFT_FLAG_TICKET;
-        weft_text_u(&text, __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL));
+        weft_write_unsigned(&text, __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL));
     }
     return text;
 }
 
-/* Goes on with the newest tail of the thread: the exit part. */
-WEFT_HOT struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t bytes) {
+/* Continue the newest tail of the thread with what is known after the call. `bytes` bounds what is written now. */
+WEFT_HOT struct weft_text weft_continue_tail(struct weft_thread *thread, uint64_t bytes) {
     struct weft_stream *tails = &thread->tails;
     if (UNLIKELY(!weft_stream_fits(tails, bytes))) return (struct weft_text){.overflow = true};
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
-/* Ends what is written behind an event's fixed fields (its tail); too much of it ends the recording. */
-WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
+/* End what is written into an event's tail; stop recording if there was no room for it. */
+WEFT_HOT void weft_end_tail(struct weft_thread *thread, struct weft_text *text) {
     if (UNLIKELY(text->overflow)) {
-        weft_stop();
+        weft_stop_recording();
         return;
     }
     thread->tails.next = text->p;
     weft_stream_publish(&thread->tails);
 }
 
-WEFT_COLD void weft_text_string(struct weft_text *t, const char *string);
+WEFT_COLD void weft_write_string(struct weft_text *t, const char *string);
 #define WEFT_STRINGS 1024 /* of an array: no more are written */
-WEFT_COLD void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings);
+WEFT_COLD void weft_write_strings(struct weft_text *t, int64_t most, char *const *strings);
 
-/* The bytes received: in the event's slot, or in its tail where it has one. `ticket`: with that of a probe that succeeded. */
-WEFT_HOT void weft_received(struct weft_thread *thread, struct weft_event *event, uint64_t bytes, bool ticket) {
+/* Write the number of bytes received into the event's fixed fields, or into its tail where it has one. `ticket`: also
+ * the number that the probe that found the message has among the calls of all threads. */
+WEFT_HOT void weft_write_received_size(struct weft_thread *thread, struct weft_event *event, uint64_t bytes,
+                                       bool ticket) {
     if (LIKELY(!(event->flags & WEFT_FLAG_HAS_TAIL))) {
         event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
         return;
     }
-    struct weft_text text = weft_tail_more(thread, 24);
-    weft_text_u(&text, bytes);
-    if (ticket && event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);
-    weft_tail_end(thread, &text);
+    struct weft_text text = weft_continue_tail(thread, 24);
+    weft_write_unsigned(&text, bytes);
+    if (ticket && event->flags & WEFT_FLAG_TICKET) weft_write_unsigned(&text, weft_decided);
+    weft_end_tail(thread, &text);
 }
 
-WEFT_INLINE uint64_t weft_mix(uint64_t value, int place) {
-    uint64_t h = (value + (uint64_t)place * 0x632be59bd9b4e019u) * 0x9e3779b97f4a7c15u;
-    return h ^ h >> 31;
+/* Return a hash of one value at a place in a list of values; the hashes of all are combined by exclusive or. */
+WEFT_INLINE uint64_t weft_mix_bits(uint64_t value, int index) {
+    uint64_t hash = (value + (uint64_t)index * 0x632be59bd9b4e019u) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 31;
 }
 
 /* ---- folds: equal calls from one place, with no other call between, are one event that counts them ---- */
-/* Whether the call adds to the last event. `at`: its site, once that is known. */
-WEFT_HOT bool weft_is_repeat(struct weft_thread *thread, uint16_t function, void *site, uint64_t key, int32_t most,
-                             uint32_t *at) {
+
+/* Return whether the call equals the thread's last event, so that it only adds to that one's count. `key`: hash of its
+ * arguments; `most`: the largest count. Set `found_site` to its call site, if that was looked up. */
+WEFT_HOT bool weft_is_repeated_call(struct weft_thread *thread, uint16_t function, void *return_address, uint64_t key,
+                                    int32_t most, uint32_t *found_site) {
     const struct weft_event *last = thread ? thread->fold : NULL;
     if (!last || last->function != function || thread->fold_key != key || last->count >= most) return false;
-    *at = weft_site(thread, site);
-    return *at == last->site;
+    *found_site = weft_find_call_site(thread, return_address);
+    return *found_site == last->site;
 }
 
-/* A local call has returned well: equal ones add to its event, whose times stay those of the first. */
-WEFT_HOT void weft_begin_fold(struct weft_thread *thread, struct weft_event *event, uint64_t key) {
+/* Let equal calls of the thread add to the count of this event, whose call has succeeded; its times stay those of the
+ * first. `key`: hash of its arguments. */
+WEFT_HOT void weft_begin_counting_repeats(struct weft_thread *thread, struct weft_event *event, uint64_t key) {
     thread->fold = event;
     thread->fold_key = key;
 }
 
-WEFT_HOT void weft_count_repeat(struct weft_thread *thread) {
+/* Add a call to the count of the thread's last event, which it equals. */
+WEFT_HOT void weft_count_repeated_call(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     __atomic_store_n(&event->count, event->count ? event->count + 1 : 2, __ATOMIC_RELEASE);
 }
 
-/* Failed polls: */
-WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
-                                               struct weft_event *folding) {
-    uint32_t at = 0;
-    if (!weft_is_repeat(thread, function, site, key, INT32_MAX, &at)) return weft_begin_at(thread, function, site, at);
-    *folding = (struct weft_event){.function = function, .site = at};
+/* Begin an event for a test or probe, which may find nothing. If it equals failed ones just before it, return
+ * `folding`, an event outside of the record, as it may only add to their count. NULL if the thread does not record. */
+WEFT_INLINE struct weft_event *weft_begin_poll(struct weft_thread *thread, uint16_t function, void *return_address,
+                                               uint64_t key, struct weft_event *folding) {
+    uint32_t site = 0;
+    if (!weft_is_repeated_call(thread, function, return_address, key, INT32_MAX, &site))
+        return weft_begin_event_at_site(thread, function, return_address, site);
+    *folding = (struct weft_event){.function = function, .site = site};
     return folding;
 }
 
-/* Records a poll that found nothing: counted in the event of equal polls before it (`folded`), or in a new event. */
-WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key,
-                                  uint64_t now) {
+/* Record a test or probe that found nothing: it adds to the count of equal ones before it (`folded`), or gets the new
+ * event. */
+WEFT_INLINE void weft_record_failed_poll(struct weft_thread *thread, struct weft_event *event, bool folded,
+                                         uint64_t key, uint64_t now) {
     if (folded) event = thread->fold;
     event->count = folded ? event->count + 1 : 1;
-    weft_leave(event, now, 0);
+    weft_close_event(event, now, 0);
     thread->fold = event;
     thread->fold_key = key;
 }
 
-/* The poll that ends a run of failed ones becomes an event of its own, with the time at which it began. */
-WEFT_INLINE struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
-                                                const struct weft_event *folding, uint64_t enter) {
-    struct weft_event *event = weft_begin_at(thread, function, site, folding->site);
+/* Return a published event for a test or probe that succeeded after equal ones that failed: a copy of `folding` with
+ * the time at which it began. NULL if there is no room. */
+WEFT_INLINE struct weft_event *weft_begin_event_of_successful_poll(struct weft_thread *thread, uint16_t function,
+                                                                   void *return_address,
+                                                                   const struct weft_event *folding, uint64_t enter) {
+    struct weft_event *event = weft_begin_event_at_site(thread, function, return_address, folding->site);
     if (!event) return NULL;
     *event = *folding;
-    weft_publish(thread, event);
+    weft_publish_event(thread, event);
     event->enter = enter;
     return event;
 }
 
-#define ENTER struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(__builtin_return_address(0))
+#define ENTER                                                                                                          \
+    struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) = weft_enter_call(__builtin_return_address(0))
 
 #endif

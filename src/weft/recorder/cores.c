@@ -11,8 +11,8 @@
 
 enum { MOST = 4096, LISTED = 1024 };
 
-/* Reads a small file as text; false where there is none. */
-static bool read_text(const char *path, char *text, size_t size) {
+/* Read a file of at most `size` - 1 bytes as text; return false if it cannot be read. */
+static bool read_small_file(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t length = read(fd, text, size - 1);
@@ -22,24 +22,26 @@ static bool read_text(const char *path, char *text, size_t size) {
     return true;
 }
 
-/* `quota period` in microseconds, or `max period`, as thousandths of a core; 0 for no limit. */
-static uint64_t thousandths(const char *text) {
+/* Return a limit of processor time as thousandths of a core: `quota period` in microseconds as cpu.max has it; 0 for no
+ * limit (`max period`). */
+static uint64_t read_core_limit(const char *text) {
     unsigned long long quota, period;
     return sscanf(text, "%llu %llu", &quota, &period) == 2 && period ? quota * 1000 / period : 0;
 }
 
-/* The tightest limit of the process's control group (version 2) and of those above it. */
-static uint64_t limit_of_group(void) {
+/* Return the tightest limit of processor time of the process's control group (version 2) and those above it, in
+ * thousandths of a core; 0 for none. */
+static uint64_t find_core_limit(void) {
     char text[PATH_MAX], path[PATH_MAX + 32], value[64];
     uint64_t least = 0;
-    if (!read_text("/proc/self/cgroup", text, sizeof text)) return 0;
+    if (!read_small_file("/proc/self/cgroup", text, sizeof text)) return 0;
     char *group = strncmp(text, "0::", 3) ? strstr(text, "\n0::") : text;
     if (!group) return 0;
     group = strchr(group, ':') + 2;
     group[strcspn(group, "\n")] = 0;
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        uint64_t limit = read_text(path, value, sizeof value) ? thousandths(value) : 0;
+        uint64_t limit = read_small_file(path, value, sizeof value) ? read_core_limit(value) : 0;
         if (limit && (!least || limit < least)) least = limit;
         char *last = strrchr(group, '/');
         if (!last) return least;
@@ -47,8 +49,8 @@ static uint64_t limit_of_group(void) {
     }
 }
 
-/* Writes into the record which cores the process may run on, and its limit of processor time. */
-void weft_define_cores(void) {
+/* Write into the record which cores the process may run on, and its limit of processor time. */
+void weft_record_cores(void) {
     static cpu_set_t allowed[MOST / CPU_SETSIZE];
     if (sched_getaffinity(0, sizeof allowed, allowed)) return;
     char words[LISTED];
@@ -64,7 +66,7 @@ void weft_define_cores(void) {
     if (!length) return;
     uint8_t payload[LISTED + 32];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, length);
-    weft_text_u(&text, limit_of_group());
-    weft_define(WEFT_DEF_CORES, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, length);
+    weft_write_unsigned(&text, find_core_limit());
+    weft_write_definition(WEFT_DEF_CORES, payload, (size_t)(text.p - payload));
 }

@@ -24,7 +24,7 @@ volatile int weft_halo_on, weft_halo_open;
 
 static bool on; /* it is written down */
 static struct weft_thread *owner;
-static struct part *parts[PARTS];
+static struct ghost_array *parts[PARTS];
 static volatile struct {
     uintptr_t low, high;
 } ranges[PARTS]; /* of the parts, for other threads */
@@ -34,42 +34,43 @@ static uint32_t parts_made, epoch = 1;
 static uint64_t runs, window_n;
 static struct load window[WINDOW];
 static struct group groups[GROUPS];
-static const struct part *last_part;
+static const struct ghost_array *last_part;
 static uint32_t last_place;
 static struct group *last_group;
 
-/* How many calls this thread has made: weft_moment_now names the last of them. */
-uint64_t weft_halo_moment(void) { return weft_self ? weft_moment_now().event + 1 : 0; }
+/* Return how many calls this thread has recorded; weft_find_current_call names the last of them. */
+uint64_t weft_count_own_calls(void) { return weft_self ? weft_find_current_call().event + 1 : 0; }
 
-/* Forgets the stores that are not written down yet. */
-static void forget_groups(void) {
+/* Forget the stores that are not written down yet. */
+static void forget_open_groups(void) {
     for (int k = 0; k < weft_halo_open; k++) groups[k].part->open = 0;
     weft_halo_open = 0;
     window_n = 0;
     last_part = NULL;
 }
 
-/* Ends the watch of arrays with ghost cells. */
-static void stop(void) {
-    weft_halo_log_end();
+/* End the watch of arrays with ghost cells, and close its file. */
+static void end_watch(void) {
+    weft_close_ghost_log();
     on = false;
-    forget_groups();
+    forget_open_groups();
     weft_halo_on = weft_halo_waiting = 0;
 }
 
-/* Ends the watch for a reason, as what would be recorded from here on would not be complete. */
-static void give_up(const char *why) {
+/* End the watch and write why, as what would be recorded from here on would not be complete. */
+static void give_up(const char *reason) {
     if (!on) return;
-    weft_halo_record(GAVE_UP, weft_halo_moment(), NULL, 0, why, strlen(why));
-    stop();
+    weft_write_ghost_record(GAVE_UP, weft_count_own_calls(), NULL, 0, reason, strlen(reason));
+    end_watch();
 }
 
 /* ---- values ---- */
-/* Returns the value of a cell of a part, as a float. */
-static float value_at(const struct part *p, uint32_t place) {
-    const void *at = (const void *)(p->low + place * p->size);
+/* Return the value of a cell as a float; of a complex number a sum of both parts. `place`: the cell's number in the
+ * array. 0 for a type that is not known. */
+static float read_cell_value(const struct ghost_array *array, uint32_t place) {
+    const void *address = (const void *)(array->low + place * array->size);
 #define AS(c, n, type)                                                                                                 \
-    if (p->letter == c && p->size == (n)) return (float)*(const type *)at;
+    if (array->letter == c && array->size == (n)) return (float)*(const type *)address;
     AS('f', 8, double)
     AS('f', 4, float)
     AS('f', sizeof(long double), long double)
@@ -83,15 +84,15 @@ static float value_at(const struct part *p, uint32_t place) {
     AS('u', 1, uint8_t)
     AS('b', 1, uint8_t)
 #undef AS
-    const double *d = at;
-    const float *f = at;
-    if (p->letter == 'c' && p->size == 16) return (float)(d[0] + 0.618 * d[1]);
-    if (p->letter == 'c' && p->size == 8) return (float)(f[0] + 0.618 * f[1]);
+    const double *doubles = address;
+    const float *floats = address;
+    if (array->letter == 'c' && array->size == 16) return (float)(doubles[0] + 0.618 * doubles[1]);
+    if (array->letter == 'c' && array->size == 8) return (float)(floats[0] + 0.618 * floats[1]);
     return 0;
 }
 
-/* Returns whether values of a type can be recorded: its letter and its size in bytes. */
-static bool type_known(int letter, size_t size) {
+/* Return whether values of a type can be recorded: its letter (f, i, u, b, c) and its size in bytes. */
+static bool is_known_type(int letter, size_t size) {
     static const struct {
         char letter;
         uint8_t size;
@@ -105,420 +106,458 @@ static bool type_known(int letter, size_t size) {
     return false;
 }
 
-/* Whether a part's memory is still there: it may have gone back to the system without a word. */
-static bool there(const struct part *p) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), low = p->low & ~(page - 1);
-    static unsigned char *each;
+/* Return whether an array's memory is still there: it may have gone back to the system without a call that the recorder
+ * sees. */
+static bool is_memory_mapped(const struct ghost_array *array) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), low = array->low & ~(page - 1);
+    static unsigned char *pages;
     static size_t space;
-    size_t n = (p->high - low + page - 1) / page;
+    size_t n = (array->high - low + page - 1) / page;
     if (n > space) {
-        free(each);
-        each = malloc(n);
-        space = each ? n : 0;
+        free(pages);
+        pages = malloc(n);
+        space = pages ? n : 0;
     }
-    return each && mincore((void *)low, p->high - low, each) == 0;
+    return pages && mincore((void *)low, array->high - low, pages) == 0;
 }
 
-/* Writes values down where they have changed. */
-static bool look(struct part *p, struct cells *c, int kind, uint64_t moment) {
+/* Write the values of a set of cells down if they have changed since last time. Return whether they have. `kind`: of
+ * the record (halo_kinds.h). */
+static bool write_changed_values(struct ghost_array *array, struct cell_set *cells, int kind, uint64_t moment) {
     WEFT_WORK(WEFT_HALO);
-    if (!c->n) return false;
-    for (uint32_t k = 0; k < c->n; k++) c->now[k] = value_at(p, c->places[k]);
-    if (c->known && !memcmp(c->now, c->seen, c->n * sizeof *c->now)) return false;
-    float *now = c->now;
-    c->now = c->seen;
-    c->seen = now;
-    c->known = true;
-    const uint32_t head[2] = {p->number, 0};
-    weft_halo_record(kind, moment, head, sizeof head, now, c->n * sizeof *now);
+    if (!cells->n) return false;
+    for (uint32_t k = 0; k < cells->n; k++) cells->now[k] = read_cell_value(array, cells->places[k]);
+    if (cells->known && !memcmp(cells->now, cells->seen, cells->n * sizeof *cells->now)) return false;
+    float *now = cells->now;
+    cells->now = cells->seen;
+    cells->seen = now;
+    cells->known = true;
+    const uint32_t head[2] = {array->number, 0};
+    weft_write_ghost_record(kind, moment, head, sizeof head, now, cells->n * sizeof *now);
     return true;
 }
 
-static void part_end(struct part *p);
+static void end_array(struct ghost_array *array);
 
-/* Whether something else than the stores that were seen has changed what neighbours copy. */
-static void look_for_unseen(struct part *p, uint64_t moment) {
-    if (p->open || (p->checked_at == moment && p->checked_epoch == epoch)) return;
-    p->checked_at = moment;
-    p->checked_epoch = epoch;
-    look(p, &p->edge, UNSEEN, moment);
+/* Write down if something else than the stores that the hooks saw has changed the cells that neighbours copy. */
+static void write_unseen_changes(struct ghost_array *array, uint64_t moment) {
+    if (array->open || (array->checked_at == moment && array->checked_epoch == epoch)) return;
+    array->checked_at = moment;
+    array->checked_epoch = epoch;
+    write_changed_values(array, &array->edge, UNSEEN, moment);
 }
 
-/* Writes the values of a part's ghost cells down if they have changed; returns whether the memory is still there. */
-static bool look_at_ghosts(struct part *p, uint64_t moment) {
-    if (p->looks && p->looked_at == moment && p->looked_stores == p->stores) return true;
-    if (!there(p)) return false;
-    p->looked_at = moment;
-    p->looked_stores = p->stores;
-    look_for_unseen(p, moment);
-    if (look(p, &p->ghosts, GHOSTS, moment)) p->looks++;
+/* Write the values of an array's ghost cells down if they have changed. Return whether the array's memory is still
+ * there. */
+static bool write_ghost_values(struct ghost_array *array, uint64_t moment) {
+    if (array->looks && array->looked_at == moment && array->looked_stores == array->stores) return true;
+    if (!is_memory_mapped(array)) return false;
+    array->looked_at = moment;
+    array->looked_stores = array->stores;
+    write_unseen_changes(array, moment);
+    if (write_changed_values(array, &array->ghosts, GHOSTS, moment)) array->looks++;
     return true;
 }
 
 /* ---- groups ---- */
-/* All that is open is written down, in the order in which it began, with the values that it left. */
-void weft_halo_settle(void) {
+/* Write down the groups of stores that are open, in the order in which they began, with the values that they left: a
+ * call may take values away, or bring some. */
+void weft_write_open_stores(void) {
     if (!on || !weft_halo_open || weft_self != owner) return;
     WEFT_WORK(WEFT_HALO);
-    int n = weft_halo_open;
-    for (int k = 0; k < n; k++) {
-        struct part *p = groups[k].part;
-        weft_halo_write_group(&groups[k]);
+    int count = weft_halo_open;
+    for (int k = 0; k < count; k++) {
+        struct ghost_array *array = groups[k].part;
+        weft_write_store_group(&groups[k]);
         runs++;
-        if (!--p->open && there(p)) look(p, &p->edge, OWNED, groups[k].moment);
+        if (!--array->open && is_memory_mapped(array))
+            write_changed_values(array, &array->edge, OWNED, groups[k].moment);
     }
     weft_halo_open = 0;
     last_part = NULL;
     if (++epoch == EPOCHS) give_up("too many stores");
-    else if (weft_halo_log_full()) give_up("more than 512 MB of accesses");
+    else if (weft_is_ghost_log_full()) give_up("more than 512 MB of accesses");
 }
 
-/* Makes room for one more element in an array of `n`; returns false without memory. */
-static bool grown(void **array, uint32_t n, uint32_t *space, size_t each) {
+/* Make room for one more element of `size` bytes in an array of `n`; return false without memory. */
+static bool make_room(void **array, uint32_t n, uint32_t *space, size_t size) {
     if (n < *space) return true;
     uint32_t more = *space ? *space * 2 : FIRST;
-    void *found = realloc(*array, more * each);
-    if (!found) return false;
-    *array = found;
+    void *larger = realloc(*array, more * size);
+    if (!larger) return false;
+    *array = larger;
     *space = more;
     return true;
 }
 
-/* The line of a load among those of a group. */
-static uint32_t read_of(struct group *g, const struct load *l) {
-    for (uint32_t r = 0; r < g->reads; r++)
-        if (g->read[r].at == l->at && g->read[r].part == l->part) return r;
-    if (g->reads == READS) return READS;
-    g->read[g->reads] = *l;
-    uint64_t own = runs + (uint64_t)(g - groups); /* what this group stores comes behind what it loads */
-    if (l->runs > own) g->read[g->reads].runs = own;
-    g->hash = mixed(mixed(g->hash, l->at), l->part->number);
-    return g->reads++;
+/* Return which of the group's lines of loads a load belongs to, a new one if there is none; READS if there are too
+ * many. */
+static uint32_t find_load_line(struct group *group, const struct load *load) {
+    for (uint32_t line = 0; line < group->reads; line++)
+        if (group->read[line].at == load->at && group->read[line].part == load->part) return line;
+    if (group->reads == READS) return READS;
+    group->read[group->reads] = *load;
+    uint64_t own_run = runs + (uint64_t)(group - groups); /* what this group stores comes behind what it loads */
+    if (load->runs > own_run) group->read[group->reads].runs = own_run;
+    group->hash = mix_hash(mix_hash(group->hash, load->at), load->part->number);
+    return group->reads++;
 }
 
-/* The ghosts loaded since the store before go with the cell that is stored now. */
-static void take_window(struct group *g, uint32_t target) {
+/* Let the ghost cells that were loaded since the store before go with the cell that is stored now. */
+static void take_recent_loads(struct group *group, uint32_t target) {
     uint64_t first = window_n > WINDOW ? window_n - WINDOW : 0;
     for (uint64_t k = first; k < window_n; k++) {
-        const struct load *l = &window[k % WINDOW];
-        uint32_t r = read_of(g, l);
-        if (r == READS) continue;
-        if (g->pairs_n == MOST_PAIRS || !grown((void **)&g->pairs, g->pairs_n, &g->pairs_space, sizeof *g->pairs)) {
+        const struct load *load = &window[k % WINDOW];
+        uint32_t line = find_load_line(group, load);
+        if (line == READS) continue;
+        if (group->pairs_n == MOST_PAIRS ||
+            !make_room((void **)&group->pairs, group->pairs_n, &group->pairs_space, sizeof *group->pairs)) {
             give_up("one line uses too many ghost cells");
             return;
         }
-        g->pairs[g->pairs_n++] = (struct pair){.read = r, .ghost = l->place, .target = target};
-        g->hash = mixed(g->hash, (uint64_t)l->place << 32 | target);
+        group->pairs[group->pairs_n++] = (struct pair){.read = line, .ghost = load->place, .target = target};
+        group->hash = mix_hash(group->hash, (uint64_t)load->place << 32 | target);
     }
     window_n = 0;
 }
 
-/* Returns the open group of stores that one place in the code makes into a part, a new one if there is none. */
-static struct group *group_of(struct part *p, uintptr_t at, bool copies, uint64_t moment) {
+/* Return the open group of stores that one place in the code makes into an array, a new one if there is none; NULL if
+ * the watch has ended. `copies`: the store is a copy, not computed. */
+static struct group *find_open_group(struct ghost_array *array, uintptr_t code_address, bool copies, uint64_t moment) {
     for (int k = 0; k < weft_halo_open; k++)
-        if (groups[k].at == at && groups[k].part == p && groups[k].copies == copies) return &groups[k];
-    if (weft_halo_open == GROUPS) weft_halo_settle();
+        if (groups[k].at == code_address && groups[k].part == array && groups[k].copies == copies) return &groups[k];
+    if (weft_halo_open == GROUPS) weft_write_open_stores();
     if (!on) return NULL;
-    look_for_unseen(p, moment);
-    struct group *g = &groups[weft_halo_open++];
-    g->at = at;
-    g->part = p;
-    g->copies = copies;
-    g->of_ghosts = false;
-    g->hash = mixed(mixed(at, p->number), copies);
-    g->moment = moment;
-    g->places_n = g->pairs_n = g->reads = 0;
-    p->open++;
-    return g;
+    write_unseen_changes(array, moment);
+    struct group *group = &groups[weft_halo_open++];
+    group->at = code_address;
+    group->part = array;
+    group->copies = copies;
+    group->of_ghosts = false;
+    group->hash = mix_hash(mix_hash(code_address, array->number), copies);
+    group->moment = moment;
+    group->places_n = group->pairs_n = group->reads = 0;
+    array->open++;
+    return group;
 }
 
-/* Records a store into a cell of a part, with the ghost cells that were loaded for it. */
-static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, uint64_t moment) {
+/* Record a store into a cell of an array, with the ghost cells that were loaded for it. */
+static void record_store(struct ghost_array *array, uint32_t place, uintptr_t code_address, bool copies,
+                         uint64_t moment) {
     WEFT_WORK(WEFT_HALO);
-    bool ghost = (p->cells[place] & OF_CELL) == GHOST;
-    p->stores += ghost;
-    if (p == last_part && place == last_place) { /* v = 0; v += a; v += b: one store */
-        if (ghost) window_n = 0;
-        else take_window(last_group, place);
+    bool is_ghost = (array->cells[place] & OF_CELL) == GHOST;
+    array->stores += is_ghost;
+    if (array == last_part && place == last_place) { /* v = 0; v += a; v += b: one store */
+        if (is_ghost) window_n = 0;
+        else take_recent_loads(last_group, place);
         return;
     }
-    if (p->cells[place] >> EPOCH_SHIFT == epoch) weft_halo_settle();
-    struct group *g = on ? group_of(p, at, copies, moment) : NULL;
-    if (!g) return;
-    if (!grown((void **)&g->places, g->places_n, &g->places_space, sizeof *g->places)) {
+    if (array->cells[place] >> EPOCH_SHIFT == epoch) weft_write_open_stores();
+    struct group *group = on ? find_open_group(array, code_address, copies, moment) : NULL;
+    if (!group) return;
+    if (!make_room((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
         give_up("there is no memory");
         return;
     }
-    g->places[g->places_n++] = place;
-    g->hash = mixed(g->hash, place);
-    g->of_ghosts |= ghost;
-    p->cells[place] = (p->cells[place] & OF_CELL) | epoch << EPOCH_SHIFT;
-    if (ghost || copies) window_n = 0;
-    else take_window(g, place);
-    last_part = p;
+    group->places[group->places_n++] = place;
+    group->hash = mix_hash(group->hash, place);
+    group->of_ghosts |= is_ghost;
+    array->cells[place] = (array->cells[place] & OF_CELL) | epoch << EPOCH_SHIFT;
+    if (is_ghost || copies) window_n = 0;
+    else take_recent_loads(group, place);
+    last_part = array;
     last_place = place;
-    last_group = g;
+    last_group = group;
 }
 
-/* Records a load of a ghost cell. */
-static void loaded(struct part *p, uint32_t place, uintptr_t at, uint64_t moment) {
+/* Record a load of a ghost cell, for the store that follows it. */
+static void record_ghost_load(struct ghost_array *array, uint32_t place, uintptr_t code_address, uint64_t moment) {
     WEFT_WORK(WEFT_HALO);
     for (int k = 0; k < weft_halo_open; k++)
-        if (groups[k].of_ghosts && groups[k].part == p) {
-            weft_halo_settle();
+        if (groups[k].of_ghosts && groups[k].part == array) {
+            weft_write_open_stores();
             break;
         }
-    if (!on || !look_at_ghosts(p, moment)) return;
-    window[window_n++ % WINDOW] =
-        (struct load){.part = p, .place = place, .at = at, .looks = p->looks, .runs = runs + (uint64_t)weft_halo_open};
+    if (!on || !write_ghost_values(array, moment)) return;
+    window[window_n++ % WINDOW] = (struct load){.part = array,
+                                                .place = place,
+                                                .at = code_address,
+                                                .looks = array->looks,
+                                                .runs = runs + (uint64_t)weft_halo_open};
 }
 
-static inline uint64_t place_of(const struct part *p, uintptr_t a) {
-    return LIKELY(p->shift >= 0) ? (a - p->low) >> p->shift : (a - p->low) / p->size;
+/* Return the number of the array's cell that holds an address. */
+static inline uint64_t find_cell(const struct ghost_array *array, uintptr_t address) {
+    return LIKELY(array->shift >= 0) ? (address - array->low) >> array->shift : (address - array->low) / array->size;
 }
 
-/* Returns a part that has some of the `n` bytes at an address, NULL for none. */
-static inline struct part *part_at(uintptr_t a, size_t n) {
-    static int before;
-    if (before < parts_n && a < parts[before]->high && a + n > parts[before]->low) return parts[before];
+/* Return an array that has some of the `size` bytes at an address, NULL for none. */
+static inline struct ghost_array *find_array(uintptr_t address, size_t size) {
+    static int last;
+    if (last < parts_n && address < parts[last]->high && address + size > parts[last]->low) return parts[last];
     for (int k = 0; k < parts_n; k++)
-        if (a < parts[k]->high && a + n > parts[k]->low) return parts[before = k];
+        if (address < parts[k]->high && address + size > parts[k]->low) return parts[last = k];
     return NULL;
 }
 
-/* Another thread touches something: it may read no more than the ranges, as the parts may end meanwhile. */
-static void touched_elsewhere(uintptr_t a, size_t n) {
+/* Note that another thread touches one of the arrays. It may read no more than the ranges of addresses, as the arrays
+ * may end meanwhile. */
+static void note_foreign_access(uintptr_t address, size_t size) {
     for (int k = 0; k < PARTS && !strangers; k++)
-        if (a < ranges[k].high && a + n > ranges[k].low) strangers = true;
+        if (address < ranges[k].high && address + size > ranges[k].low) strangers = true;
 }
 
-/* What the hooks call, by way of access.c. */
-void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
+/* Record an access of the program to `size` bytes, if they are ghost cells or cells that neighbours copy. The hooks of
+ * `weft cc` programs call it, by way of record_access. `kind`: WEFT_HOOK_*; `code_address`: the instruction that makes
+ * it. */
+void weft_record_ghost_access(uintptr_t address, size_t size, unsigned kind, uintptr_t code_address) {
     if (UNLIKELY(weft_self != owner)) {
-        touched_elsewhere(a, n);
+        note_foreign_access(address, size);
         return;
     }
     if (UNLIKELY(strangers)) give_up("another thread than the one that declared the arrays uses them");
-    struct part *p = on ? part_at(a, n) : NULL;
+    struct ghost_array *array = on ? find_array(address, size) : NULL;
     if (kind & WEFT_HOOK_FREE) {
-        if (p) weft_halo_forget(a, a + n);
-        for (; p; p = part_at(a, n)) part_end(p);
+        if (array) weft_forget_arrays_of_unknown_widths(address, address + size);
+        for (; array; array = find_array(address, size)) end_array(array);
     }
-    if (!p) return;
-    uint64_t first = a > p->low ? place_of(p, a) : 0, last = place_of(p, a + n - 1);
-    if (LIKELY(first == last && !(p->cells[first] & OF_CELL))) return;
-    if (last >= p->count) last = p->count - 1;
-    bool copies = n > LONGEST_LOAD && n > p->size;
+    if (!array) return;
+    uint64_t first = address > array->low ? find_cell(array, address) : 0, last = find_cell(array, address + size - 1);
+    if (LIKELY(first == last && !(array->cells[first] & OF_CELL))) return;
+    if (last >= array->count) last = array->count - 1;
+    bool copies = size > LONGEST_LOAD && size > array->size;
     uint64_t moment = UINT64_MAX;
     for (uint64_t place = first; place <= last; place++) {
-        uint32_t class = p->cells[place] & OF_CELL;
+        uint32_t class = array->cells[place] & OF_CELL;
         if (class == INNER) continue;
         if (moment == UINT64_MAX) {
             static uint64_t before;
-            moment = weft_halo_moment();
+            moment = weft_count_own_calls();
             if (moment != before) {
-                weft_halo_settle();
+                weft_write_open_stores();
                 window_n = 0;
             }
             before = moment;
         }
-        if (kind & WEFT_HOOK_READ && class == GHOST && !copies) loaded(p, (uint32_t)place, at, moment);
-        if (on && kind & WEFT_HOOK_WRITE) stored(p, (uint32_t)place, at, copies, moment);
+        if (kind & WEFT_HOOK_READ && class == GHOST && !copies)
+            record_ghost_load(array, (uint32_t)place, code_address, moment);
+        if (on && kind & WEFT_HOOK_WRITE) record_store(array, (uint32_t)place, code_address, copies, moment);
         if (!on) return;
     }
 }
 
 /* ---- parts ---- */
-/* Returns whether a cell of a part is a ghost, at the edge that neighbours copy, or inside. */
-static int class_of(const struct part *p, uint64_t place) {
-    bool edge = false, bare = true; /* without ghosts: what is made of other arrays' goes into its outermost cells */
-    for (int d = 0; d < p->dims; d++) bare &= !p->halo[d];
-    for (int d = p->dims - 1; d >= 0; d--) {
-        int64_t n = p->shape[d], width = p->halo[d], at = (int64_t)(place % (uint64_t)n);
+/* Return whether a cell is a ghost (GHOST), one that neighbours copy (EDGE), or inside (INNER). */
+static int classify_cell(const struct ghost_array *array, uint64_t place) {
+    bool is_edge = false,
+         has_no_ghosts = true; /* without ghosts: what is made of other arrays' goes into its outermost cells */
+    for (int d = 0; d < array->dims; d++) has_no_ghosts &= !array->halo[d];
+    for (int d = array->dims - 1; d >= 0; d--) {
+        int64_t n = array->shape[d], width = array->halo[d], index = (int64_t)(place % (uint64_t)n);
         place /= (uint64_t)n;
-        if (at < width || at >= n - width) return GHOST;
-        edge |= at < 2 * width + bare || at >= n - 2 * width - bare;
+        if (index < width || index >= n - width) return GHOST;
+        is_edge |= index < 2 * width + has_no_ghosts || index >= n - 2 * width - has_no_ghosts;
     }
-    return edge ? EDGE : INNER;
+    return is_edge ? EDGE : INNER;
 }
 
-/* Tells the hooks of each run of cells of the shell that lie one behind the other. */
-static void shell_watch(const struct part *p, int by) {
-    for (uint64_t k = 0; k < p->count;) {
+/* Have the hooks report accesses to the ghosts and to the cells that neighbours copy (`change` 1), or no longer
+ * (-1). */
+static void watch_shell(const struct ghost_array *array, int change) {
+    for (uint64_t k = 0; k < array->count;) {
         uint64_t first = k;
-        while (k < p->count && (p->cells[k] & OF_CELL) != INNER) k++;
-        if (k > first) weft_access_watch(p->low + first * p->size, p->low + k * p->size, by);
-        while (k < p->count && (p->cells[k] & OF_CELL) == INNER) k++;
+        while (k < array->count && (array->cells[k] & OF_CELL) != INNER) k++;
+        if (k > first)
+            weft_change_watched_addresses(array->low + first * array->size, array->low + k * array->size, change);
+        while (k < array->count && (array->cells[k] & OF_CELL) == INNER) k++;
     }
 }
 
-/* Frees the lists of a set of cells. */
-static void cells_free(struct cells *c) {
-    free(c->places);
-    free(c->seen);
-    free(c->now);
+/* Free the lists of a set of cells. */
+static void free_cell_set(struct cell_set *cells) {
+    free(cells->places);
+    free(cells->seen);
+    free(cells->now);
 }
 
-/* Frees what is known of a part. */
-static void part_free(struct part *p) {
-    if (p->cells) munmap(p->cells, p->count * sizeof *p->cells);
-    cells_free(&p->edge);
-    cells_free(&p->ghosts);
-    free(p);
+/* Free what is known of an array. */
+static void free_array(struct ghost_array *array) {
+    if (array->cells) munmap(array->cells, array->count * sizeof *array->cells);
+    free_cell_set(&array->edge);
+    free_cell_set(&array->ghosts);
+    free(array);
 }
 
-/* Ends the watch of a part, whose memory is used for something else from here on. */
-static void part_end(struct part *p) {
-    weft_halo_settle();
+/* End the watch of an array, whose memory is used for something else from here on. */
+static void end_array(struct ghost_array *array) {
+    weft_write_open_stores();
     window_n = 0;
-    shell_watch(p, -1);
+    watch_shell(array, -1);
     for (int k = 0; k < parts_n; k++)
-        if (parts[k] == p) {
+        if (parts[k] == array) {
             parts[k] = parts[--parts_n];
             ranges[k] = ranges[parts_n];
             ranges[parts_n].high = 0;
             break;
         }
-    part_free(p);
+    free_array(array);
 }
 
-/* Makes the lists for a set of `n` cells; false without memory. */
-static bool cells_make(struct cells *c, uint32_t n) {
-    c->places = malloc(n * sizeof *c->places + 1);
-    c->seen = malloc(n * sizeof *c->seen + 1);
-    c->now = malloc(n * sizeof *c->now + 1);
-    return c->places && c->seen && c->now;
+/* Make the lists for a set of `n` cells; return false without memory. */
+static bool make_cell_set(struct cell_set *cells, uint32_t n) {
+    cells->places = malloc(n * sizeof *cells->places + 1);
+    cells->seen = malloc(n * sizeof *cells->seen + 1);
+    cells->now = malloc(n * sizeof *cells->now + 1);
+    return cells->places && cells->seen && cells->now;
 }
 
-/* Marks which cells of a part are ghosts and which are at its edge; false without memory. */
-static bool shell_make(struct part *p) {
+/* Find out which cells of an array are ghosts, and which neighbours copy; return false without memory. */
+static bool find_shell(struct ghost_array *array) {
     uint32_t counts[3] = {0};
-    p->cells = mmap(NULL, p->count * sizeof *p->cells, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p->cells == MAP_FAILED) {
-        p->cells = NULL;
+    array->cells =
+        mmap(NULL, array->count * sizeof *array->cells, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (array->cells == MAP_FAILED) {
+        array->cells = NULL;
         return false;
     }
-    for (uint64_t k = 0; k < p->count; k++) {
-        int class = class_of(p, k);
+    for (uint64_t k = 0; k < array->count; k++) {
+        int class = classify_cell(array, k);
         counts[class]++;
-        if (class != INNER) p->cells[k] = (uint32_t)class;
+        if (class != INNER) array->cells[k] = (uint32_t)class;
     }
     if (!counts[GHOST]) counts[EDGE] = 0; /* nobody copies them */
-    if (!cells_make(&p->edge, counts[EDGE]) || !cells_make(&p->ghosts, counts[GHOST])) return false;
-    for (uint64_t k = 0; k < p->count; k++) {
-        struct cells *c = p->cells[k] == EDGE ? &p->edge : p->cells[k] == GHOST ? &p->ghosts : NULL;
-        if (c && counts[p->cells[k]]) c->places[c->n++] = (uint32_t)k;
+    if (!make_cell_set(&array->edge, counts[EDGE]) || !make_cell_set(&array->ghosts, counts[GHOST])) return false;
+    for (uint64_t k = 0; k < array->count; k++) {
+        struct cell_set *cells = array->cells[k] == EDGE    ? &array->edge
+                                 : array->cells[k] == GHOST ? &array->ghosts
+                                                            : NULL;
+        if (cells && counts[array->cells[k]]) cells->places[cells->n++] = (uint32_t)k;
     }
     return true;
 }
 
-/* Copies the shape and the widths of ghosts into a part; returns whether they make sense. */
-static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *halo) {
-    p->count = 1;
-    for (int d = 0; d < p->dims; d++) {
-        if (halo[d] < 0 || shape[d] <= 2 * halo[d] || (uint64_t)shape[d] > INT32_MAX / p->count) return false;
-        p->shape[d] = shape[d];
-        p->halo[d] = halo[d];
-        p->count *= (uint64_t)shape[d];
+/* Copy the shape and the widths of ghosts into an array; return whether they make sense and its memory can be read. */
+static bool set_array_sizes(struct ghost_array *array, const int64_t *shape, const int64_t *halo) {
+    array->count = 1;
+    for (int d = 0; d < array->dims; d++) {
+        if (halo[d] < 0 || shape[d] <= 2 * halo[d] || (uint64_t)shape[d] > INT32_MAX / array->count) return false;
+        array->shape[d] = shape[d];
+        array->halo[d] = halo[d];
+        array->count *= (uint64_t)shape[d];
     }
-    p->high = p->low + p->count * p->size;
-    if (!p->low || !there(p)) return false;
-    if (weft_is_readable((const void *)p->low, p->high - p->low)) return true;
-    weft_unseen();
+    array->high = array->low + array->count * array->size;
+    if (!array->low || !is_memory_mapped(array)) return false;
+    if (weft_is_readable((const void *)array->low, array->high - array->low)) return true;
+    weft_note_unreadable_buffer();
     return false;
 }
 
-/* Begins to watch a part, and writes its declaration down. */
-static void part_add(struct part *p, const struct said *said) {
-    p->number = parts_made++;
-    ranges[parts_n].low = p->low;
-    ranges[parts_n].high = p->high;
-    parts[parts_n++] = p;
-    uint64_t moment = weft_halo_moment();
-    weft_halo_write_part(p, said, moment);
-    look(p, &p->edge, OWNED, moment);
-    look_at_ghosts(p, moment);
-    shell_watch(p, 1);
+/* Begin to watch an array, and write down its declaration and its first values. */
+static void add_array(struct ghost_array *array, const struct declaration *declaration) {
+    array->number = parts_made++;
+    ranges[parts_n].low = array->low;
+    ranges[parts_n].high = array->high;
+    parts[parts_n++] = array;
+    uint64_t moment = weft_count_own_calls();
+    weft_write_array_declaration(array, declaration, moment);
+    write_changed_values(array, &array->edge, OWNED, moment);
+    write_ghost_values(array, moment);
+    watch_shell(array, 1);
     weft_halo_on = 1;
 }
 
-bool weft_halo_mine(void) { return on && weft_self == owner; }
+/* Return whether this is the thread that declared the arrays, and accesses to them are written down. */
+bool weft_is_ghost_watch_thread(void) { return on && weft_self == owner; }
 
-/* Begins to watch an array with ghost cells of these widths; returns whether that is possible. */
-bool weft_halo_declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
-    weft_halo_settle();
-    struct part *p = on ? calloc(1, sizeof *p) : NULL;
-    if (!p) return false;
-    *p = *given;
-    p->shift = p->size && !(p->size & (p->size - 1)) ? __builtin_ctzll(p->size) : -1;
-    if (!sizes_taken(p, shape, halo) || !shell_make(p)) {
-        part_free(p);
+/* Begin to watch an array of this shape, `halo` ghost cells wide in each dimension; return whether that is possible.
+ * The declaration gets the array's number as `before`. */
+bool weft_watch_ghost_array(const struct ghost_array *given, const int64_t *shape, const int64_t *halo,
+                            struct declaration *declaration) {
+    weft_write_open_stores();
+    struct ghost_array *array = on ? calloc(1, sizeof *array) : NULL;
+    if (!array) return false;
+    *array = *given;
+    array->shift = array->size && !(array->size & (array->size - 1)) ? __builtin_ctzll(array->size) : -1;
+    if (!set_array_sizes(array, shape, halo) || !find_shell(array)) {
+        free_array(array);
         return false;
     }
     for (int k = parts_n - 1; k >= 0; k--)
-        if (p->low < parts[k]->high && p->high > parts[k]->low) part_end(parts[k]);
+        if (array->low < parts[k]->high && array->high > parts[k]->low) end_array(parts[k]);
     if (parts_n == PARTS) {
-        part_free(p);
+        free_array(array);
         return false;
     }
-    part_add(p, said);
-    said->before = p->number;
+    add_array(array, declaration);
+    declaration->before = array->number;
     return true;
 }
 
-/* `halo` NULL: its widths are told by receives. */
-static void declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
+/* Begin to watch an array as the program declares it, if a run is recorded whose program was built with `weft cc`; else
+ * note why not. `halo` NULL: receives show the widths of the ghosts. */
+static void declare_array(const struct ghost_array *given, const int64_t *shape, const int64_t *halo,
+                          struct declaration *declaration) {
     if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE ||
-        weft_leaves_out(WEFT_ACCESSES) || weft_leaves_out(WEFT_HALO))
+        weft_is_left_out(WEFT_ACCESSES) || weft_is_left_out(WEFT_HALO))
         return;
     WEFT_WORK(WEFT_HALO);
     if (!weft_accessing) {
-        weft_access_note("uses of ghost cells: the program was not built with `weft cc`");
+        weft_record_access_note("uses of ghost cells: the program was not built with `weft cc`");
         return;
     }
     if (!owner) {
         owner = weft_self;
-        on = weft_halo_log_begin();
+        on = weft_open_ghost_log();
     }
-    if (!weft_halo_mine()) return;
-    bool fits = given->low && given->dims > 0 && given->dims <= DIMENSIONS && type_known(given->letter, given->size);
+    if (!weft_is_ghost_watch_thread()) return;
+    bool fits = given->low && given->dims > 0 && given->dims <= DIMENSIONS && is_known_type(given->letter, given->size);
     uint64_t cells = 1;
     for (int d = 0; fits && d < given->dims; d++)
         if ((fits = shape[d] > 0 && (uint64_t)shape[d] <= INT32_MAX / cells)) cells *= (uint64_t)shape[d];
-    if (fits) weft_halo_forget(given->low, given->low + cells * given->size);
-    fits = fits && said->lag >= 0 &&
-           (halo ? weft_halo_declare(given, shape, halo, said) : weft_halo_expect(given, shape, said));
-    if (!fits) weft_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
+    if (fits) weft_forget_arrays_of_unknown_widths(given->low, given->low + cells * given->size);
+    fits = fits && declaration->lag >= 0 &&
+           (halo ? weft_watch_ghost_array(given, shape, halo, declaration)
+                 : weft_watch_array_of_unknown_widths(given, shape, declaration));
+    if (!fits)
+        weft_record_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
 }
 
 /* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
-VISIBLE void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
-                            const int64_t *halo, const void *comm, int lag, const char *const at[2], int line);
-/* Called by a C program: declares an array with ghost cells that is cut over a communicator. */
-void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
-                    const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
-    struct said said = {.of = of, .file = at[0], .function = at[1], .line = line, .lag = lag};
-    weft_halo_grid(*(const MPI_Comm *)comm, &said.grid);
-    const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
-    declare(&given, shape, halo, &said);
+VISIBLE void weft_halo_part(const void *data, int letter, size_t size, const char *name, int dims, const int64_t *shape,
+                            const int64_t *halo, const void *comm, int lag, const char *const place[2], int line);
+/* Called by a C program (weft.h): declare an array whose outermost cells, `halo` of them at both ends of each
+ * dimension, are copies of what neighbours in a communicator own. `place`: file and function of
+ * the declaration. */
+void weft_halo_part(const void *data, int letter, size_t size, const char *name, int dims, const int64_t *shape,
+                    const int64_t *halo, const void *comm, int lag, const char *const place[2], int line) {
+    struct declaration declaration = {.of = name, .file = place[0], .function = place[1], .line = line, .lag = lag};
+    weft_read_process_grid(*(const MPI_Comm *)comm, &declaration.grid);
+    const struct ghost_array given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    declare_array(&given, shape, halo, &declaration);
 }
 
 /* The same, where `lower` says which cell of the whole array is the first that this rank owns. */
-VISIBLE void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims,
+VISIBLE void weft_halo_part_at(const void *data, int letter, size_t size, const char *name, int dims,
                                const int64_t *shape, const int64_t *halo, const int64_t *lower, const int64_t *periodic,
-                               int lag, const char *const at[2], int line);
-/* Called by a C program: declares an array with ghost cells by its place in the whole array. */
-void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+                               int lag, const char *const place[2], int line);
+/* Called by a C program (weft.h): declare an array with ghost cells by its place in the whole array. `lower`: which
+ * cell of the whole array is the first that this rank owns; `periodic`: dimensions that wrap around. */
+void weft_halo_part_at(const void *data, int letter, size_t size, const char *name, int dims, const int64_t *shape,
                        const int64_t *halo, const int64_t *lower, const int64_t *periodic, int lag,
-                       const char *const at[2], int line) {
-    struct said said = {
-        .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .lower = lower, .periodic = periodic};
-    const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
-    declare(&given, shape, halo, &said);
+                       const char *const place[2], int line) {
+    struct declaration declaration = {.of = name,
+                                      .file = place[0],
+                                      .function = place[1],
+                                      .line = line,
+                                      .lag = lag,
+                                      .lower = lower,
+                                      .periodic = periodic};
+    const struct ghost_array given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    declare_array(&given, shape, halo, &declaration);
 }
 
-/* Returns the communicator of a Fortran handle. */
-static MPI_Comm of_fortran(int handle) {
+/* Return the communicator of a Fortran handle. */
+static MPI_Comm find_comm_of_fortran(int handle) {
     MPI_Comm comm = MPI_COMM_NULL;
     if (sizeof comm == sizeof handle) {
         memcpy(&comm, &handle, sizeof comm);
@@ -529,55 +568,56 @@ static MPI_Comm of_fortran(int handle) {
     return known ? known(handle) : comm;
 }
 
-/* Fortran's first index is the fastest. */
-static void turn(const int64_t *given, int64_t *turned, int dims) {
-    for (int d = 0; d < dims && d < DIMENSIONS; d++) turned[d] = given[dims - 1 - d];
+/* Copy `dims` numbers in reverse order, as Fortran's first index is the fastest. */
+static void reverse_dimensions(const int64_t *given, int64_t *reversed, int dims) {
+    for (int d = 0; d < dims && d < DIMENSIONS; d++) reversed[d] = given[dims - 1 - d];
 }
 
 /* The same of Fortran: with a communicator, or with `lower` and `periodic` in its place. */
-VISIBLE void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims,
+VISIBLE void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *name, int dims,
                                     const int64_t *shape, const int64_t *halo, const int *comm, const int64_t *lower,
                                     const int64_t *periodic);
-/* Called by a Fortran program: declares an array with ghost cells. */
-void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+/* Called by a Fortran program (weft_probes.f90): declare an array with ghost cells, cut over a communicator, or at a
+ * place in the whole array where `lower` and `periodic` are not NULL. */
+void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *name, int dims, const int64_t *shape,
                             const int64_t *halo, const int *comm, const int64_t *lower, const int64_t *periodic) {
     int64_t lengths[DIMENSIONS], widths[DIMENSIONS], firsts[DIMENSIONS], rounds[DIMENSIONS];
-    struct said said = {.of = of,
-                        .file = "",
-                        .function = "",
-                        .lower = lower ? firsts : NULL,
-                        .periodic = periodic ? rounds : NULL,
-                        .reversed = true};
-    weft_halo_grid(comm ? of_fortran(*comm) : MPI_COMM_NULL, &said.grid);
-    const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
-    turn(shape, lengths, dims);
-    if (halo) turn(halo, widths, dims);
-    if (lower) turn(lower, firsts, dims);
-    if (periodic) turn(periodic, rounds, dims);
-    declare(&given, lengths, halo ? widths : NULL, &said);
+    struct declaration declaration = {.of = name,
+                                      .file = "",
+                                      .function = "",
+                                      .lower = lower ? firsts : NULL,
+                                      .periodic = periodic ? rounds : NULL,
+                                      .reversed = true};
+    weft_read_process_grid(comm ? find_comm_of_fortran(*comm) : MPI_COMM_NULL, &declaration.grid);
+    const struct ghost_array given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    reverse_dimensions(shape, lengths, dims);
+    if (halo) reverse_dimensions(halo, widths, dims);
+    if (lower) reverse_dimensions(lower, firsts, dims);
+    if (periodic) reverse_dimensions(periodic, rounds, dims);
+    declare_array(&given, lengths, halo ? widths : NULL, &declaration);
 }
 
 VISIBLE void weft_halo_part_end(const void *data);
-/* Called by the program: an array with ghost cells ends. */
+/* Called by the program: end the watch of the array with ghost cells at this address. */
 void weft_halo_part_end(const void *data) {
-    struct part *p = weft_halo_mine() ? part_at((uintptr_t)data, 1) : NULL;
-    if (!p) return;
-    weft_halo_forget(p->low, p->high);
-    part_end(p);
+    struct ghost_array *array = weft_is_ghost_watch_thread() ? find_array((uintptr_t)data, 1) : NULL;
+    if (!array) return;
+    weft_forget_arrays_of_unknown_widths(array->low, array->high);
+    end_array(array);
 }
 
-/* MPI is finalized, or the program ends without it: nobody gets anything any more. */
-void weft_halo_end(void) {
+/* End the watch of all arrays with ghost cells, as MPI is finalized or the program ends: no message comes any more. */
+void weft_end_ghost_watch(void) {
     if (on && strangers) give_up("another thread than the one that declared the arrays uses them");
     if (!on) return;
-    weft_halo_settle();
-    if (on) weft_halo_record(END, weft_halo_moment(), NULL, 0, NULL, 0);
-    stop();
+    weft_write_open_stores();
+    if (on) weft_write_ghost_record(END, weft_count_own_calls(), NULL, 0, NULL, 0);
+    end_watch();
 }
 
-/* A child of the process is not the rank. */
-void weft_halo_fork(void) {
-    weft_halo_log_fork();
+/* End the watch in a child of fork(), which is not the rank. */
+void weft_end_ghost_watch_in_child(void) {
+    weft_drop_ghost_log_in_child();
     on = false;
     weft_halo_on = weft_halo_open = weft_halo_waiting = 0;
 }

@@ -10,95 +10,104 @@
 #include "halo.h"
 #include "process.h"
 
-enum { MOST_WIDE = 4 }; /* as MOST_WIDE of inferring.py */
+enum { MOST_WIDE = 4 }; /* as in width_inference.py */
 
-struct waiting {
-    struct part given;
-    struct said said;
+struct undeclared_array {
+    struct ghost_array given;
+    struct declaration declaration;
     uintptr_t high;
     int64_t shape[DIMENSIONS], halo[DIMENSIONS], lower[DIMENSIONS], periodic[DIMENSIONS];
     bool filled; /* by a receive that was seen */
-    struct waiting *next;
+    struct undeclared_array *next;
 };
 
 volatile int weft_halo_waiting;
-static struct waiting *waiting;
+static struct undeclared_array *undeclared_arrays;
 
-static void forget(struct waiting *w) {
-    free((char *)(uintptr_t)w->said.of);
-    free(w);
+/* Free what is known of an array whose widths are not declared. */
+static void free_undeclared(struct undeclared_array *array) {
+    free((char *)(uintptr_t)array->declaration.of);
+    free(array);
 }
 
-/* Counts the arrays whose widths of ghosts are not known yet. */
-static void count(void) {
+/* Count the arrays whose widths are not declared, for the access hooks (weft_halo_waiting). */
+static void count_undeclared(void) {
     int n = 0;
-    for (struct waiting *w = waiting; w; w = w->next) n++;
+    for (struct undeclared_array *array = undeclared_arrays; array; array = array->next) n++;
     weft_halo_waiting = n;
 }
 
-/* Ends the arrays in a range of memory whose widths are not known yet. */
-void weft_halo_forget(uintptr_t low, uintptr_t high) {
-    if (!waiting) return;
-    for (struct waiting **link = &waiting, *w; (w = *link);)
-        if (w->given.low < high && w->high > low) {
-            const uint32_t head[2] = {w->said.before, 0};
-            weft_halo_record(ENDED, weft_halo_moment(), head, sizeof head, NULL, 0);
-            *link = w->next;
-            forget(w);
-        } else link = &w->next;
-    count();
+/* Forget the arrays between these addresses whose widths are not declared, and write down that they end. */
+void weft_forget_arrays_of_unknown_widths(uintptr_t low, uintptr_t high) {
+    if (!undeclared_arrays) return;
+    for (struct undeclared_array **link = &undeclared_arrays, *array; (array = *link);)
+        if (array->given.low < high && array->high > low) {
+            const uint32_t head[2] = {array->declaration.before, 0};
+            weft_write_ghost_record(ENDED, weft_count_own_calls(), head, sizeof head, NULL, 0);
+            *link = array->next;
+            free_undeclared(array);
+        } else link = &array->next;
+    count_undeclared();
 }
 
-static bool declared(struct waiting *w) { return weft_halo_declare(&w->given, w->shape, w->halo, &w->said); }
+/* Watch an array with the widths that are known of its ghosts so far; return whether that is possible. */
+static bool watch_with_known_widths(struct undeclared_array *array) {
+    return weft_watch_ghost_array(&array->given, array->shape, array->halo, &array->declaration);
+}
 
-/* Widens the ghosts of an array to `halo`, as a receive has shown, and declares it anew. */
-static void widen(struct waiting *w, const int64_t *halo) {
+/* Widen the ghosts of an array to `halo`, as a receive has shown, and watch it anew. */
+static void widen_ghosts(struct undeclared_array *array, const int64_t *halo) {
     bool more = false;
-    int64_t wide[DIMENSIONS];
-    for (int d = 0; d < w->given.dims; d++) {
-        wide[d] = halo[d] > w->halo[d] ? halo[d] : w->halo[d];
-        more |= wide[d] != w->halo[d];
-        if (w->shape[d] <= 2 * wide[d]) return;
+    int64_t wider[DIMENSIONS];
+    for (int d = 0; d < array->given.dims; d++) {
+        wider[d] = halo[d] > array->halo[d] ? halo[d] : array->halo[d];
+        more |= wider[d] != array->halo[d];
+        if (array->shape[d] <= 2 * wider[d]) return;
     }
     if (!more) return;
-    memcpy(w->halo, wide, sizeof wide);
-    declared(w);
+    memcpy(array->halo, wider, sizeof wider);
+    watch_with_known_widths(array);
 }
 
-/* Returns whether two arrays have one shape and one grid of ranks. */
-static bool alike(const struct waiting *one, const struct waiting *other) {
-    return one->given.dims == other->given.dims &&
-           !memcmp(one->shape, other->shape, (size_t)one->given.dims * sizeof *one->shape) &&
-           !memcmp(&one->said.grid, &other->said.grid, sizeof one->said.grid);
+/* Return whether two arrays have one shape and one grid of ranks. */
+static bool are_alike(const struct undeclared_array *first, const struct undeclared_array *second) {
+    return first->given.dims == second->given.dims &&
+           !memcmp(first->shape, second->shape, (size_t)first->given.dims * sizeof *first->shape) &&
+           !memcmp(&first->declaration.grid, &second->declaration.grid, sizeof first->declaration.grid);
 }
 
-/* New values go to an array that has the size of the other one without its ghosts. */
-static bool inner(const struct waiting *w, const struct waiting *of) {
-    bool has = false;
-    for (int d = 0; d < w->given.dims; d++) {
-        if (of->given.dims != w->given.dims || w->shape[d] != of->shape[d] - 2 * of->halo[d]) return false;
-        has |= w->halo[d] != 0;
+/* Return whether an array has the size of another one without its ghosts, and has had no receive itself: then new
+ * values go to it, and it has no ghosts. */
+static bool is_inner_part(const struct undeclared_array *array, const struct undeclared_array *outer) {
+    bool has_guessed_ghosts = false;
+    for (int d = 0; d < array->given.dims; d++) {
+        if (outer->given.dims != array->given.dims || array->shape[d] != outer->shape[d] - 2 * outer->halo[d])
+            return false;
+        has_guessed_ghosts |= array->halo[d] != 0;
     }
-    return has && !w->filled;
+    return has_guessed_ghosts && !array->filled;
 }
 
-/* Gives the widths that were found for an array to those like it. */
-static void spread(struct waiting *from) {
-    for (struct waiting *w = waiting; w; w = w->next) {
-        if (w == from) continue;
-        if (alike(w, from)) widen(w, from->halo);
-        else if (inner(w, from)) {
-            memset(w->halo, 0, sizeof w->halo);
-            declared(w);
+/* Give the widths that a receive has shown for an array to the arrays like it. */
+static void spread_widths(struct undeclared_array *from) {
+    for (struct undeclared_array *array = undeclared_arrays; array; array = array->next) {
+        if (array == from) continue;
+        if (are_alike(array, from)) widen_ghosts(array, from->halo);
+        else if (is_inner_part(array, from)) {
+            memset(array->halo, 0, sizeof array->halo);
+            watch_with_known_widths(array);
         }
     }
 }
 
-/* The layer that a box of elements is, by its first and its last one: as _face of inferring.py has it. */
-static bool face(const struct waiting *w, const int64_t *first, const int64_t *last, int64_t *halo) {
+/* Find the layers of ghosts that a received box of elements fills, by the indices of its first and its last element:
+ * set `halo` to their number in one dimension and 0 in the others. Return false if it is no such box (as _find_side of
+ * weft/halo/width_inference.py). */
+static bool find_ghost_layers(const struct undeclared_array *array, const int64_t *first, const int64_t *last,
+                              int64_t *halo) {
     int thin = 0, outer = 0, axis = -1, end = -1;
-    for (int d = 0; d < w->given.dims; d++) {
-        int64_t n = w->shape[d], wide = last[d] - first[d] + 1;
+    for (int d = 0; d < array->given.dims; d++) {
+        int64_t n = array->shape[d], wide = last[d] - first[d] + 1;
         halo[d] = 0;
         if (wide < 1) return false;
         if (wide > MOST_WIDE || 2 * wide >= n) continue;
@@ -107,73 +116,79 @@ static bool face(const struct waiting *w, const int64_t *first, const int64_t *l
     }
     if (thin > 1) axis = end;
     if (!thin || (thin > 1 && outer != 1)) return false;
-    int64_t below = first[axis], above = w->shape[axis] - 1 - last[axis];
-    int64_t layers = below < above ? last[axis] + 1 : w->shape[axis] - first[axis];
+    int64_t below = first[axis], above = array->shape[axis] - 1 - last[axis];
+    int64_t layers = below < above ? last[axis] + 1 : array->shape[axis] - first[axis];
     if (below == above || layers > MOST_WIDE) return false;
     halo[axis] = layers;
     return true;
 }
 
-static void indices(const struct waiting *w, uint64_t place, int64_t *index) {
-    for (int d = w->given.dims - 1; d >= 0; place /= (uint64_t)w->shape[d--])
-        index[d] = (int64_t)(place % (uint64_t)w->shape[d]);
+/* Set `index` to the indices of the array's element number `place`. */
+static void find_indices(const struct undeclared_array *array, uint64_t place, int64_t *index) {
+    for (int d = array->given.dims - 1; d >= 0; place /= (uint64_t)array->shape[d--])
+        index[d] = (int64_t)(place % (uint64_t)array->shape[d]);
 }
 
-/* Learns from a receive into [low, high) how wide the ghosts of an array are. */
-void weft_halo_received(uintptr_t low, uintptr_t high) {
-    if (!weft_halo_mine()) return;
+/* Learn from a receive into [low, high) how wide the ghosts of an array are. */
+void weft_learn_ghost_widths(uintptr_t low, uintptr_t high) {
+    if (!weft_is_ghost_watch_thread()) return;
     WEFT_WORK(WEFT_HALO);
-    for (struct waiting *w = waiting; w; w = w->next) {
-        if (low < w->given.low || high > w->high || low >= high) continue;
+    for (struct undeclared_array *array = undeclared_arrays; array; array = array->next) {
+        if (low < array->given.low || high > array->high || low >= high) continue;
         int64_t first[DIMENSIONS], last[DIMENSIONS], halo[DIMENSIONS];
-        indices(w, (low - w->given.low) / w->given.size, first);
-        indices(w, (high - 1 - w->given.low) / w->given.size, last);
-        if (!face(w, first, last, halo)) return;
-        bool known = w->filled;
-        w->filled = true;
+        find_indices(array, (low - array->given.low) / array->given.size, first);
+        find_indices(array, (high - 1 - array->given.low) / array->given.size, last);
+        if (!find_ghost_layers(array, first, last, halo)) return;
+        bool was_filled = array->filled;
+        array->filled = true;
         int64_t before[DIMENSIONS];
-        memcpy(before, w->halo, sizeof before);
-        widen(w, halo);
-        if (!known || memcmp(before, w->halo, sizeof before)) spread(w);
+        memcpy(before, array->halo, sizeof before);
+        widen_ghosts(array, halo);
+        if (!was_filled || memcmp(before, array->halo, sizeof before)) spread_widths(array);
         return;
     }
 }
 
-/* One layer in each dimension that the communicator may cut: if it has fewer, the first ones, of Fortran the last. */
-static void guess(struct waiting *w) {
-    int cut = w->said.grid.n > 0 && w->said.grid.n < w->given.dims ? w->said.grid.n : w->given.dims;
-    for (int d = 0; d < w->given.dims; d++) w->halo[d] = d < cut && w->shape[d] > 2;
+/* Guess one layer of ghosts in each dimension that the communicator may cut: if it has fewer dimensions, in the first
+ * ones. */
+static void guess_widths(struct undeclared_array *array) {
+    int cut_count = array->declaration.grid.n > 0 && array->declaration.grid.n < array->given.dims
+                        ? array->declaration.grid.n
+                        : array->given.dims;
+    for (int d = 0; d < array->given.dims; d++) array->halo[d] = d < cut_count && array->shape[d] > 2;
 }
 
-/* Begins to look for the widths of an array's ghosts, which no line declares; false without memory. */
-bool weft_halo_expect(const struct part *given, const int64_t *shape, const struct said *said) {
-    struct waiting *w = calloc(1, sizeof *w);
-    if (!w) return false;
-    w->given = *given;
-    w->said = *said;
-    w->said.of = strdup(said->of ? said->of : "");
-    w->said.inferred = true;
-    size_t n = (size_t)given->dims * sizeof *shape;
-    memcpy(w->shape, shape, n);
-    w->high = given->low + given->size;
+/* Watch an array whose widths of ghosts no line declares, with guessed ones until receives show them; return false if
+ * that is not possible. */
+bool weft_watch_array_of_unknown_widths(const struct ghost_array *given, const int64_t *shape,
+                                        const struct declaration *declaration) {
+    struct undeclared_array *array = calloc(1, sizeof *array);
+    if (!array) return false;
+    array->given = *given;
+    array->declaration = *declaration;
+    array->declaration.of = strdup(declaration->of ? declaration->of : "");
+    array->declaration.inferred = true;
+    size_t bytes = (size_t)given->dims * sizeof *shape;
+    memcpy(array->shape, shape, bytes);
+    array->high = given->low + given->size;
     uint64_t cells = 1;
     for (int d = 0; d < given->dims; d++) cells *= (uint64_t)shape[d];
-    w->high = given->low + cells * given->size;
-    if (said->lower) w->said.lower = memcpy(w->lower, said->lower, n);
-    if (said->periodic) w->said.periodic = memcpy(w->periodic, said->periodic, n);
-    guess(w);
-    for (struct waiting *other = waiting; other; other = other->next) {
+    array->high = given->low + cells * given->size;
+    if (declaration->lower) array->declaration.lower = memcpy(array->lower, declaration->lower, bytes);
+    if (declaration->periodic) array->declaration.periodic = memcpy(array->periodic, declaration->periodic, bytes);
+    guess_widths(array);
+    for (struct undeclared_array *other = undeclared_arrays; other; other = other->next) {
         if (!other->filled) continue;
-        if (alike(w, other)) memcpy(w->halo, other->halo, sizeof w->halo);
-        else if (inner(w, other)) memset(w->halo, 0, sizeof w->halo);
+        if (are_alike(array, other)) memcpy(array->halo, other->halo, sizeof array->halo);
+        else if (is_inner_part(array, other)) memset(array->halo, 0, sizeof array->halo);
     }
-    if (!declared(w)) {
-        forget(w);
+    if (!watch_with_known_widths(array)) {
+        free_undeclared(array);
         return false;
     }
-    w->said.again = true; /* from now on */
-    w->next = waiting;
-    waiting = w;
-    count();
+    array->declaration.again = true; /* from now on */
+    array->next = undeclared_arrays;
+    undeclared_arrays = array;
+    count_undeclared();
     return true;
 }

@@ -25,50 +25,51 @@ struct text {
     size_t n, space;
 };
 
-/* Appends bytes to a text that grows. */
-static void put(struct text *t, const void *bytes, size_t n) {
-    if (t->n + n > t->space) {
-        size_t space = (t->n + n) * 2;
-        char *more = realloc(t->bytes, space);
-        if (!more) return;
-        t->bytes = more;
-        t->space = space;
+/* Append bytes to a text that grows; without memory the text stays as it is. */
+static void append_bytes(struct text *text, const void *bytes, size_t n) {
+    if (text->n + n > text->space) {
+        size_t space = (text->n + n) * 2;
+        char *larger = realloc(text->bytes, space);
+        if (!larger) return;
+        text->bytes = larger;
+        text->space = space;
     }
-    memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
+    memcpy(text->bytes + text->n, bytes, n);
+    text->n += n;
 }
 
-static void put_words(struct text *t, const char *words) { put(t, words, strlen(words)); }
+/* Append a string to a text. */
+static void append_words(struct text *text, const char *words) { append_bytes(text, words, strlen(words)); }
 
-/* Appends a number to a text. */
-static void put_number(struct text *t, int64_t number) {
+/* Append a number to a text. */
+static void append_number(struct text *text, int64_t number) {
     char digits[32];
-    put(t, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
+    append_bytes(text, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
 
-/* Appends a list of numbers to a text as JSON, after `name`. */
-static void put_list(struct text *t, const char *name, const int64_t *numbers, int n) {
-    put_words(t, name);
+/* Append `n` numbers to a text as a JSON list, behind the words `name`. */
+static void append_list(struct text *text, const char *name, const int64_t *numbers, int n) {
+    append_words(text, name);
     for (int k = 0; k < n; k++) {
-        put_words(t, k ? "," : "[");
-        put_number(t, numbers[k]);
+        append_words(text, k ? "," : "[");
+        append_number(text, numbers[k]);
     }
-    put_words(t, n ? "]" : "[]");
+    append_words(text, n ? "]" : "[]");
 }
 
-/* What is not plain ASCII is left out. */
-static void put_string(struct text *t, const char *string) {
-    put_words(t, "\"");
+/* Append a string to a text as JSON; what is not plain ASCII is left out. */
+static void append_json_string(struct text *text, const char *string) {
+    append_words(text, "\"");
     for (; string && *string; string++) {
-        if (*string == '"' || *string == '\\') put_words(t, "\\");
-        if (*string >= ' ' && *string < 127) put(t, string, 1);
+        if (*string == '"' || *string == '\\') append_words(text, "\\");
+        if (*string >= ' ' && *string < 127) append_bytes(text, string, 1);
     }
-    put_words(t, "\"");
+    append_words(text, "\"");
 }
 
 /* ---- the file ---- */
-/* Makes the file for this process's arrays with ghost cells; false if that fails. */
-bool weft_halo_log_begin(void) {
+/* Make the file for this process's arrays with ghost cells, RUN/halo/HOST-PID.halo; return false if that fails. */
+bool weft_open_ghost_log(void) {
     char path[PATH_MAX + 320], host[256] = "";
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/halo", weft_run_path);
@@ -76,7 +77,7 @@ bool weft_halo_log_begin(void) {
     snprintf(path, sizeof path, "%s/halo/%s-%d.halo", weft_run_path, host, (int)getpid());
     file = fopen(path, "wbxe"); /* in a program of Python its own arrays may have it */
     if (!file) {
-        weft_access_note("uses of ghost cells: their file could not be made");
+        weft_record_access_note("uses of ghost cells: their file could not be made");
         return false;
     }
     setvbuf(file, NULL, _IOFBF, PIECE);
@@ -84,13 +85,14 @@ bool weft_halo_log_begin(void) {
     return true;
 }
 
-void weft_halo_log_end(void) {
+/* Close the file of arrays with ghost cells. */
+void weft_close_ghost_log(void) {
     if (file) fclose(file);
     file = NULL;
 }
 
-/* What its parent has not written yet is not a child's to write. */
-void weft_halo_log_fork(void) {
+/* In a child of fork(): close the file without what the parent has not written yet. */
+void weft_drop_ghost_log_in_child(void) {
     if (file) {
         __fpurge(file);
         fclose(file);
@@ -98,60 +100,63 @@ void weft_halo_log_fork(void) {
     file = NULL;
 }
 
-bool weft_halo_log_full(void) { return written > MOST_BYTES; }
+/* Return whether the file is as large as it may become. */
+bool weft_is_ghost_log_full(void) { return written > MOST_BYTES; }
 
-/* Writes a record into the file: its kind, moment, head and payload. */
-void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload, size_t n) {
+/* Write a record into the file: its kind (halo_kinds.h), the number of calls before it, a head of `head_n` bytes and a
+ * payload of `n` bytes. */
+void weft_write_ghost_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload,
+                             size_t n) {
     struct {
         uint8_t kind, nothing[3];
         uint32_t bytes;
         uint64_t moment;
-    } of = {.kind = (uint8_t)kind, .bytes = (uint32_t)(head_n + n), .moment = moment};
+    } start = {.kind = (uint8_t)kind, .bytes = (uint32_t)(head_n + n), .moment = moment};
     if (!file) return;
-    fwrite(&of, sizeof of, 1, file);
+    fwrite(&start, sizeof start, 1, file);
     if (head_n) fwrite(head, head_n, 1, file);
     if (n) fwrite(payload, n, 1, file);
-    written += sizeof of + head_n + n;
+    written += sizeof start + head_n + n;
 }
 
 /* ---- records ---- */
-/* Writes down a use: which line stores into which cells, and which ghosts it loads for them. */
-static void use_write(const struct group *g, uint32_t number) {
-    struct text t = {0};
-    put_words(&t, "{\"id\":");
-    put_number(&t, number);
-    put_words(&t, ",\"what\":\"store\",\"part\":");
-    put_number(&t, g->part->number);
-    put_words(&t, ",\"at\":");
-    put_number(&t, weft_site_at(g->at));
-    put_words(&t, g->copies ? ",\"computed\":false" : ",\"computed\":null");
-    put_words(&t, ",\"cells\":{\"places\":[");
-    for (uint32_t k = 0; k < g->places_n; k++) {
-        if (k) put_words(&t, ",");
-        put_number(&t, g->places[k]);
+/* Write down a use, once for all its times: which line stores into which cells, and which ghosts it loads for them. */
+static void write_use(const struct group *group, uint32_t number) {
+    struct text text = {0};
+    append_words(&text, "{\"id\":");
+    append_number(&text, number);
+    append_words(&text, ",\"what\":\"store\",\"part\":");
+    append_number(&text, group->part->number);
+    append_words(&text, ",\"at\":");
+    append_number(&text, weft_find_code_site(group->at));
+    append_words(&text, group->copies ? ",\"computed\":false" : ",\"computed\":null");
+    append_words(&text, ",\"cells\":{\"places\":[");
+    for (uint32_t k = 0; k < group->places_n; k++) {
+        if (k) append_words(&text, ",");
+        append_number(&text, group->places[k]);
     }
-    put_words(&t, "]},\"reads\":[");
-    for (uint32_t r = 0; r < g->reads; r++) {
-        put_words(&t, r ? ",{\"part\":" : "{\"part\":");
-        put_number(&t, g->read[r].part->number);
-        put_words(&t, ",\"at\":");
-        put_number(&t, weft_site_at(g->read[r].at));
-        put_words(&t, ",\"pairs\":[");
+    append_words(&text, "]},\"reads\":[");
+    for (uint32_t line = 0; line < group->reads; line++) {
+        append_words(&text, line ? ",{\"part\":" : "{\"part\":");
+        append_number(&text, group->read[line].part->number);
+        append_words(&text, ",\"at\":");
+        append_number(&text, weft_find_code_site(group->read[line].at));
+        append_words(&text, ",\"pairs\":[");
         bool first = true;
-        for (uint32_t k = 0; k < g->pairs_n; k++) {
-            if (g->pairs[k].read != r) continue;
-            put_list(&t, first ? "" : ",", (int64_t[]){g->pairs[k].ghost, g->pairs[k].target}, 2);
+        for (uint32_t k = 0; k < group->pairs_n; k++) {
+            if (group->pairs[k].read != line) continue;
+            append_list(&text, first ? "" : ",", (int64_t[]){group->pairs[k].ghost, group->pairs[k].target}, 2);
             first = false;
         }
-        put_words(&t, "]}");
+        append_words(&text, "]}");
     }
-    put_words(&t, "]}");
-    weft_halo_record(USE, g->moment, NULL, 0, t.bytes, t.n);
-    free(t.bytes);
+    append_words(&text, "]}");
+    weft_write_ghost_record(USE, group->moment, NULL, 0, text.bytes, text.n);
+    free(text.bytes);
 }
 
-/* Doubles the table of uses; false without memory. */
-static bool uses_grow(void) {
+/* Double the table of uses; return false without memory. */
+static bool enlarge_use_table(void) {
     uint32_t space = uses.space ? uses.space * 2 : FIRST;
     uint64_t *hashes = calloc(space, sizeof *hashes);
     uint32_t *numbers = calloc(space, sizeof *numbers);
@@ -162,10 +167,10 @@ static bool uses_grow(void) {
     }
     for (uint32_t k = 0; k < uses.space; k++) {
         if (!uses.hashes[k]) continue;
-        uint32_t at = (uint32_t)uses.hashes[k] & (space - 1);
-        while (hashes[at]) at = (at + 1) & (space - 1);
-        hashes[at] = uses.hashes[k];
-        numbers[at] = uses.numbers[k];
+        uint32_t index = (uint32_t)uses.hashes[k] & (space - 1);
+        while (hashes[index]) index = (index + 1) & (space - 1);
+        hashes[index] = uses.hashes[k];
+        numbers[index] = uses.numbers[k];
     }
     free(uses.hashes);
     free(uses.numbers);
@@ -175,43 +180,48 @@ static bool uses_grow(void) {
     return true;
 }
 
-/* The number of a group's use, which is written down when it comes for the first time. */
-static uint32_t use_of(const struct group *g) {
-    uint64_t hash = g->hash ? g->hash : 1;
-    if (uses.n * 2 >= uses.space && !uses_grow()) return UINT32_MAX;
-    uint32_t at = (uint32_t)hash & (uses.space - 1);
-    for (; uses.hashes[at]; at = (at + 1) & (uses.space - 1))
-        if (uses.hashes[at] == hash) return uses.numbers[at];
-    uses.hashes[at] = hash;
-    uses.numbers[at] = uses.n++;
-    use_write(g, uses.numbers[at]);
-    return uses.numbers[at];
+/* Return the number of a group's use, which is written down when it comes for the first time; UINT32_MAX without
+ * memory. */
+static uint32_t find_use(const struct group *group) {
+    uint64_t hash = group->hash ? group->hash : 1;
+    if (uses.n * 2 >= uses.space && !enlarge_use_table()) return UINT32_MAX;
+    uint32_t index = (uint32_t)hash & (uses.space - 1);
+    for (; uses.hashes[index]; index = (index + 1) & (uses.space - 1))
+        if (uses.hashes[index] == hash) return uses.numbers[index];
+    uses.hashes[index] = hash;
+    uses.numbers[index] = uses.n++;
+    write_use(group, uses.numbers[index]);
+    return uses.numbers[index];
 }
 
-/* Writes down a group of stores: its use, and which looks at ghosts its loads belong to. */
-void weft_halo_write_group(const struct group *g) {
+/* Write down a group of stores: the number of its use, and how many looks at ghosts and groups of stores came before
+ * each of its loads. */
+void weft_write_store_group(const struct group *group) {
     struct {
         uint64_t moment;
         uint32_t looks, runs;
     } reads[READS];
-    uint32_t head[2] = {use_of(g), g->reads};
-    for (uint32_t r = 0; r < g->reads; r++) {
-        reads[r].moment = g->moment;
-        reads[r].looks = (uint32_t)g->read[r].looks;
-        reads[r].runs = (uint32_t)g->read[r].runs;
+    uint32_t head[2] = {find_use(group), group->reads};
+    for (uint32_t line = 0; line < group->reads; line++) {
+        reads[line].moment = group->moment;
+        reads[line].looks = (uint32_t)group->read[line].looks;
+        reads[line].runs = (uint32_t)group->read[line].runs;
     }
-    if (head[0] != UINT32_MAX) weft_halo_record(RUN, g->moment, head, sizeof head, reads, g->reads * sizeof *reads);
+    if (head[0] != UINT32_MAX)
+        weft_write_ghost_record(RUN, group->moment, head, sizeof head, reads, group->reads * sizeof *reads);
 }
 
-/* Dimensions of the array that a communicator's may cut, as weft.halo.global_arrays has them. */
-static int cut(const struct part *p) {
-    int n = 0;
-    for (int d = 0; d < p->dims; d++) n += p->halo[d] != 0;
-    return n ? n : p->dims;
+/* Return in how many dimensions a communicator may cut the array: those with ghosts, or all if none has any (as
+ * weft.halo.global_arrays). */
+static int count_cut_dimensions(const struct ghost_array *array) {
+    int count = 0;
+    for (int d = 0; d < array->dims; d++) count += array->halo[d] != 0;
+    return count ? count : array->dims;
 }
 
-/* Reads the grid of ranks of a communicator: a cartesian one, or all ranks in a row. */
-void weft_halo_grid(MPI_Comm comm, struct grid *grid) {
+/* Read the grid of ranks of a communicator: that of a cartesian one, else all ranks in a row; `n` is 0 without a
+ * communicator. */
+void weft_read_process_grid(MPI_Comm comm, struct grid *grid) {
     int kind = MPI_UNDEFINED;
     memset(grid, 0, sizeof *grid);
     if (comm == MPI_COMM_NULL) return;
@@ -224,61 +234,65 @@ void weft_halo_grid(MPI_Comm comm, struct grid *grid) {
     else grid->n = 0;
 }
 
-/* Appends the grid of ranks of a part as JSON. */
-static void put_grid(struct text *t, const struct part *p, const struct said *said) {
-    const struct grid *g = &said->grid;
+/* Append the grid of ranks of an array as JSON. */
+static void append_grid(struct text *text, const struct ghost_array *array, const struct declaration *declaration) {
+    const struct grid *grid = &declaration->grid;
     int64_t lists[3][GRID];
-    int n = g->n, all = said->reversed && n ? cut(p) : n; /* those that are not cut stand before, and have one rank */
-    if (said->inferred && n == p->dims) all = n;
-    for (int k = 0; k < all; k++) {
-        int from = said->reversed ? all - 1 - k : k;
-        lists[0][k] = from < n ? g->dims[from] : 1;
-        lists[1][k] = from < n ? g->coordinates[from] : 0;
-        lists[2][k] = from < n && g->periods[from];
+    int count = grid->n, written_count = declaration->reversed && count
+                                             ? count_cut_dimensions(array)
+                                             : count; /* those that are not cut stand before, and have one rank */
+    if (declaration->inferred && count == array->dims) written_count = count;
+    for (int k = 0; k < written_count; k++) {
+        int from = declaration->reversed ? written_count - 1 - k : k;
+        lists[0][k] = from < count ? grid->dims[from] : 1;
+        lists[1][k] = from < count ? grid->coordinates[from] : 0;
+        lists[2][k] = from < count && grid->periods[from];
     }
-    put_list(t, ",\"grid\":{\"dims\":", lists[0], all);
-    put_list(t, ",\"coordinates\":", lists[1], all);
-    put_list(t, ",\"periods\":", lists[2], all);
-    put_words(t, "}");
+    append_list(text, ",\"grid\":{\"dims\":", lists[0], written_count);
+    append_list(text, ",\"coordinates\":", lists[1], written_count);
+    append_list(text, ",\"periods\":", lists[2], written_count);
+    append_words(text, "}");
 }
 
-/* Writes the declaration of a part down, as JSON. */
-void weft_halo_write_part(const struct part *p, const struct said *said, uint64_t moment) {
-    struct text t = {0};
-    int64_t strides[DIMENSIONS], stride = (int64_t)p->size;
-    for (int d = p->dims - 1; d >= 0; stride *= p->shape[d--]) strides[d] = stride;
-    put_words(&t, "{\"id\":");
-    put_number(&t, p->number);
-    put_words(&t, ",\"of\":");
-    put_string(&t, said->of);
-    put_list(&t, ",\"shape\":", p->shape, p->dims);
-    put_list(&t, ",\"strides\":", strides, p->dims);
-    put_words(&t, ",\"halo\":");
-    for (int d = 0; d < p->dims; d++) put_list(&t, d ? "," : "[", (int64_t[]){p->halo[d], p->halo[d]}, 2);
-    if (said->lower) put_list(&t, "],\"lower\":", said->lower, p->dims);
-    else put_words(&t, "],\"lower\":null");
-    put_words(&t, ",\"whole\":null");
-    if (said->periodic) put_list(&t, ",\"periodic\":", said->periodic, p->dims);
-    else put_words(&t, ",\"periodic\":null");
-    put_words(&t, ",\"lag\":");
-    put_number(&t, said->lag);
-    put_grid(&t, p, said);
-    if (said->reversed) put_words(&t, ",\"reversed\":true");
-    if (said->inferred) {
-        put_words(&t, ",\"inferred\":true,\"address\":");
-        put_number(&t, (int64_t)p->low);
+/* Write the declaration of an array down, as JSON. */
+void weft_write_array_declaration(const struct ghost_array *array, const struct declaration *declaration,
+                                  uint64_t moment) {
+    struct text text = {0};
+    int64_t strides[DIMENSIONS], stride = (int64_t)array->size;
+    for (int d = array->dims - 1; d >= 0; stride *= array->shape[d--]) strides[d] = stride;
+    append_words(&text, "{\"id\":");
+    append_number(&text, array->number);
+    append_words(&text, ",\"of\":");
+    append_json_string(&text, declaration->of);
+    append_list(&text, ",\"shape\":", array->shape, array->dims);
+    append_list(&text, ",\"strides\":", strides, array->dims);
+    append_words(&text, ",\"halo\":");
+    for (int d = 0; d < array->dims; d++)
+        append_list(&text, d ? "," : "[", (int64_t[]){array->halo[d], array->halo[d]}, 2);
+    if (declaration->lower) append_list(&text, "],\"lower\":", declaration->lower, array->dims);
+    else append_words(&text, "],\"lower\":null");
+    append_words(&text, ",\"whole\":null");
+    if (declaration->periodic) append_list(&text, ",\"periodic\":", declaration->periodic, array->dims);
+    else append_words(&text, ",\"periodic\":null");
+    append_words(&text, ",\"lag\":");
+    append_number(&text, declaration->lag);
+    append_grid(&text, array, declaration);
+    if (declaration->reversed) append_words(&text, ",\"reversed\":true");
+    if (declaration->inferred) {
+        append_words(&text, ",\"inferred\":true,\"address\":");
+        append_number(&text, (int64_t)array->low);
     }
-    if (said->again) {
-        put_words(&t, ",\"again\":");
-        put_number(&t, said->before);
+    if (declaration->again) {
+        append_words(&text, ",\"again\":");
+        append_number(&text, declaration->before);
     }
-    put_words(&t, ",\"at\":[");
-    put_string(&t, said->file);
-    put_words(&t, ",");
-    put_number(&t, said->line);
-    put_words(&t, ",");
-    put_string(&t, said->function);
-    put_words(&t, "]}");
-    weft_halo_record(PART, moment, NULL, 0, t.bytes, t.n);
-    free(t.bytes);
+    append_words(&text, ",\"at\":[");
+    append_json_string(&text, declaration->file);
+    append_words(&text, ",");
+    append_number(&text, declaration->line);
+    append_words(&text, ",");
+    append_json_string(&text, declaration->function);
+    append_words(&text, "]}");
+    weft_write_ghost_record(PART, moment, NULL, 0, text.bytes, text.n);
+    free(text.bytes);
 }

@@ -72,8 +72,8 @@ static struct {
 static bool there; /* all of it was found */
 static bool told_exception;
 
-/* Looks up the functions of Python's C interface in this process; false if it has no Python that we know. */
-static bool find_python(void) {
+/* Look up the functions of Python's C interface in this process; return false if it has not all of them. */
+static bool find_python_functions(void) {
 #define FIND(name)                                                                                                     \
     if (!(py.name = (__typeof__(py.name))dlsym(RTLD_DEFAULT, #name))) return false
     FIND(Py_IsInitialized);
@@ -115,38 +115,40 @@ static bool find_python(void) {
     return py.none && py.function_type && py.long_type && py.unicode_type && py.system_exit;
 }
 
-static Object *type_of(Object *object) { return ((Object **)object)[1]; }
-/* Returns None, with a reference. */
-static Object *nothing(void) {
+/* Return the type of a Python object, without a reference. */
+static Object *find_type(Object *object) { return ((Object **)object)[1]; }
+/* Return None, with a reference. */
+static Object *return_none(void) {
     py.Py_IncRef(py.none);
     return py.none;
 }
 
 /* ---- leaving.py ---- */
-/* Records an exception that nobody caught; leaving.py calls it as tell(). */
-static Object *tell(Object *self, Object *arguments) {
+/* Record an exception that nobody caught; leaving.py calls it as tell(name, text, traceback, thread, frames), all as
+ * bytes. Return None, or NULL if the arguments are others. */
+static Object *record_exception(Object *self, Object *arguments) {
     (void)self;
     const char *words[4];
     Object *frames = py.PyTuple_GetItem(arguments, 4);
     for (int i = 0; i < 4; i++)
         if (!frames || !(words[i] = py.PyBytes_AsString(py.PyTuple_GetItem(arguments, i)))) return NULL;
-    struct weft_told told = {.kind = WEFT_ENDING_EXCEPTION,
-                             .name = words[0],
-                             .text = words[1],
-                             .traceback = words[2],
-                             .who = words[3],
-                             .python = py.PyBytes_AsString(frames),
-                             .python_bytes = (size_t)py.PyBytes_Size(frames)};
-    if (weft_telling()) weft_tell(&told);
+    struct weft_ending_report ending = {.kind = WEFT_ENDING_EXCEPTION,
+                                        .name = words[0],
+                                        .text = words[1],
+                                        .traceback = words[2],
+                                        .who = words[3],
+                                        .python = py.PyBytes_AsString(frames),
+                                        .python_bytes = (size_t)py.PyBytes_Size(frames)};
+    if (weft_can_record_ending()) weft_record_ending(&ending);
     if (!*words[3]) told_exception = true;
-    return nothing();
+    return return_none();
 }
 
-/* Returns the dictionary in which leaving.py is executed, made at first use; NULL if that fails. */
-static Object *globals(void) {
-    static struct method method = {"tell", tell, VARIABLE, NULL};
-    static Object *kept;
-    if (kept) return kept;
+/* Return the dictionary in which leaving.py is executed, made at first use; NULL if that fails. Needs the GIL. */
+static Object *find_leaving_globals(void) {
+    static struct method method = {"tell", record_exception, VARIABLE, NULL};
+    static Object *dictionary;
+    if (dictionary) return dictionary;
     Object *made = py.PyDict_New(), *function = py.PyCFunction_NewEx(&method, NULL, NULL);
     if (!made || !function || py.PyDict_SetItemString(made, "__builtins__", py.PyEval_GetBuiltins()) ||
         py.PyDict_SetItemString(made, "tell", function))
@@ -154,16 +156,18 @@ static Object *globals(void) {
     Object *done = py.PyRun_StringFlags(weft_leaving_py, FILE_INPUT, made, made, NULL);
     if (!done) return NULL;
     py.Py_DecRef(done);
-    return kept = made;
+    return dictionary = made;
 }
 
-/* Calls a function of leaving.py; an exception that is under way stays, one of ours goes. With the GIL. */
-static void call(const char *name, Object *argument) {
+/* Call a function of leaving.py by its name. An exception that is under way stays, one of the function's is dropped.
+ * Needs the GIL. */
+static void call_leaving_function(const char *name, Object *argument) {
     Object *under_way[3];
     int depth = weft_depth;
     weft_depth = 1;
     py.PyErr_Fetch(&under_way[0], &under_way[1], &under_way[2]);
-    Object *all = globals(), *function = all ? py.PyDict_GetItemString(all, name) : NULL;
+    Object *dictionary = find_leaving_globals(),
+           *function = dictionary ? py.PyDict_GetItemString(dictionary, name) : NULL;
     Object *done = function ? py.PyObject_CallFunctionObjArgs(function, argument, NULL) : NULL;
     if (done) py.Py_DecRef(done);
     else py.PyErr_Clear();
@@ -171,8 +175,9 @@ static void call(const char *name, Object *argument) {
     weft_depth = depth;
 }
 
-/* Whether an exception was printed by the interpreter, or is being handled now: leaving.py is loaded only then. */
-static bool any_exception(void) {
+/* Return whether the interpreter has printed an exception, or one is being handled now: leaving.py is loaded only then.
+ * Needs the GIL. */
+static bool has_any_exception(void) {
     Object *handled[3] = {NULL, NULL, NULL};
     py.PyErr_GetExcInfo(&handled[0], &handled[1], &handled[2]);
     bool any =
@@ -182,8 +187,10 @@ static bool any_exception(void) {
     return any;
 }
 
-void weft_leaving_look(void) {
-    if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1 && any_exception()) call("uncaught", NULL);
+/* Record a Python exception that is on its way to ending the process, if this thread holds the GIL. */
+void weft_record_uncaught_exception(void) {
+    if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1 && has_any_exception())
+        call_leaving_function("uncaught", NULL);
 }
 
 /* ---- SystemExit ---- */
@@ -195,52 +202,56 @@ static struct {
     size_t bytes;
 } last;
 
-/* Returns the exit status of the value of a SystemExit; a value that is no number goes into `text`. */
-static int status_of(Object *value, char *text, size_t size) {
+/* Return the exit status for the value of a SystemExit. A value that is no number goes into `text`, and the status is
+ * 1. */
+static int find_exit_status(Object *value, char *text, size_t size) {
     text[0] = 0;
     if (!value || value == py.none) return 0;
-    if (py.PyType_IsSubtype(type_of(value), py.long_type)) {
+    if (py.PyType_IsSubtype(find_type(value), py.long_type)) {
         long number = py.PyLong_AsLong(value);
         py.PyErr_Clear();
         return (int)number & 0xff;
     }
-    const char *words = type_of(value) == py.unicode_type ? py.PyUnicode_AsUTF8(value) : NULL;
+    const char *words = find_type(value) == py.unicode_type ? py.PyUnicode_AsUTF8(value) : NULL;
     if (!words) py.PyErr_Clear();
     snprintf(text, size, "%s", words ? words : "");
     return 1;
 }
 
-/* Of the main thread: in others it ends nothing but them. */
-static WEFT_COLD void remember(Object *value) {
+/* Keep the value of a SystemExit and the Python frames where it was raised, in the main thread: in others it ends
+ * nothing but them. */
+static WEFT_COLD void remember_system_exit(Object *value) {
     enum { SPACE = 1 << 15, MOST = 24 };
-    if (!weft_telling() || gettid() != weft_pid) return;
+    if (!weft_can_record_ending() || gettid() != weft_pid) return;
     struct weft_python_place places[MOST];
     uint8_t *space = malloc(SPACE);
     if (!space) return;
     struct weft_text text = {.p = space + 1, .end = space + SPACE};
-    uint32_t n = weft_python ? weft_python_places(places, MOST) : 0, whole = 0;
-    for (uint32_t i = 0; i < n && !text.overflow; i++) whole += weft_python_text(&text, &places[i]);
-    space[0] = (uint8_t)whole;
+    uint32_t frame_count = weft_python ? weft_read_python_stack(places, MOST) : 0, written_count = 0;
+    for (uint32_t i = 0; i < frame_count && !text.overflow; i++)
+        written_count += weft_write_python_frame(&text, &places[i]);
+    space[0] = (uint8_t)written_count;
     free(last.frames);
     last.frames = space;
     last.bytes = text.overflow ? 0 : (size_t)(text.p - space);
-    last.status = status_of(value, last.text, sizeof last.text);
+    last.status = find_exit_status(value, last.text, sizeof last.text);
     last.raised = true;
 }
 
-/* Records an exit that SystemExit has caused, with the line that raised it; returns whether the ending is recorded. */
-bool weft_leaving_exit(int status, struct weft_told *told) {
+/* Record an exit that SystemExit has caused, with the line that raised it. Return whether the ending is recorded, here
+ * or before. */
+bool weft_record_python_exit(int status, struct weft_ending_report *unused) {
     if (told_exception && status == 1) return true; /* said already */
     if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
-    struct weft_told exited = {.kind = WEFT_ENDING_EXIT,
-                               .code = status,
-                               .detail = WEFT_EXIT_PYTHON,
-                               .name = "sys.exit",
-                               .text = last.text,
-                               .python = last.frames,
-                               .python_bytes = last.bytes};
-    (void)told;
-    weft_tell(&exited);
+    struct weft_ending_report exited = {.kind = WEFT_ENDING_EXIT,
+                                        .code = status,
+                                        .detail = WEFT_EXIT_PYTHON,
+                                        .name = "sys.exit",
+                                        .text = last.text,
+                                        .python = last.frames,
+                                        .python_bytes = last.bytes};
+    (void)unused;
+    weft_record_ending(&exited);
     return true;
 }
 
@@ -249,49 +260,53 @@ static Function real_excepthook;
 static int (*real_init)(Object *, Object *, Object *);
 static void (*real_dealloc)(Object *);
 
-static Object *exit_told(Object *module, Object *const *arguments, ssize_t n) {
-    remember(n == 1 ? arguments[0] : NULL);
+/* Stand before sys.exit(): keep its value and where it was called, then call Python's own. */
+static Object *remember_and_exit(Object *module, Object *const *arguments, ssize_t n) {
+    remember_system_exit(n == 1 ? arguments[0] : NULL);
     return real_exit(module, arguments, n);
 }
 
-/* Stands before SystemExit's __init__: remembers its value and where it was raised. */
-static int init_told(Object *self, Object *arguments, Object *words) {
+/* Stand before SystemExit's __init__: keep its value and where it was raised. */
+static int remember_and_init(Object *self, Object *arguments, Object *words) {
     ssize_t n = arguments ? py.PyTuple_Size(arguments) : 0;
-    remember(n == 1 ? py.PyTuple_GetItem(arguments, 0) : n ? arguments : NULL);
+    remember_system_exit(n == 1 ? py.PyTuple_GetItem(arguments, 0) : n ? arguments : NULL);
     return real_init(self, arguments, words);
 }
 
-/* One that was caught goes while a frame of the program runs; where none does, it has come through all of them. */
-static void dealloc_told(Object *self) {
+/* Stand before SystemExit's destructor: note whether nobody caught it. One that was caught goes while a frame of the
+ * program runs; where none does, it has come through all of them. */
+static void note_uncaught_and_dealloc(Object *self) {
     if (last.raised && gettid() == weft_pid && !py.PyEval_GetFrame()) last.uncaught = true;
     real_dealloc(self);
 }
 
-static Object *excepthook_told(Object *module, Object *hooked) {
-    if (weft_telling()) call("thread", hooked);
+/* Stand before _thread._excepthook: record the exception that ends a thread, then call Python's own. */
+static Object *record_and_call_excepthook(Object *module, Object *hooked) {
+    if (weft_can_record_ending()) call_leaving_function("thread", hooked);
     return real_excepthook(module, hooked);
 }
 
-/* The C function behind a builtin of Python, to be called through another; NULL where it is not what we know. */
-static struct method *behind(Object *builtin, const char *name, int flags) {
-    if (!builtin || type_of(builtin) != py.function_type) return NULL;
+/* Return the definition of the C function behind a builtin of Python, whose pointer may then be replaced; NULL where it
+ * does not have this name and these flags. */
+static struct method *find_builtin_method(Object *builtin, const char *name, int flags) {
+    if (!builtin || find_type(builtin) != py.function_type) return NULL;
     struct method *method = *(struct method **)((char *)builtin + FIRST_FIELD);
     return !strcmp(method->name, name) && method->flags == flags ? method : NULL;
 }
 
-/* Puts our functions before sys.exit(), the handler of exceptions in threads, and SystemExit's own methods. */
-static void hook(void) {
-    struct method *exit_method = behind(py.PySys_GetObject("exit"), "exit", FAST);
+/* Put our functions before sys.exit(), the handler of exceptions in threads, and SystemExit's own methods. */
+static void insert_python_hooks(void) {
+    struct method *exit_method = find_builtin_method(py.PySys_GetObject("exit"), "exit", FAST);
     if (exit_method) {
         real_exit = (Fast)exit_method->function;
-        exit_method->function = (Function)exit_told;
+        exit_method->function = (Function)remember_and_exit;
     }
     Object *threads = py.PyImport_ImportModule("_thread");
     Object *hooked = threads ? py.PyObject_GetAttrString(threads, "_excepthook") : NULL;
-    struct method *method = behind(hooked, "_excepthook", ONE);
+    struct method *method = find_builtin_method(hooked, "_excepthook", ONE);
     if (method) {
         real_excepthook = method->function;
-        method->function = excepthook_told;
+        method->function = record_and_call_excepthook;
     }
     Dl_info interpreter, init;
     char *type = (char *)*py.system_exit;
@@ -299,42 +314,44 @@ static void hook(void) {
     if (!strcmp(*(const char **)(type + TYPE_NAME), "SystemExit") && dladdr((void *)py.Py_GetVersion, &interpreter) &&
         dladdr(*place, &init) && init.dli_fbase == interpreter.dli_fbase) {
         real_init = (__typeof__(real_init))*place;
-        *place = (void *)init_told;
+        *place = (void *)remember_and_init;
         place = (void **)(type + TYPE_DEALLOC);
         real_dealloc = (__typeof__(real_dealloc))*place;
-        *place = (void *)dealloc_told;
+        *place = (void *)note_uncaught_and_dealloc;
     }
 }
 
 /* ---- the way out ---- */
-/* The program's atexit functions of later birth have run. */
-static Object *on_the_way_out(Object *self, Object *unused) {
+/* Run among Python's atexit functions, after those that the program registered later: record an exception or a
+ * SystemExit that ends the process. Returns None. */
+static Object *record_at_python_exit(Object *self, Object *unused) {
     (void)self, (void)unused;
-    if (!weft_the_record || getpid() != weft_pid) return nothing();
-    weft_leaving_look();
+    if (!weft_the_record || getpid() != weft_pid) return return_none();
+    weft_record_uncaught_exception();
     weft_leaving = 1;
     /* Py_Exit is on the stack for one that somebody still holds, too: up to 3.13, without `python -m`. */
-    if (weft_telling() && !told_exception && last.raised &&
-        (last.uncaught || weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
-        weft_exit_soon(last.status);
-    return nothing();
+    if (weft_can_record_ending() && !told_exception && last.raised &&
+        (last.uncaught || weft_is_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
+        weft_record_coming_exit(last.status);
+    return return_none();
 }
 
-/* asyncio may be loaded later: its loops make a socket, which the interpreter tells of. */
-static int audited(const char *event, Object *arguments, void *data) {
+/* Python's audit hook: when asyncio's first loop makes a socket, let leaving.py watch asyncio's tasks. Returns 0, so
+ * that nothing is forbidden. */
+static int find_asyncio_by_audit(const char *event, Object *arguments, void *hook_data) {
     static bool done;
-    (void)arguments, (void)data;
-    if (done || event[0] != 's' || strcmp(event, "socket.__new__") || !weft_telling()) return 0;
+    (void)arguments, (void)hook_data;
+    if (done || event[0] != 's' || strcmp(event, "socket.__new__") || !weft_can_record_ending()) return 0;
     Object *modules = py.PySys_GetObject("modules");
     if (!modules || !py.PyDict_GetItemString(modules, "asyncio.log")) return 0;
     done = true;
-    call("tasks", NULL);
+    call_leaving_function("tasks", NULL);
     return 0;
 }
 
-/* Registers a function that Python calls on its way out. */
-static void register_function(void) {
-    static struct method method = {"weft", on_the_way_out, NO_ARGUMENTS, NULL};
+/* Register record_at_python_exit with Python's atexit. */
+static void register_exit_function(void) {
+    static struct method method = {"weft", record_at_python_exit, NO_ARGUMENTS, NULL};
     Object *module = py.PyImport_ImportModule("atexit");
     Object *add = module ? py.PyObject_GetAttrString(module, "register") : NULL;
     Object *function = add ? py.PyCFunction_NewEx(&method, NULL, NULL) : NULL;
@@ -342,19 +359,19 @@ static void register_function(void) {
     if (done) py.Py_DecRef(done);
 }
 
-/* Begins to watch how a Python program ends, at MPI's initialisation; nothing in other programs. */
-void weft_leaving_begin(void) {
-    if (there || !find_python() || !py.Py_IsInitialized()) return;
+/* Begin to watch how a Python program ends, at MPI's initialisation; do nothing in other programs. */
+void weft_begin_watching_python_exit(void) {
+    if (there || !find_python_functions() || !py.Py_IsInitialized()) return;
     int state = py.PyGILState_Ensure(), depth = weft_depth;
     weft_depth = 1;
     Object *under_way[3];
     py.PyErr_Fetch(&under_way[0], &under_way[1], &under_way[2]);
     there = true;
-    register_function();
-    if (!strncmp(py.Py_GetVersion(), "3.", 2) && !strstr(py.Py_GetVersion(), "free-threading")) hook();
+    register_exit_function();
+    if (!strncmp(py.Py_GetVersion(), "3.", 2) && !strstr(py.Py_GetVersion(), "free-threading")) insert_python_hooks();
     Object *modules = py.PySys_GetObject("modules");
-    if (modules && py.PyDict_GetItemString(modules, "asyncio.log")) call("tasks", NULL);
-    else py.PySys_AddAuditHook(audited, NULL);
+    if (modules && py.PyDict_GetItemString(modules, "asyncio.log")) call_leaving_function("tasks", NULL);
+    else py.PySys_AddAuditHook(find_asyncio_by_audit, NULL);
     py.PyErr_Clear();
     py.PyErr_Restore(under_way[0], under_way[1], under_way[2]);
     weft_depth = depth;

@@ -77,70 +77,72 @@ static struct view {
     uint8_t copy[VIEW];
 } view;
 
-/* Copies the memory around an address, for heads of blocks to be read in; false if it cannot be read. */
-static bool view_move(uintptr_t at) {
-    view.bytes = at == view.end && view.start ? view.bytes * 2 : PAGE;
+/* Copy the memory from an address on, up to the end of its page or of some more pages, so that heads of chunks can be
+ * read from the copy (`view`). Return false if it cannot be read. Needs the lock. */
+static bool read_memory_view(uintptr_t address) {
+    view.bytes = address == view.end && view.start ? view.bytes * 2 : PAGE;
     if (view.bytes > VIEW) view.bytes = VIEW;
     for (; view.bytes; view.bytes = view.bytes > PAGE ? PAGE : 0) {
-        uintptr_t end = (at & ~(uintptr_t)(PAGE - 1)) + view.bytes;
+        uintptr_t end = (address & ~(uintptr_t)(PAGE - 1)) + view.bytes;
         view.start = view.end = 0;
         steps -= LOOK + LOOK_PAGE * (int64_t)(view.bytes / PAGE);
-        if (!weft_peek(view.copy, at, end - at)) continue;
-        view.start = at;
+        if (!weft_copy_if_readable(view.copy, address, end - address)) continue;
+        view.start = address;
         view.end = end;
         return true;
     }
     return false;
 }
 
-/* Two words at a multiple of HEAD bytes: the head of a chunk. Under the lock. */
-static bool head_at(uintptr_t at, size_t head[2]) {
-    if (at % HEAD || ((at < view.start || at >= view.end) && !view_move(at))) return false;
-    memcpy(head, view.copy + (at - view.start), HEAD);
+/* Read two words at a multiple of HEAD bytes, the head of a chunk. Return false if they cannot be read. Needs the
+ * lock. */
+static bool read_chunk_head(uintptr_t address, size_t head[2]) {
+    if (address % HEAD || ((address < view.start || address >= view.end) && !read_memory_view(address))) return false;
+    memcpy(head, view.copy + (address - view.start), HEAD);
     return true;
 }
 
-/* One line of /proc/self/maps. */
-static bool region_of_line(const char *line, struct region *r) {
+/* Set `region` to the mapping of one line of /proc/self/maps; return false if it is no such line. */
+static bool parse_mapping(const char *line, struct region *region) {
     unsigned long start, end, inode;
     int length = 0;
-    char may[5];
-    if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, may, &inode, &length) < 4) return false;
-    *r = (struct region){.start = start,
-                         .end = end,
-                         .anonymous = !inode && !line[length],
-                         .heap = !strcmp(line + length, "[heap]"),
-                         .writable = may[0] == 'r' && may[1] == 'w'};
+    char permissions[5];
+    if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, permissions, &inode, &length) < 4) return false;
+    *region = (struct region){.start = start,
+                              .end = end,
+                              .anonymous = !inode && !line[length],
+                              .heap = !strcmp(line + length, "[heap]"),
+                              .writable = permissions[0] == 'r' && permissions[1] == 'w'};
     return true;
 }
 
-/* Reads the mappings anew. */
-static void regions_read(void) {
+/* Read the mappings of the process anew, as far as there is room for them, and where the heap begins. */
+static void read_mappings(void) {
     static char text[1 << 14];
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t have = 0;
+    size_t text_bytes = 0;
     region_count = 0;
     if (fd < 0) return;
-    for (ssize_t got; (got = read(fd, text + have, sizeof text - 1 - have)) > 0;) {
-        have += (size_t)got;
-        text[have] = 0;
+    for (ssize_t got; (got = read(fd, text + text_bytes, sizeof text - 1 - text_bytes)) > 0;) {
+        text_bytes += (size_t)got;
+        text[text_bytes] = 0;
         char *line = text, *end;
         for (; (end = strchr(line, '\n')); line = end + 1, steps -= LINE) {
             *end = 0;
-            struct region *r = &regions[region_count];
-            if (region_count == REGIONS || !region_of_line(line, r)) continue;
-            if (r->heap && !heap_start) heap_start = r->start;
+            struct region *region = &regions[region_count];
+            if (region_count == REGIONS || !parse_mapping(line, region)) continue;
+            if (region->heap && !heap_start) heap_start = region->start;
             region_count++;
         }
-        have = (size_t)(text + have - line);
-        if (have >= sizeof text - 1) break;
-        memmove(text, line, have);
+        text_bytes = (size_t)(text + text_bytes - line);
+        if (text_bytes >= sizeof text - 1) break;
+        memmove(text, line, text_bytes);
     }
     close(fd);
 }
 
-/* Returns the mapping that holds an address, as read last; NULL for none. */
-static struct region *region_known(uintptr_t address) {
+/* Return the mapping that holds an address, as they were when they were read last; NULL for none. */
+static struct region *find_known_mapping(uintptr_t address) {
     int low = 0, high = region_count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -150,75 +152,79 @@ static struct region *region_known(uintptr_t address) {
     return low < region_count && regions[low].start <= address ? &regions[low] : NULL;
 }
 
-/* The mapping that holds an address, as it was when they were read last: what lies there is looked at before it is believed. They
- * are read again for an address that lay in none. */
-static struct region *region_find(uintptr_t address) {
-    struct region *found = region_known(address);
+/* Return the mapping that holds an address, NULL for none. The mappings are read again for an address that lay in none,
+ * so the result may be old: the caller looks at the memory itself. */
+static struct region *find_mapping(uintptr_t address) {
+    struct region *found = find_known_mapping(address);
     if (found || region_count * LINE > steps) return found;
-    regions_read();
-    return region_known(address);
+    read_mappings();
+    return find_known_mapping(address);
 }
 
-/* Time that has passed allows for more steps. */
-static void steps_earn(void) {
-    static int64_t before;
+/* Allow for more steps of looking at memory, by the time that has passed. */
+static void earn_steps(void) {
+    static int64_t last_ns;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     int64_t ns = now.tv_sec * 1000000000 + now.tv_nsec;
-    if (before) steps += (ns - before) / NS_OF_A_STEP;
-    if (ns - before >= NS_OF_A_STEP) before = ns;
+    if (last_ns) steps += (ns - last_ns) / NS_OF_A_STEP;
+    if (ns - last_ns >= NS_OF_A_STEP) last_ns = ns;
 }
 
-/* Records that blocks of this program's malloc are not found. */
-static void tell_unknown(void) {
+/* Note in the record that blocks of this program's malloc are not found. */
+static void note_unknown_malloc(void) {
     static const char words[] =
         "blocks of malloc's behind buffers: the program's malloc does not keep them as glibc's does; "
         "buffers that are longer than their block, and windows that outlive it, are not found";
     uint8_t payload[sizeof words + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, sizeof words - 1);
-    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, sizeof words - 1);
+    weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
-/* Whether a block of a known size has the head that it should have, and one behind it that says that it is in use. */
-static bool sample_fits(void) {
+/* Return whether a block of a known size has the head that glibc would give it, and a chunk behind it that says that it
+ * is in use. */
+static bool does_sample_fit(void) {
     void *block = malloc(SAMPLE);
     uintptr_t chunk = (uintptr_t)block - HEAD;
-    size_t of[2], behind[2], size = block && weft_peek(of, chunk, sizeof of) ? of[1] & ~(size_t)SIZE_BITS : 0;
-    bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && !(of[1] & MAPPED) &&
-                weft_peek(behind, chunk + size, sizeof behind) && behind[1] & IN_USE;
+    size_t head[2], behind[2],
+        size = block && weft_copy_if_readable(head, chunk, sizeof head) ? head[1] & ~(size_t)SIZE_BITS : 0;
+    bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && !(head[1] & MAPPED) &&
+                weft_copy_if_readable(behind, chunk + size, sizeof behind) && behind[1] & IN_USE;
     free(block);
     return fits;
 }
 
-/* Whether malloc keeps its blocks as glibc's does, seen once by a block: its address tells nothing, as a program that is linked to
- * lie at one place (Debian's python3 is) may have an entry of its own for it. */
-static bool malloc_is_known(void) {
+/* Return whether malloc keeps its blocks as glibc does, seen once by a block. The address of malloc tells nothing: a
+ * program that is linked to lie at one place, as Debian's python3, may have an entry of its own for it. */
+static bool is_malloc_known(void) {
     static int known = -1;
     if (known < 0) {
         void *version = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
-        known = sizeof(size_t) == 8 && version && sample_fits();
+        known = sizeof(size_t) == 8 && version && does_sample_fit();
         if (known) libc_version = (const char *(*)(void))version;
-        else tell_unknown();
+        else note_unknown_malloc();
     }
     return known;
 }
 
-/* The block that holds `p`, of no bytes where it has been freed: chunks lie from `chunk` to `top`, of the main arena or
- * (`arena`: OTHER_ARENA) of another one, where free chunks may lack that mark. */
-static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t arena, struct weft_block *block) {
-    while (chunk + HEAD <= p && steps-- > 0) {
-        size_t of[2];
-        if (!head_at(chunk, of)) return false;
-        size_t head = of[1], size = head & ~(size_t)SIZE_BITS;
+/* Find the block that holds an address among the chunks between `chunk` and `top`, of the main arena, or (`arena`:
+ * OTHER_ARENA) of another one, where free chunks may lack that mark. A block that has been freed has no bytes. Return
+ * false if there is none, or something is no chunk. */
+static bool find_block_in_chunks(uintptr_t address, uintptr_t chunk, uintptr_t top, size_t arena,
+                                 struct weft_block *block) {
+    while (chunk + HEAD <= address && steps-- > 0) {
+        size_t head_words[2];
+        if (!read_chunk_head(chunk, head_words)) return false;
+        size_t head = head_words[1], size = head & ~(size_t)SIZE_BITS;
         uintptr_t next = chunk + size;
         if (head & MAPPED || (head & OTHER_ARENA) > arena || size < LEAST || size % HEAD || next <= chunk || next > top)
             return false;
-        if (p >= next + 8) {
+        if (address >= next + 8) {
             chunk = next;
             continue;
         }
-        bool used = next + HEAD <= top && head_at(next, of) && of[1] & IN_USE;
+        bool used = next + HEAD <= top && read_chunk_head(next, head_words) && head_words[1] & IN_USE;
         if (used && (head & OTHER_ARENA) != arena) return false;
         *block = (struct weft_block){.low = chunk + HEAD, .high = used ? next + 8 : chunk + HEAD};
         return true;
@@ -226,123 +232,134 @@ static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t aren
     return false;
 }
 
-/* The block at a page of a mapping, where it is one of malloc's that is mapped for itself: its head begins the page. */
-static bool mapped_block(const struct region *region, uintptr_t chunk, struct weft_block *block) {
-    size_t of[2];
-    if (!head_at(chunk, of)) return false;
-    size_t head = of[1], size = head & ~(size_t)SIZE_BITS;
-    if (of[0] || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk) return false;
+/* Set `block` to the block at a page of a mapping, if malloc mapped it for itself: its head begins the page. Return
+ * whether it is one. */
+static bool read_mapped_block(const struct region *region, uintptr_t chunk, struct weft_block *block) {
+    size_t head_words[2];
+    if (!read_chunk_head(chunk, head_words)) return false;
+    size_t head = head_words[1], size = head & ~(size_t)SIZE_BITS;
+    if (head_words[0] || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk)
+        return false;
     *block = (struct weft_block){.low = chunk + HEAD, .high = chunk + size};
     return true;
 }
 
-static size_t word_at(uintptr_t at) {
+/* Return a word of memory, 1 if it cannot be read. */
+static size_t read_word(uintptr_t address) {
     size_t pair[2];
-    return head_at(at & ~(uintptr_t)(HEAD - 1), pair) ? pair[at / sizeof *pair % 2] : 1;
+    return read_chunk_head(address & ~(uintptr_t)(HEAD - 1), pair) ? pair[address / sizeof *pair % 2] : 1;
 }
 
-/* Whether an arena's state ends so many bytes behind its begin: its last two words are what it has from the system and had at
- * most, in pages, not less than this heap has of it. */
-static bool state_fits(uintptr_t arena, size_t size, size_t written) {
-    size_t now = word_at(arena + size - 2 * sizeof now), most = word_at(arena + size - sizeof now);
-    return now % PAGE == 0 && most % PAGE == 0 && now >= written && now <= most;
+/* Return whether an arena's state (struct malloc_state) ends `size` bytes behind its begin: its last two words are the
+ * bytes that the arena has from the system and had at most, in whole pages, not less than this heap has. */
+static bool does_arena_state_fit(uintptr_t arena, size_t size, size_t written) {
+    size_t now = read_word(arena + size - 2 * sizeof now), maximum = read_word(arena + size - sizeof now);
+    return now % PAGE == 0 && maximum % PAGE == 0 && now >= written && now <= maximum;
 }
 
-/* The bytes of an arena's state: seen at the first one, and held against each. 0: not known. */
-static size_t state_of(uintptr_t arena, size_t written) {
-    static size_t known;
-    for (size_t size = STATE_LEAST; !known && size < STATE_MOST; size += sizeof size)
-        if (state_fits(arena, size, written)) known = size;
-    return known && state_fits(arena, known, written) ? known : 0;
+/* Return the size of an arena's state, found at the first arena and checked at each; 0 if it is not known. */
+static size_t find_arena_state_size(uintptr_t arena, size_t written) {
+    static size_t known_size;
+    for (size_t size = STATE_LEAST; !known_size && size < STATE_MOST; size += sizeof size)
+        if (does_arena_state_fit(arena, size, written)) known_size = size;
+    return known_size && does_arena_state_fit(arena, known_size, written) ? known_size : 0;
 }
 
-/* A block of an arena other than the main one: one of its heaps holds the address. */
-static bool block_of_arena(uintptr_t p, struct weft_block *block) {
-    uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
-    const struct region *begins = region_known(heap); /* what is written of it may have grown since they were read */
-    if (!begins || !begins->anonymous || p < heap + ARENA_HEAD) return false;
+/* Find the block that holds an address in an arena other than the main one, one of whose heaps holds it; return false
+ * if there is none. */
+static bool find_block_in_arena(uintptr_t address, struct weft_block *block) {
+    uintptr_t heap = address & ~(uintptr_t)(ARENA - 1);
+    const struct region *mapping =
+        find_known_mapping(heap); /* what is written of it may have grown since they were read */
+    if (!mapping || !mapping->anonymous || address < heap + ARENA_HEAD) return false;
     size_t info[2], written[2];
-    if (!head_at(heap, info) || !head_at(heap + HEAD, written)) return false;
-    uintptr_t arena = info[0], before = info[1], top = heap + written[0];
-    if (top - heap > ARENA || top < p || top % PAGE || before % ARENA) return false;
+    if (!read_chunk_head(heap, info) || !read_chunk_head(heap + HEAD, written)) return false;
+    uintptr_t arena = info[0], previous_heap = info[1], top = heap + written[0];
+    if (top - heap > ARENA || top < address || top % PAGE || previous_heap % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
-    size_t state = state_of(arena, written[0]);
+    size_t state = find_arena_state_size(arena, written[0]);
     uintptr_t first = arena == heap + head ? (arena + state + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
-    if (!state || (first == heap + head && !before)) return false;
-    return p >= first + HEAD && block_among(p, first, top, OTHER_ARENA, block);
+    if (!state || (first == heap + head && !previous_heap)) return false;
+    return address >= first + HEAD && find_block_in_chunks(address, first, top, OTHER_ARENA, block);
 }
 
-/* A block so large that malloc mapped it for itself: `p` is its first byte, or blocks lie one behind the other up to it. */
-static bool block_of_its_own(uintptr_t p, struct region *region, struct weft_block *block) {
-    uintptr_t chunk = p - HEAD;
-    if (chunk % PAGE == 0 && chunk >= region->start && mapped_block(region, chunk, block)) return true;
+/* Find a block so large that malloc mapped it for itself: the address is its first byte, or such blocks lie one behind
+ * the other up to it. Return false if there is none. */
+static bool find_own_mapping_block(uintptr_t address, struct region *region, struct weft_block *block) {
+    uintptr_t chunk = address - HEAD;
+    if (chunk % PAGE == 0 && chunk >= region->start && read_mapped_block(region, chunk, block)) return true;
     if (region->bare) return false;
-    region->bare = !mapped_block(region, region->start, block);
-    for (chunk = region->start; chunk + HEAD <= p && mapped_block(region, chunk, block); chunk = block->high)
-        if (p < block->high) return true;
+    region->bare = !read_mapped_block(region, region->start, block);
+    for (chunk = region->start; chunk + HEAD <= address && read_mapped_block(region, chunk, block); chunk = block->high)
+        if (address < block->high) return true;
     return false;
 }
 
-/* The block of malloc's that holds an address; false where none is known to. Under the lock. */
-static bool block_of(uintptr_t p, struct weft_block *block) {
-    steps_earn();
-    if (p < PAGE || steps <= 0 || weft_on_own_stack((const void *)p, 1) || !malloc_is_known()) return false;
+/* Find the block of malloc that holds an address; return false where none is known. Needs the lock. */
+static bool find_block(uintptr_t address, struct weft_block *block) {
+    earn_steps();
+    if (address < PAGE || steps <= 0 || weft_is_on_own_stack((const void *)address, 1) || !is_malloc_known())
+        return false;
     view.start = view.end = 0; /* what was seen for another buffer is old */
-    if (!region_count) regions_read();
+    if (!region_count) read_mappings();
     uintptr_t top = (uintptr_t)sbrk(0);
-    if (heap_start && p >= heap_start && p < top) return block_among(p, heap_start, top, 0, block);
-    struct region *region = region_find(p);
+    if (heap_start && address >= heap_start && address < top)
+        return find_block_in_chunks(address, heap_start, top, 0, block);
+    struct region *region = find_mapping(address);
     if (!region || !region->anonymous) return false;
-    return (region->writable && block_of_its_own(p, region, block)) || block_of_arena(p, block);
+    return (region->writable && find_own_mapping_block(address, region, block)) || find_block_in_arena(address, block);
 }
 
 /* ---- buffers of a call that came a new way ---- */
-/* Notes a buffer of a call from a new call site, whose block is looked for later. */
-void weft_buffer_met(const void *buffer) {
+/* Note a buffer of a call that comes from a new call site or has another buffer than before, so that its block is
+ * looked up before the call. */
+void weft_note_buffer_for_lookup(const void *buffer) {
     struct weft_thread *thread = weft_self;
     if (thread && thread->fresh && thread->met < MET && buffer != MPI_IN_PLACE)
         thread->buffers[thread->met++] = (uintptr_t)buffer;
 }
 
-/* u thread slot, u ticks before the call, u n, n (u address, u first byte of its block, u bytes) */
-static void blocks_tell(struct weft_thread *thread) {
+/* Record the blocks that hold the buffers of the thread's call: its thread slot, the ticks before the call, how many
+ * there are, and for each the buffer's address, its block's first byte and the block's bytes. */
+static void record_blocks(struct weft_thread *thread) {
     uint8_t payload[64 + 32 * MET];
     struct weft_block blocks[MET];
-    uintptr_t of[MET];
+    uintptr_t addresses[MET];
     uint64_t n = 0;
     for (uint32_t i = 0; i < thread->met; i++)
-        if (block_of(thread->buffers[i], &blocks[n])) of[n++] = thread->buffers[i];
+        if (find_block(thread->buffers[i], &blocks[n])) addresses[n++] = thread->buffers[i];
     if (!n) return;
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, thread->slot);
-    weft_text_u(&text, weft_ticks(weft_clock_kind));
-    weft_text_u(&text, n);
+    weft_write_unsigned(&text, thread->slot);
+    weft_write_unsigned(&text, weft_ticks(weft_clock_kind));
+    weft_write_unsigned(&text, n);
     for (uint64_t i = 0; i < n; i++) {
-        weft_text_u(&text, of[i]);
-        weft_text_u(&text, blocks[i].low);
-        weft_text_u(&text, blocks[i].high - blocks[i].low);
+        weft_write_unsigned(&text, addresses[i]);
+        weft_write_unsigned(&text, blocks[i].low);
+        weft_write_unsigned(&text, blocks[i].high - blocks[i].low);
     }
-    weft_define(WEFT_DEF_BLOCKS, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_BLOCKS, payload, (size_t)(text.p - payload));
 }
 
-/* Does what a call needs before it goes on that few calls need: a replay's guard, and the blocks of new buffers. */
-void weft_attend(struct weft_thread *thread, struct weft_event *event) {
-    if (weft_replaying) weft_replay_call(thread, event);
+/* Do what only few calls need before they are made: compare the call with a replay's plan, and look up the blocks
+ * behind new buffers. */
+void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) {
+    if (weft_replaying) weft_check_call_against_plan(thread, event);
     if (!thread->fresh) return;
-    weft_buffer_met((const void *)(uintptr_t)event->buffer);
-    if (weft_lock_taken(&lock)) {
+    weft_note_buffer_for_lookup((const void *)(uintptr_t)event->buffer);
+    if (weft_take_lock(&lock)) {
         WEFT_WORK(WEFT_HEAP);
-        blocks_tell(thread);
+        record_blocks(thread);
         pthread_mutex_unlock(&lock);
     }
     thread->fresh = false;
     __atomic_fetch_sub(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
 
-/* Has the thread's next call look for the blocks behind its buffers. */
-void weft_attend_next(struct weft_thread *thread) {
+/* Have the thread's next call look up the blocks behind its buffers. */
+void weft_look_up_buffers_at_next_call(struct weft_thread *thread) {
     thread->met = 0;
-    if (thread->fresh || weft_leaves_out(WEFT_HEAP)) return;
+    if (thread->fresh || weft_is_left_out(WEFT_HEAP)) return;
     thread->fresh = true;
     __atomic_fetch_add(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
@@ -350,25 +367,25 @@ void weft_attend_next(struct weft_thread *thread) {
 /* A line is looked at so often, as weft.usage.buffer_memory.OF_A_SITE says. */
 enum { LOOKED_AT = 32, LOOKED_SITES = 4096 };
 
-/* Has the blocks behind a call's buffers looked for, if its call site had few looks so far. */
-void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event) {
+/* Have the blocks behind a call's buffers looked up, if that was done seldom for its call site so far. */
+void weft_look_up_buffer_if_few_lookups(struct weft_thread *thread, const struct weft_event *event) {
     static uint8_t looks[LOOKED_SITES];
-    uint8_t *of = &looks[event->site % LOOKED_SITES], so_far = __atomic_load_n(of, __ATOMIC_RELAXED);
+    uint8_t *count = &looks[event->site % LOOKED_SITES], so_far = __atomic_load_n(count, __ATOMIC_RELAXED);
     if (so_far >= LOOKED_AT || !event->buffer) return;
-    __atomic_store_n(of, (uint8_t)(so_far + 1), __ATOMIC_RELAXED); /* threads may count one for two: no harm */
-    if (!thread->fresh) weft_attend_next(thread);
+    __atomic_store_n(count, (uint8_t)(so_far + 1), __ATOMIC_RELAXED); /* threads may count one for two: no harm */
+    if (!thread->fresh) weft_look_up_buffers_at_next_call(thread);
 }
 
-/* u site, u an address below the frame of the call's function, u n, n u how far above it the frames of that function, of
- * its caller and so on end */
-void weft_way_tell(const struct weft_site_cached *site) {
+/* Record where the frames of a call's callers end: the call site, an address below the frame of the call's function,
+ * how many callers there are, and for each how far above that address its frame ends, from that function's on. */
+void weft_record_caller_frames(const struct weft_site_cached *site) {
     uint8_t payload[64 + 10 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, site->id);
-    weft_text_u(&text, site->frame);
-    weft_text_u(&text, site->callers);
-    for (uint32_t k = 0; k < site->callers; k++) weft_text_u(&text, site->slots[k] + sizeof(uintptr_t));
-    weft_define(WEFT_DEF_WAY, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, site->id);
+    weft_write_unsigned(&text, site->frame);
+    weft_write_unsigned(&text, site->callers);
+    for (uint32_t k = 0; k < site->callers; k++) weft_write_unsigned(&text, site->slots[k] + sizeof(uintptr_t));
+    weft_write_definition(WEFT_DEF_WAY, payload, (size_t)(text.p - payload));
 }
 
 /* ---- windows in blocks of the heap: each must outlive its window ---- */
@@ -379,12 +396,12 @@ static struct {
 } watched[WINDOWS];
 static int watching;
 
-/* Begins to watch the heap's block behind a window's memory, which may be freed too early. */
-void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
+/* Begin to watch the heap's block behind a window's memory, which the program may free too early. */
+void weft_begin_window_block_watch(MPI_Win window, const void *base, int64_t size) {
     struct weft_block block;
-    if (!base || size <= 0 || weft_leaves_out(WEFT_HEAP) || !weft_lock_taken(&lock)) return;
+    if (!base || size <= 0 || weft_is_left_out(WEFT_HEAP) || !weft_take_lock(&lock)) return;
     WEFT_WORK(WEFT_HEAP);
-    if (watching < WINDOWS && block_of((uintptr_t)base, &block) && block.high > block.low) {
+    if (watching < WINDOWS && find_block((uintptr_t)base, &block) && block.high > block.low) {
         watched[watching].window = window;
         watched[watching].base = (uintptr_t)base;
         watched[watching].end = (uintptr_t)base + (uintptr_t)size;
@@ -393,28 +410,29 @@ void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
     pthread_mutex_unlock(&lock);
 }
 
-/* u window, u thread slot, u ticks before the call that frees the window */
-void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
+/* Before a window is freed, record if its memory was given back before: the window, the thread slot, and the ticks
+ * before the call that frees the window (`enter`). */
+void weft_check_window_block(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
     uint8_t payload[64];
-    struct weft_block now = {0};
-    if (!weft_lock_taken(&lock)) return;
+    struct weft_block block_now = {0};
+    if (!weft_take_lock(&lock)) return;
     WEFT_WORK(WEFT_HEAP);
     for (int i = 0; i < watching; i++) {
         if (watched[i].window != window) continue;
-        struct weft_block then = watched[i].block;
+        struct weft_block block_before = watched[i].block;
         unsigned char page;
         uintptr_t base = watched[i].base, end = watched[i].end;
-        bool known = block_of(base, &now);
-        bool gone = !known && mincore((void *)(base & ~(uintptr_t)(PAGE - 1)), 1, &page) && errno == ENOMEM;
+        bool known = find_block(base, &block_now);
+        bool is_unmapped = !known && mincore((void *)(base & ~(uintptr_t)(PAGE - 1)), 1, &page) && errno == ENOMEM;
         watched[i] = watched[--watching];
-        bool freed = known && now.high == now.low, another = known && now.low != then.low;
-        bool shorter = known && then.high >= end && now.high < end;
-        if (!gone && !freed && !another && !shorter) break;
+        bool freed = known && block_now.high == block_now.low, another = known && block_now.low != block_before.low;
+        bool shorter = known && block_before.high >= end && block_now.high < end;
+        if (!is_unmapped && !freed && !another && !shorter) break;
         struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-        weft_text_u(&text, id);
-        weft_text_u(&text, thread->slot);
-        weft_text_u(&text, enter);
-        weft_define(WEFT_DEF_GIVEN_BACK, payload, (size_t)(text.p - payload));
+        weft_write_unsigned(&text, id);
+        weft_write_unsigned(&text, thread->slot);
+        weft_write_unsigned(&text, enter);
+        weft_write_definition(WEFT_DEF_GIVEN_BACK, payload, (size_t)(text.p - payload));
         break;
     }
     pthread_mutex_unlock(&lock);

@@ -4,59 +4,62 @@
 
 #include "calls.h"
 
-/* Writes half a byte into the stream of outcomes. */
-WEFT_INLINE void put_nibble(struct weft_thread *thread, unsigned value) {
-    struct weft_stream *s = &thread->outcomes;
-    uint64_t nibbles = *s->used;
+/* Write half a byte into the stream of outcomes; its `used` counts these nibbles. */
+WEFT_INLINE void write_nibble(struct weft_thread *thread, unsigned value) {
+    struct weft_stream *stream = &thread->outcomes;
+    uint64_t nibbles = *stream->used;
     if (!(nibbles & 1)) {
-        if (!weft_stream_fits(s, 1)) {
-            weft_stop();
+        if (!weft_stream_fits(stream, 1)) {
+            weft_stop_recording();
             return;
         }
-        if (s->next == s->chunk_start) nibbles = 0; /* a new chunk, maybe */
-        *s->next = (uint8_t)value;
-    } else *s->next++ |= (uint8_t)(value << 4);
-    __atomic_store_n(s->used, nibbles + 1, __ATOMIC_RELEASE);
+        if (stream->next == stream->chunk_start) nibbles = 0; /* a new chunk, maybe */
+        *stream->next = (uint8_t)value;
+    } else *stream->next++ |= (uint8_t)(value << 4);
+    __atomic_store_n(stream->used, nibbles + 1, __ATOMIC_RELEASE);
 }
 
-/* Writes an outcome, after its kind if that is another one than last time. */
-WEFT_INLINE void put_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
+/* Write an outcome, behind its kind (WEFT_LOG_*) if the last outcome had another kind. Values up to 13 take one nibble,
+ * larger ones 14 and then three bits a nibble. */
+WEFT_INLINE void write_outcome_value(struct weft_thread *thread, unsigned kind, uint64_t value) {
     if (UNLIKELY(thread->outcome_state.kind != kind)) {
-        put_nibble(thread, 15);
-        put_nibble(thread, kind);
+        write_nibble(thread, 15);
+        write_nibble(thread, kind);
         thread->outcome_state.kind = kind;
     }
     if (LIKELY(value <= 13)) {
-        put_nibble(thread, (unsigned)value);
+        write_nibble(thread, (unsigned)value);
         return;
     }
-    put_nibble(thread, 14);
+    write_nibble(thread, 14);
     do {
-        put_nibble(thread, (unsigned)(value & 7) | (value >> 3 ? 8 : 0));
+        write_nibble(thread, (unsigned)(value & 7) | (value >> 3 ? 8 : 0));
         value >>= 3;
     } while (value);
 }
 
-/* One outcome. With several threads, says first how many outcomes of others lie between. */
-WEFT_INLINE void put(struct weft_thread *thread, unsigned kind, uint64_t value) {
+/* Write an outcome of a kind (WEFT_LOG_*). With several threads, first write how many outcomes of others lie before
+ * it. */
+WEFT_INLINE void write_outcome(struct weft_thread *thread, unsigned kind, uint64_t value) {
     if (UNLIKELY(weft_threaded)) {
         uint64_t ticket = __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL);
         if (ticket != thread->outcome_state.seen_ticket)
-            put_value(thread, WEFT_LOG_THREAD, ticket - thread->outcome_state.seen_ticket);
+            write_outcome_value(thread, WEFT_LOG_THREAD, ticket - thread->outcome_state.seen_ticket);
         thread->outcome_state.seen_ticket = ticket + 1;
     }
-    put_value(thread, kind, value);
+    write_outcome_value(thread, kind, value);
 }
 
-/* Polls that failed, before an outcome that says nothing of them itself. */
-WEFT_INLINE void put_polls(struct weft_thread *thread) {
+/* Write how many polls have failed, before an outcome that does not say it itself. */
+WEFT_INLINE void write_failed_polls(struct weft_thread *thread) {
     if (LIKELY(!thread->outcome_state.polls)) return;
-    put(thread, WEFT_LOG_POLLS, thread->outcome_state.polls);
+    write_outcome(thread, WEFT_LOG_POLLS, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
 }
 
-WEFT_INLINE void put_done(struct weft_thread *thread) {
-    put(thread, WEFT_LOG_DONE, thread->outcome_state.polls);
+/* Write that a poll has succeeded, and how many failed before it. */
+WEFT_INLINE void write_successful_poll(struct weft_thread *thread) {
+    write_outcome(thread, WEFT_LOG_DONE, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
 }
 

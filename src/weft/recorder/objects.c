@@ -39,199 +39,213 @@ static struct table {
 } tables[WEFT_CLASS_END];
 
 /* One thread alone takes no lock, as an atomic operation costs as much as the rest of a look-up: it only says that it
- * is inside. Before a second thread comes, weft_objects_share() makes the flag's value known to all (membarrier, the
+ * is inside. Before a second thread comes, weft_begin_locking_objects() makes the flag's value known to all (membarrier, the
  * slow side of an asymmetric Dekker lock) and waits until the first one is outside. */
-static volatile bool shared, inside;
-static __thread bool alone;
+static volatile bool is_locking, is_first_thread_inside;
+static __thread bool is_inside_unlocked;
 
-/* Locks a table of handles; cheap as long as one thread uses MPI. */
-static inline void table_lock(struct table *t) {
-    if (LIKELY(!shared)) {
-        inside = true;
+/* Lock the table of handles of one class, to be unlocked by unlock_table. As long as one thread alone calls MPI it
+ * takes no lock, and only says that it is inside. */
+static inline void lock_table(struct table *table) {
+    if (LIKELY(!is_locking)) {
+        is_first_thread_inside = true;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (LIKELY(!shared)) {
-            alone = true;
+        if (LIKELY(!is_locking)) {
+            is_inside_unlocked = true;
             return;
         }
-        inside = false;
+        is_first_thread_inside = false;
     }
-    while (__atomic_test_and_set(&t->busy, __ATOMIC_ACQUIRE)) {
+    while (__atomic_test_and_set(&table->busy, __ATOMIC_ACQUIRE)) {
     }
 }
 
-/* Unlocks a table of handles. */
-static inline void table_unlock(struct table *t) {
-    if (LIKELY(alone)) {
-        alone = false;
-        __atomic_store_n(&inside, false, __ATOMIC_RELEASE);
+/* Unlock a table of handles that lock_table has locked. */
+static inline void unlock_table(struct table *table) {
+    if (LIKELY(is_inside_unlocked)) {
+        is_inside_unlocked = false;
+        __atomic_store_n(&is_first_thread_inside, false, __ATOMIC_RELEASE);
     } else {
-        __atomic_clear(&t->busy, __ATOMIC_RELEASE);
+        __atomic_clear(&table->busy, __ATOMIC_RELEASE);
     }
 }
 
-static bool barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+/* Make the system call membarrier; return whether the kernel knows the command. */
+static bool call_membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-/* Has all threads use real locks from now on, and waits until none is inside without one. */
-void weft_objects_share(void) {
-    shared = true;
-    if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
-        while (__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) sched_yield();
+/* Let all threads use real locks for the tables of handles from now on, and wait until the first thread is outside.
+ * Called before a second thread calls MPI. */
+void weft_begin_locking_objects(void) {
+    is_locking = true;
+    if (call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        while (__atomic_load_n(&is_first_thread_inside, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
 static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
 
-/* Returns the entry of a handle, NULL if the table has none. Under the lock. */
-static inline struct entry *find(struct table *t, uintptr_t handle) {
-    if (!t->capacity) return NULL;
-    for (size_t at = hash_handle(handle) & (t->capacity - 1);; at = (at + 1) & (t->capacity - 1)) {
-        struct entry *e = &t->entries[at];
-        if (e->state == FREE) return NULL;
-        if (e->state == FULL && e->handle == handle) return e;
+/* Return the entry of a handle, NULL if the table has none. Needs the table's lock. */
+static inline struct entry *find_entry(struct table *table, uintptr_t handle) {
+    if (!table->capacity) return NULL;
+    for (size_t index = hash_handle(handle) & (table->capacity - 1);; index = (index + 1) & (table->capacity - 1)) {
+        struct entry *entry = &table->entries[index];
+        if (entry->state == FREE) return NULL;
+        if (entry->state == FULL && entry->handle == handle) return entry;
     }
 }
 
-/* Makes the table larger, without its deleted entries; false without memory. */
-static WEFT_COLD bool table_rebuild(struct table *t) {
+/* Make a table of handles larger, without the entries that were deleted; return false without memory. Needs the table's
+ * lock. */
+static WEFT_COLD bool enlarge_table(struct table *table) {
     size_t full = 0;
-    for (size_t i = 0; i < t->capacity; i++) full += t->entries[i].state == FULL;
+    for (size_t i = 0; i < table->capacity; i++) full += table->entries[i].state == FULL;
     size_t capacity = 256;
     while (capacity < full * 4) capacity *= 2;
     struct entry *entries = calloc(capacity, sizeof *entries);
     if (!entries) return false;
-    for (size_t i = 0; i < t->capacity; i++) {
-        if (t->entries[i].state != FULL) continue;
-        size_t at = hash_handle(t->entries[i].handle) & (capacity - 1);
-        while (entries[at].state) at = (at + 1) & (capacity - 1);
-        entries[at] = t->entries[i];
+    for (size_t i = 0; i < table->capacity; i++) {
+        if (table->entries[i].state != FULL) continue;
+        size_t index = hash_handle(table->entries[i].handle) & (capacity - 1);
+        while (entries[index].state) index = (index + 1) & (capacity - 1);
+        entries[index] = table->entries[i];
     }
-    free(t->entries);
-    t->entries = entries;
-    t->capacity = capacity;
-    t->filled = full;
+    free(table->entries);
+    table->entries = entries;
+    table->capacity = capacity;
+    table->filled = full;
     return true;
 }
 
-/* The entry of a handle, made where there is none (id 0). The caller holds the lock. */
-static struct entry *place(struct table *t, uintptr_t handle) {
-    struct entry *e = find(t, handle);
-    if (e) return e;
-    if (t->filled * 2 >= t->capacity && !table_rebuild(t)) return NULL;
-    size_t at = hash_handle(handle) & (t->capacity - 1);
-    while (t->entries[at].state == FULL) at = (at + 1) & (t->capacity - 1);
-    e = &t->entries[at];
-    t->filled += e->state == FREE;
-    *e = (struct entry){.handle = handle, .state = FULL};
-    return e;
+/* Return the entry of a handle, a new one (id 0) if the table has none; NULL without memory. Needs the table's lock. */
+static struct entry *find_or_make_entry(struct table *table, uintptr_t handle) {
+    struct entry *entry = find_entry(table, handle);
+    if (entry) return entry;
+    if (table->filled * 2 >= table->capacity && !enlarge_table(table)) return NULL;
+    size_t index = hash_handle(handle) & (table->capacity - 1);
+    while (table->entries[index].state == FULL) index = (index + 1) & (table->capacity - 1);
+    entry = &table->entries[index];
+    table->filled += entry->state == FREE;
+    *entry = (struct entry){.handle = handle, .state = FULL};
+    return entry;
 }
 
-/* Gives a predefined handle its fixed id. */
-static void predefine(int class, uintptr_t handle, uint32_t id) {
-    struct table *t = &tables[class];
-    struct entry *e = find(t, handle);
-    if (e) return; /* one handle under two names (MPI_LONG_LONG and MPI_LONG_LONG_INT): the first one stays */
-    if ((e = place(t, handle))) e->id = id;
+/* Give a predefined handle its fixed id. Of two names for one handle (MPI_LONG_LONG and MPI_LONG_LONG_INT) the first
+ * one's id stays. */
+static void enter_predefined_handle(int class, uintptr_t handle, uint32_t id) {
+    struct table *table = &tables[class];
+    struct entry *entry = find_entry(table, handle);
+    if (entry) return; /* one handle under two names (MPI_LONG_LONG and MPI_LONG_LONG_INT): the first one stays */
+    if ((entry = find_or_make_entry(table, handle))) entry->id = id;
 }
 
-/* Returns the id of a handle by its table; a handle that is not known gets a new id. */
-uint32_t weft_id_slow(struct weft_thread *thread, int class, uintptr_t handle) {
-    struct table *t = &tables[class];
-    table_lock(t);
-    struct entry *e = place(t, handle);
+/* Return the id of the object that a handle names, by the table of its class, and put it into the thread's cache. A
+ * handle that no recorded call made gets a new id; 0 without memory. */
+uint32_t weft_find_object_id_in_table(struct weft_thread *thread, int class, uintptr_t handle) {
+    struct table *table = &tables[class];
+    lock_table(table);
+    struct entry *entry = find_or_make_entry(table, handle);
     uint32_t id = 0;
-    if (e) {
+    if (entry) {
         /* A handle that no recorded call made: its object stays without a definition. */
-        if (!e->id) e->id = t->next_id++;
-        id = e->id;
+        if (!entry->id) entry->id = table->next_id++;
+        id = entry->id;
         thread->caches[class][hash_handle(handle) % WEFT_CACHED] =
-            (struct weft_cached){.handle = handle, .id = id, .generation = t->generation};
+            (struct weft_cached){.handle = handle, .id = id, .generation = table->generation};
     }
-    table_unlock(t);
+    unlock_table(table);
     return id;
 }
 
-/* Returns the id of a handle: from the thread's cache, or by its table. */
-uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle) {
+/* Return the id of the object that a handle names: from the thread's cache, else from the table of its class. */
+uint32_t weft_find_object_id(struct weft_thread *thread, int class, uintptr_t handle) {
     const struct weft_cached *cached = &thread->caches[class][hash_handle(handle) % WEFT_CACHED];
     if (LIKELY(cached->handle == handle && cached->id && cached->generation == tables[class].generation))
         return cached->id;
-    return weft_id_slow(thread, class, handle);
+    return weft_find_object_id_in_table(thread, class, handle);
 }
 
-/* Of other classes a handle that is known names what was freed unseen. */
-static bool counted(int class) {
+/* Return whether MPI counts the references to objects of a class, so that calls may give one handle several times. Of
+ * other classes a handle that comes again names a new object: the old one was freed unseen. */
+static bool has_counted_references(int class) {
     return class == WEFT_CLASS_GROUP || class == WEFT_CLASS_DATATYPE || class == WEFT_CLASS_ERRHANDLER;
 }
 
-/* Notes that an object has one more reference: a call gave its handle again. */
-static void refer_again(struct entry *e) {
+/* Keep what a handle names now beneath what a call makes it name: one more reference to the object was made. Needs the
+ * table's lock. */
+static void push_reference(struct entry *entry) {
     struct reference *under = malloc(sizeof *under);
     if (!under) return;
-    *under = (struct reference){.id = e->id, .extra = e->extra, .under = e->under};
-    e->under = under;
+    *under = (struct reference){.id = entry->id, .extra = entry->extra, .under = entry->under};
+    entry->under = under;
 }
 
-/* Whether the handle names what it named before. */
-static bool referred_still(struct entry *e) {
-    struct reference *under = e->under;
+/* Let a handle name again what it named before its newest reference. Return whether there was anything. Needs the
+ * table's lock. */
+static bool pop_reference(struct entry *entry) {
+    struct reference *under = entry->under;
     if (!under) return false;
-    e->id = under->id;
-    e->extra = under->extra;
-    e->under = under->under;
+    entry->id = under->id;
+    entry->extra = under->extra;
+    entry->under = under->under;
     free(under);
     return true;
 }
 
-/* Returns the id of a handle that a call has made: a new one, or a fixed one if the object is predefined. */
-static uint32_t renew(int class, uintptr_t handle, void *extra) {
-    struct table *t = &tables[class];
-    table_lock(t);
-    struct entry *e = place(t, handle);
+/* Return the id of a handle that a call has made: a new one, or the fixed one if the object is predefined; 0 without
+ * memory. `extra`: what is known of the object. */
+static uint32_t assign_id(int class, uintptr_t handle, void *extra) {
+    struct table *table = &tables[class];
+    lock_table(table);
+    struct entry *entry = find_or_make_entry(table, handle);
     uint32_t id = 0;
-    if (e) {
-        if (e->id && e->id < WEFT_ID_DYNAMIC) id = e->id; /* a predefined object came out, or a null handle */
+    if (entry) {
+        if (entry->id && entry->id < WEFT_ID_DYNAMIC)
+            id = entry->id; /* a predefined object came out, or a null handle */
         else {
-            if (e->id && counted(class)) refer_again(e);
-            if (e->id) t->generation++;
-            id = e->id = t->next_id++;
-            e->extra = extra;
+            if (entry->id && has_counted_references(class)) push_reference(entry);
+            if (entry->id) table->generation++;
+            id = entry->id = table->next_id++;
+            entry->extra = extra;
         }
     }
-    table_unlock(t);
+    unlock_table(table);
     return id;
 }
 
-uint32_t weft_new_id(int class, uintptr_t handle) { return renew(class, handle, NULL); }
+/* Return the id of a handle that a call has made, which names a new object from now on. */
+uint32_t weft_assign_object_id(int class, uintptr_t handle) { return assign_id(class, handle, NULL); }
 
-/* Forgets an object that a call has freed. */
-void weft_gone(int class, uintptr_t handle, uint32_t id) {
-    struct table *t = &tables[class];
+/* Forget an object that a call has freed, if the handle still names it. */
+void weft_forget_object(int class, uintptr_t handle, uint32_t id) {
+    struct table *table = &tables[class];
     if (id < WEFT_ID_DYNAMIC) return;
-    table_lock(t);
-    struct entry *e = find(t, handle);
-    if (e && e->id == id) {
-        if (!referred_still(e)) {
-            e->state = GONE;
-            e->id = 0;
-            e->extra = NULL; /* a communicator's facts stay allocated: another thread may be reading them */
+    lock_table(table);
+    struct entry *entry = find_entry(table, handle);
+    if (entry && entry->id == id) {
+        if (!pop_reference(entry)) {
+            entry->state = GONE;
+            entry->id = 0;
+            entry->extra = NULL; /* a communicator's facts stay allocated: another thread may be reading them */
         }
-        t->generation++;
+        table->generation++;
     }
-    table_unlock(t);
+    unlock_table(table);
 }
 
 #define H(x) ((uintptr_t)(x))
 
-/* Enters the predefined objects of MPI into the tables. */
-void weft_objects_predefine(void) {
+/* Enter the predefined objects of MPI into the tables of handles. */
+void weft_enter_predefined_objects(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++)
         if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
-    if (!barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) shared = true; /* an old kernel: with locks throughout */
+    if (!call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+        is_locking = true; /* an old kernel: with locks throughout */
 #include "predefined.h"
 }
 
-void weft_objects_reset(void) {
+/* Unlock all tables of handles in a child of fork(), whose other threads are gone. */
+void weft_reset_object_locks(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++) tables[c].busy = 0;
-    inside = alone = false;
+    is_first_thread_inside = is_inside_unlocked = false;
 }
 
 /* ---- groups of processes, as runs of world ranks ---- */
@@ -239,11 +253,11 @@ enum { FOREIGN = 64 };
 static struct {
     MPI_Group group;
     uint32_t world;
-} foreign[FOREIGN];
-static int foreign_count;
+} spawned_groups[FOREIGN];
+static int spawned_group_count;
 static MPI_Group world_group;
 static bool world_known;
-static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t spawned_groups_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct runs {
     struct weft_text text;
@@ -252,96 +266,97 @@ struct runs {
     int64_t world, first, stride, count;
 };
 
-/* Writes the run of ranks at equal distances that is collected. */
-static void run_flush(struct runs *r) {
-    if (!r->count) return;
-    weft_text_u(&r->text, (uint64_t)r->world);
-    weft_text_u(&r->text, (uint64_t)r->first);
-    weft_text_z(&r->text, r->stride);
-    weft_text_u(&r->text, (uint64_t)r->count);
-    r->n++;
-    r->count = 0;
+/* Write the run of ranks at equal distances that is collected, if there is one. */
+static void write_collected_run(struct runs *runs) {
+    if (!runs->count) return;
+    weft_write_unsigned(&runs->text, (uint64_t)runs->world);
+    weft_write_unsigned(&runs->text, (uint64_t)runs->first);
+    weft_write_signed(&runs->text, runs->stride);
+    weft_write_unsigned(&runs->text, (uint64_t)runs->count);
+    runs->n++;
+    runs->count = 0;
 }
 
-/* Adds a rank of a world to the run that is collected, or begins a new run. */
-static void run_add(struct runs *r, int64_t world, int64_t rank) {
-    if (r->count && r->world == world) {
-        int64_t stride = rank - (r->first + (r->count - 1) * r->stride);
-        if (r->count == 1) r->stride = stride;
-        if (stride == r->stride) {
-            r->count++;
+/* Add a rank of a world to the run of ranks that is collected, or write that run and begin a new one. */
+static void add_rank_to_run(struct runs *runs, int64_t world, int64_t rank) {
+    if (runs->count && runs->world == world) {
+        int64_t stride = rank - (runs->first + (runs->count - 1) * runs->stride);
+        if (runs->count == 1) runs->stride = stride;
+        if (stride == runs->stride) {
+            runs->count++;
             return;
         }
-        if (r->count == 1) r->stride = 0;
+        if (runs->count == 1) runs->stride = 0;
     }
-    run_flush(r);
-    r->world = world;
-    r->first = rank;
-    r->stride = 0;
-    r->count = 1;
+    write_collected_run(runs);
+    runs->world = world;
+    runs->first = rank;
+    runs->stride = 0;
+    runs->count = 1;
 }
 
-/* Writes MEMBERS of a group; allocates, so only creations come here. */
-static WEFT_ASKS void text_members(struct weft_text *out, MPI_Group group) {
+/* Write the members of a group as runs of ranks in their worlds (MEMBERS in format.h). It allocates, so only calls that
+ * make objects come here. */
+static WEFT_ASKS void write_group_members(struct weft_text *text, MPI_Group group) {
     int n = 0;
     if (group == MPI_GROUP_NULL || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS || n <= 0) {
-        weft_text_u(out, 0);
+        weft_write_unsigned(text, 0);
         return;
     }
     int *ranks = malloc(sizeof(int) * (size_t)n * 2);
     struct runs runs = {.start = malloc((size_t)n * 40 + 64)};
     if (!ranks || !runs.start) {
-        out->overflow = true;
+        text->overflow = true;
         goto done;
     }
     runs.text = (struct weft_text){.p = runs.start, .end = runs.start + (size_t)n * 40 + 64};
     int *translated = ranks + n;
-    int64_t *where = malloc(sizeof(int64_t) * (size_t)n);
-    if (!where) {
-        out->overflow = true;
+    int64_t *places = malloc(sizeof(int64_t) * (size_t)n);
+    if (!places) {
+        text->overflow = true;
         goto done;
     }
     for (int i = 0; i < n; i++) {
         ranks[i] = i;
-        where[i] = -1;
+        places[i] = -1;
     }
-    pthread_mutex_lock(&foreign_lock);
-    for (int f = -1; f < foreign_count; f++) {
-        MPI_Group known = f < 0 ? world_group : foreign[f].group;
+    pthread_mutex_lock(&spawned_groups_lock);
+    for (int f = -1; f < spawned_group_count; f++) {
+        MPI_Group known = f < 0 ? world_group : spawned_groups[f].group;
         if ((f < 0 && !world_known) ||
             REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
             continue;
         for (int i = 0; i < n; i++)
-            if (where[i] < 0 && translated[i] != MPI_UNDEFINED)
-                where[i] = ((int64_t)(f < 0 ? 0 : foreign[f].world) << 32) | (uint32_t)translated[i];
+            if (places[i] < 0 && translated[i] != MPI_UNDEFINED)
+                places[i] = ((int64_t)(f < 0 ? 0 : spawned_groups[f].world) << 32) | (uint32_t)translated[i];
     }
-    pthread_mutex_unlock(&foreign_lock);
+    pthread_mutex_unlock(&spawned_groups_lock);
     for (int i = 0; i < n; i++) {
-        if (where[i] < 0) run_add(&runs, WEFT_WORLD_UNKNOWN, 0);
-        else run_add(&runs, where[i] >> 32, where[i] & 0xffffffff);
+        if (places[i] < 0) add_rank_to_run(&runs, WEFT_WORLD_UNKNOWN, 0);
+        else add_rank_to_run(&runs, places[i] >> 32, places[i] & 0xffffffff);
     }
-    run_flush(&runs);
-    free(where);
-    weft_text_u(out, runs.n);
+    write_collected_run(&runs);
+    free(places);
+    weft_write_unsigned(text, runs.n);
     size_t length = (size_t)(runs.text.p - runs.start);
-    if ((size_t)(out->end - out->p) < length) out->overflow = true;
+    if ((size_t)(text->end - text->p) < length) text->overflow = true;
     else {
-        memcpy(out->p, runs.start, length);
-        out->p += length;
+        memcpy(text->p, runs.start, length);
+        text->p += length;
     }
 done:
     free(ranks);
     free(runs.start);
 }
 
-/* Notes that the members of a group are processes of another world. */
-static void foreign_add(MPI_Group group, uint32_t world) {
-    pthread_mutex_lock(&foreign_lock);
-    if (foreign_count < FOREIGN) {
-        foreign[foreign_count].group = group;
-        foreign[foreign_count++].world = world;
+/* Note that the members of a group are the processes of another world, number `world`. */
+static void add_spawned_group(MPI_Group group, uint32_t world) {
+    pthread_mutex_lock(&spawned_groups_lock);
+    if (spawned_group_count < FOREIGN) {
+        spawned_groups[spawned_group_count].group = group;
+        spawned_groups[spawned_group_count++].world = world;
     }
-    pthread_mutex_unlock(&foreign_lock);
+    pthread_mutex_unlock(&spawned_groups_lock);
 }
 
 /* A definition of a size that is known only by its group: bounded by 48 bytes a member. */
@@ -350,67 +365,77 @@ struct definition {
     struct weft_text text;
 };
 
-/* Begins a definition of at most `size` bytes, in memory of its own. */
-static struct definition definition_start(size_t size) {
-    struct definition d = {.start = malloc(size)};
-    d.text = (struct weft_text){.p = d.start, .end = d.start ? d.start + size : NULL, .overflow = !d.start};
-    return d;
+/* Begin a definition of at most `size` bytes, in memory of its own that end_definition frees. Its text is marked as too
+ * long without memory. */
+static struct definition begin_definition(size_t size) {
+    struct definition definition = {.start = malloc(size)};
+    definition.text = (struct weft_text){
+        .p = definition.start, .end = definition.start ? definition.start + size : NULL, .overflow = !definition.start};
+    return definition;
 }
 
-static void definition_end(struct definition *d, int type) {
-    if (!d->text.overflow) weft_define(type, d->start, (size_t)(d->text.p - d->start));
-    free(d->start);
+/* Write a definition into the record, unless it is too long, and free its memory. `type`: WEFT_DEF_*. */
+static void end_definition(struct definition *definition, int type) {
+    if (!definition->text.overflow)
+        weft_write_definition(type, definition->start, (size_t)(definition->text.p - definition->start));
+    free(definition->start);
 }
 
 /* ---- communicators ---- */
-/* Returns what is known of a communicator, NULL for one that no recorded call made. */
-struct weft_comm *weft_comm(MPI_Comm comm) {
-    struct table *t = &tables[WEFT_CLASS_COMM];
-    table_lock(t);
-    struct entry *e = find(t, H(comm));
-    struct weft_comm *facts = e ? e->extra : NULL;
-    table_unlock(t);
+/* Return what is known of a communicator, NULL for one that no recorded call made. The result is never freed. */
+struct weft_comm *weft_find_comm(MPI_Comm comm) {
+    struct table *table = &tables[WEFT_CLASS_COMM];
+    lock_table(table);
+    struct entry *entry = find_entry(table, H(comm));
+    struct weft_comm *facts = entry ? entry->extra : NULL;
+    unlock_table(table);
     return facts;
 }
 
-int weft_peers(MPI_Comm comm) {
-    const struct weft_comm *c = weft_comm(comm);
-    return !c ? 0 : c->remote_size ? c->remote_size : c->size;
+/* Return how many ranks a collective on the communicator exchanges with: of an intercommunicator those of the remote
+ * group; 0 for a communicator that is not known. */
+int weft_count_peers(MPI_Comm comm) {
+    const struct weft_comm *facts = weft_find_comm(comm);
+    return !facts ? 0 : facts->remote_size ? facts->remote_size : facts->size;
 }
 
-bool weft_root(MPI_Comm comm, int root) {
-    const struct weft_comm *c = weft_comm(comm);
-    return c && (c->remote_size ? root == MPI_ROOT : root == c->rank);
+/* Return whether this process is the root of a collective, where the root's arguments are significant; of an
+ * intercommunicator, whether it is in the root's group as the root. */
+bool weft_is_root(MPI_Comm comm, int root) {
+    const struct weft_comm *facts = weft_find_comm(comm);
+    return facts && (facts->remote_size ? root == MPI_ROOT : root == facts->rank);
 }
 
-/* Sets the numbers of neighbours that send to this process and that receive from it, in a topology. */
-static void degrees(MPI_Comm comm, int *in, int *out) {
+/* Set how many neighbours send to this process, and how many receive from it, in a communicator's topology; both 0
+ * without one. */
+static void count_neighbours(MPI_Comm comm, int *in, int *out) {
     int kind = MPI_UNDEFINED, n = 0, weighted = 0;
     *in = *out = 0;
-    const struct weft_comm *c = weft_comm(comm);
-    if (!c || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS) return;
+    const struct weft_comm *facts = weft_find_comm(comm);
+    if (!facts || REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS) return;
     if (kind == MPI_CART && REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS) *in = *out = 2 * n;
-    if (kind == MPI_GRAPH && REAL(MPI_Graph_neighbors_count)(comm, c->rank, &n) == MPI_SUCCESS) *in = *out = n;
+    if (kind == MPI_GRAPH && REAL(MPI_Graph_neighbors_count)(comm, facts->rank, &n) == MPI_SUCCESS) *in = *out = n;
     if (kind == MPI_DIST_GRAPH) REAL(MPI_Dist_graph_neighbors_count)(comm, in, out, &weighted);
 }
 
-/* Returns how many neighbours send to this process in a communicator's topology. */
-int weft_indegree(MPI_Comm comm) {
+/* Return how many neighbours send to this process in a communicator's topology. */
+int weft_count_sending_neighbours(MPI_Comm comm) {
     int in, out;
-    degrees(comm, &in, &out);
+    count_neighbours(comm, &in, &out);
     return in;
 }
 
-/* Returns how many neighbours receive from this process in a communicator's topology. */
-int weft_outdegree(MPI_Comm comm) {
+/* Return how many neighbours receive from this process in a communicator's topology. */
+int weft_count_receiving_neighbours(MPI_Comm comm) {
     int in, out;
-    degrees(comm, &in, &out);
+    count_neighbours(comm, &in, &out);
     return out;
 }
 
-/* Writes the definition of a communicator: its members, its parent, and which call made it. */
-static WEFT_ASKS void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal,
-                                  const char *key) {
+/* Write the definition of a communicator (its members, its parent's id, the function that made it and its number among
+ * those made on the parent), and keep its facts for weft_find_comm. */
+static WEFT_ASKS void record_comm_definition(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function,
+                                             uint32_t ordinal, const char *key) {
     struct weft_comm *facts = calloc(1, sizeof *facts);
     MPI_Group local = MPI_GROUP_NULL, remote = MPI_GROUP_NULL;
     int inter = 0;
@@ -424,106 +449,111 @@ static WEFT_ASKS void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, u
         REAL(MPI_Comm_remote_group)(comm, &remote);
     }
     REAL(MPI_Comm_group)(comm, &local);
-    struct definition d = definition_start(256 + 48 * ((size_t)facts->size + (size_t)facts->remote_size));
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, parent);
-    weft_text_u(&d.text, function);
-    weft_text_u(&d.text, ordinal);
-    weft_text_u(&d.text, inter != 0);
-    weft_text_z(&d.text, facts->rank);
-    weft_text_s(&d.text, key, strlen(key));
-    text_members(&d.text, local);
-    text_members(&d.text, remote);
-    definition_end(&d, WEFT_DEF_COMM);
+    struct definition definition = begin_definition(256 + 48 * ((size_t)facts->size + (size_t)facts->remote_size));
+    weft_write_unsigned(&definition.text, id);
+    weft_write_unsigned(&definition.text, parent);
+    weft_write_unsigned(&definition.text, function);
+    weft_write_unsigned(&definition.text, ordinal);
+    weft_write_unsigned(&definition.text, inter != 0);
+    weft_write_signed(&definition.text, facts->rank);
+    weft_write_bytes(&definition.text, key, strlen(key));
+    write_group_members(&definition.text, local);
+    write_group_members(&definition.text, remote);
+    end_definition(&definition, WEFT_DEF_COMM);
     if (local != MPI_GROUP_NULL) REAL(MPI_Group_free)(&local);
     if (remote != MPI_GROUP_NULL) REAL(MPI_Group_free)(&remote);
-    struct table *t = &tables[WEFT_CLASS_COMM];
-    table_lock(t);
-    struct entry *e = find(t, H(comm));
-    if (e && e->id == id) e->extra = facts;
+    struct table *table = &tables[WEFT_CLASS_COMM];
+    lock_table(table);
+    struct entry *entry = find_entry(table, H(comm));
+    if (entry && entry->id == id) entry->extra = facts;
     else free(facts);
-    table_unlock(t);
+    unlock_table(table);
 }
 
-/* Which creation on the parent this is. Calls that only a group takes part in are counted by group and tag, as the
- * parent's other members know nothing of them. */
-static uint32_t made_ordinal(struct weft_comm *parent, uint64_t group_key) {
+/* Return which creation on the parent this is, from 0 on, and count it. Calls that only a group takes part in are
+ * counted by group and tag (`group_key`), as the parent's other members know nothing of them. */
+static uint32_t count_creation(struct weft_comm *parent, uint64_t group_key) {
     if (!parent) return 0;
     if (!group_key) return parent->children++;
-    for (struct weft_group_made *m = parent->made; m; m = m->next)
-        if (m->key == group_key) return m->n++;
-    struct weft_group_made *m = calloc(1, sizeof *m);
-    if (!m) return 0;
-    *m = (struct weft_group_made){.key = group_key, .n = 1, .next = parent->made};
-    parent->made = m;
+    for (struct weft_group_made *counter = parent->made; counter; counter = counter->next)
+        if (counter->key == group_key) return counter->n++;
+    struct weft_group_made *counter = calloc(1, sizeof *counter);
+    if (!counter) return 0;
+    *counter = (struct weft_group_made){.key = group_key, .n = 1, .next = parent->made};
+    parent->made = counter;
     return 0;
 }
 
-/* Defines a communicator that a call has made; MPI_COMM_NULL still counts as a creation on the parent. */
-void weft_made_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key) {
-    struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_comm(parent);
-    uint32_t ordinal = made_ordinal(from, group_key);
-    if (made == MPI_COMM_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_COMM, H(made));
-    if (id >= WEFT_ID_DYNAMIC) comm_define(id, made, from ? from->id : 0, function, ordinal, key);
+/* Define a communicator that a call has made. MPI_COMM_NULL still counts as a creation on the parent. `key`:
+ * distinguishes communicators made at one call by different members; `group_key`: as in count_creation. */
+void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm new_comm, const char *key, uint64_t group_key) {
+    struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_find_comm(parent);
+    uint32_t ordinal = count_creation(from, group_key);
+    if (new_comm == MPI_COMM_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_COMM, H(new_comm));
+    if (id >= WEFT_ID_DYNAMIC) record_comm_definition(id, new_comm, from ? from->id : 0, function, ordinal, key);
 }
 
-/* A communicator that is there when its request completes has its id and ordinal from the call on. */
-void weft_comm_promised(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made) {
-    struct weft_comm *from = weft_comm(parent);
-    struct table *t = &tables[WEFT_CLASS_COMM];
-    table_lock(t);
-    pending->made_id = t->next_id++;
-    table_unlock(t);
-    pending->made = made;
+/* Give a communicator that a nonblocking call makes its id and number at the call; it is defined when the request
+ * completes. `handle`: where its handle will appear. */
+void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *handle) {
+    struct weft_comm *from = weft_find_comm(parent);
+    struct table *table = &tables[WEFT_CLASS_COMM];
+    lock_table(table);
+    pending->made_id = table->next_id++;
+    unlock_table(table);
+    pending->made = handle;
     pending->parent_id = from ? from->id : 0;
-    pending->ordinal = made_ordinal(from, 0);
+    pending->ordinal = count_creation(from, 0);
 }
 
-/* Gives a communicator whose request is complete the id that was promised for it. */
-static WEFT_COLD void comm_kept(const struct weft_pending *p) {
-    struct table *t = &tables[WEFT_CLASS_COMM];
-    if (*p->made == MPI_COMM_NULL) return;
-    table_lock(t);
-    struct entry *e = place(t, H(*p->made));
-    if (e) {
-        if (e->id) t->generation++;
-        e->id = p->made_id;
-        e->extra = NULL;
+/* Define a communicator whose request is complete, with the id that was promised for it. */
+static WEFT_COLD void define_promised_comm(const struct weft_pending *pending) {
+    struct table *table = &tables[WEFT_CLASS_COMM];
+    if (*pending->made == MPI_COMM_NULL) return;
+    lock_table(table);
+    struct entry *entry = find_or_make_entry(table, H(*pending->made));
+    if (entry) {
+        if (entry->id) table->generation++;
+        entry->id = pending->made_id;
+        entry->extra = NULL;
     }
-    table_unlock(t);
+    unlock_table(table);
     char key[16]; /* ranks may complete two of them in different orders, but they call them in one */
-    snprintf(key, sizeof key, "%u", p->ordinal);
-    if (e) comm_define(p->made_id, *p->made, p->parent_id, p->function, p->ordinal, key);
+    snprintf(key, sizeof key, "%u", pending->ordinal);
+    if (entry)
+        record_comm_definition(pending->made_id, *pending->made, pending->parent_id, pending->function,
+                               pending->ordinal, key);
 }
 
-/* Returns a number that is the same for all members of a group, by their ranks in the world. */
-uint64_t weft_group_key(MPI_Group group) {
-    int n = 0;
+/* Return a number that is the same for all members of a group, by their ranks in the world, and odd; 1 where the world
+ * is not known. */
+uint64_t weft_hash_group(MPI_Group group) {
+    int size = 0;
     uint64_t key = 0xcbf29ce484222325u;
-    if (!world_known || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS) return 1;
-    for (int i = 0; i < n; i++) {
-        int world = 0;
-        REAL(MPI_Group_translate_ranks)(group, 1, &i, world_group, &world);
-        key = (key ^ (uint32_t)world) * 0x100000001b3u;
+    if (!world_known || REAL(MPI_Group_size)(group, &size) != MPI_SUCCESS) return 1;
+    for (int i = 0; i < size; i++) {
+        int world_rank = 0;
+        REAL(MPI_Group_translate_ranks)(group, 1, &i, world_group, &world_rank);
+        key = (key ^ (uint32_t)world_rank) * 0x100000001b3u;
     }
     return key | 1;
 }
 
-/* Defines MPI_COMM_WORLD, MPI_COMM_SELF and the communicator with the parents, at initialisation. */
-WEFT_ASKS void weft_objects_world(void) {
+/* Define MPI_COMM_WORLD, MPI_COMM_SELF and the communicator with the parents, once MPI is initialised. */
+WEFT_ASKS void weft_define_world(void) {
     world_known = REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group) == MPI_SUCCESS;
-    comm_define(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
-    comm_define(WEFT_ID_SELF, MPI_COMM_SELF, 0, 0, 0, "");
+    record_comm_definition(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
+    record_comm_definition(WEFT_ID_SELF, MPI_COMM_SELF, 0, 0, 0, "");
     MPI_Comm parent = MPI_COMM_NULL;
     if (REAL(MPI_Comm_get_parent)(&parent) != MPI_SUCCESS || parent == MPI_COMM_NULL) return;
-    weft_spawned(parent);
-    weft_made_comm(0, MPI_COMM_NULL, parent, "parent", 0);
+    weft_define_spawned_world(parent);
+    weft_define_comm(0, MPI_COMM_NULL, parent, "parent", 0);
 }
 
 #ifdef MPI_SESSION_NULL
-/* Takes rank and size of the world from a session, if MPI was initialised by one. */
-WEFT_ASKS void weft_objects_session(MPI_Session session) {
+/* Take rank and size of the world from a session, if MPI was initialised by one. */
+WEFT_ASKS void weft_read_world_from_session(MPI_Session session) {
     if (world_known) return;
     MPI_Group group = MPI_GROUP_NULL;
     if (REAL(MPI_Group_from_session_pset)(session, "mpi://WORLD", &group) != MPI_SUCCESS) return;
@@ -537,44 +567,45 @@ WEFT_ASKS void weft_objects_session(MPI_Session session) {
 }
 #endif
 
-/* Names the remote processes of an intercommunicator that MPI_Comm_spawn or the parent's spawn made. */
-WEFT_ASKS void weft_spawned(MPI_Comm intercomm) {
+/* Define the world of the remote processes of an intercommunicator that MPI_Comm_spawn has made, here or in the
+ * parents. */
+WEFT_ASKS void weft_define_spawned_world(MPI_Comm intercomm) {
     static uint32_t spawned_count;
     MPI_Group remote = MPI_GROUP_NULL;
     int size = 0, inter = 0;
     if (REAL(MPI_Comm_test_inter)(intercomm, &inter) != MPI_SUCCESS || !inter) return;
     if (REAL(MPI_Comm_remote_group)(intercomm, &remote) != MPI_SUCCESS) return;
     REAL(MPI_Group_size)(remote, &size);
-    uint32_t world = (uint32_t)foreign_count + 1;
-    foreign_add(remote, world);
-    struct definition d = definition_start(128);
-    weft_text_u(&d.text, world);
-    weft_text_u(&d.text, (uint64_t)size);
+    uint32_t world = (uint32_t)spawned_group_count + 1;
+    add_spawned_group(remote, world);
+    struct definition definition = begin_definition(128);
+    weft_write_unsigned(&definition.text, world);
+    weft_write_unsigned(&definition.text, (uint64_t)size);
     MPI_Comm parent = MPI_COMM_NULL;
     REAL(MPI_Comm_get_parent)(&parent);
     const char *origin = parent == intercomm ? "parent" : "spawn";
     const char *name = parent == intercomm ? getenv("WEFT_INTERNAL_SPAWN") : weft_spawn_name;
-    weft_text_s(&d.text, origin, strlen(origin));
-    weft_text_s(&d.text, name ? name : "", name ? strnlen(name, sizeof weft_spawn_name) : 0);
-    definition_end(&d, WEFT_DEF_WORLD);
-    if (parent != intercomm) weft_replay_spawned(intercomm, ++spawned_count);
+    weft_write_bytes(&definition.text, origin, strlen(origin));
+    weft_write_bytes(&definition.text, name ? name : "", name ? strnlen(name, sizeof weft_spawn_name) : 0);
+    end_definition(&definition, WEFT_DEF_WORLD);
+    if (parent != intercomm) weft_send_world_to_children(intercomm, ++spawned_count);
 }
 
 /* ---- the other kinds ---- */
-/* Defines a group that a call has made. */
-WEFT_ASKS void weft_made_group(MPI_Group made) {
-    if (made == MPI_GROUP_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_GROUP, H(made));
-    int n = 0;
-    if (id < WEFT_ID_DYNAMIC || REAL(MPI_Group_size)(made, &n) != MPI_SUCCESS) return;
-    struct definition d = definition_start(64 + 48 * (size_t)n);
-    weft_text_u(&d.text, id);
-    text_members(&d.text, made);
-    definition_end(&d, WEFT_DEF_GROUP);
+/* Define a group that a call has made, with its members. */
+WEFT_ASKS void weft_define_group(MPI_Group group) {
+    if (group == MPI_GROUP_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_GROUP, H(group));
+    int size = 0;
+    if (id < WEFT_ID_DYNAMIC || REAL(MPI_Group_size)(group, &size) != MPI_SUCCESS) return;
+    struct definition definition = begin_definition(64 + 48 * (size_t)size);
+    weft_write_unsigned(&definition.text, id);
+    write_group_members(&definition.text, group);
+    end_definition(&definition, WEFT_DEF_GROUP);
 }
 
-/* Returns the record's number of a datatype's combiner. */
-static int combiner_number(int combiner) {
+/* Return a datatype's combiner as the record stores it, as MPI libraries number them differently. */
+static int encode_combiner(int combiner) {
     switch (combiner) {
     case MPI_COMBINER_NAMED: return 0;
     case MPI_COMBINER_DUP: return 1;
@@ -599,108 +630,113 @@ static int combiner_number(int combiner) {
     }
 }
 
-/* Defines a datatype that a call has made, of `n_of` inner types if they are known. */
-WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
-    if (made == MPI_DATATYPE_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
+/* Define a datatype that a call has made, with its size and extent and the arguments that it was made with.
+ * `given_types`: the `given_count` types that the call was given, as Open MPI returns copies of them that no call of
+ * the program names. */
+WEFT_ASKS void weft_define_datatype(MPI_Datatype type, int64_t given_count, const MPI_Datatype *given_types) {
+    if (type == MPI_DATATYPE_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_DATATYPE, H(type));
     if (id < WEFT_ID_DYNAMIC) return;
     MPI_Count size = 0, lb = 0, extent = 0;
-    struct weft_envelope e;
-    REAL(MPI_Type_size_x)(made, &size);
-    REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
-    if (!weft_envelope_of(made, &e)) return;
-    int number = combiner_number(e.combiner);
-    if (number == 0 || e.ints + e.larges > 1 << 22)
-        e.ints = e.larges = e.addresses = e.types = 0; /* huge: size and extent must do */
-    size_t n = (size_t)(e.ints + e.larges + e.addresses + e.types);
-    void *space = malloc(n * sizeof(uint64_t) + 24);
-    struct definition d = definition_start(128 + 10 * n);
-    if (!space || d.text.overflow) {
+    struct weft_envelope envelope;
+    REAL(MPI_Type_size_x)(type, &size);
+    REAL(MPI_Type_get_extent_x)(type, &lb, &extent);
+    if (!weft_read_type_envelope(type, &envelope)) return;
+    int number = encode_combiner(envelope.combiner);
+    if (number == 0 || envelope.ints + envelope.larges > 1 << 22)
+        envelope.ints = envelope.larges = envelope.addresses = envelope.types = 0; /* huge: size and extent must do */
+    size_t argument_count = (size_t)(envelope.ints + envelope.larges + envelope.addresses + envelope.types);
+    void *space = malloc(argument_count * sizeof(uint64_t) + 24);
+    struct definition definition = begin_definition(128 + 10 * argument_count);
+    if (!space || definition.text.overflow) {
         free(space);
-        free(d.start);
+        free(definition.start);
         return;
     }
-    MPI_Aint *a = space;
-    MPI_Count *l = (MPI_Count *)(a + e.addresses);
-    MPI_Datatype *t = (MPI_Datatype *)(l + e.larges);
-    int *i = (int *)(t + e.types);
-    if (n && !weft_contents_of(made, &e, i, a, l, t)) e.ints = e.larges = e.addresses = e.types = 0;
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, (uint64_t)size);
-    weft_text_z(&d.text, (int64_t)lb);
-    weft_text_z(&d.text, (int64_t)extent);
-    weft_text_u(&d.text, (uint64_t)number);
-    weft_text_u(&d.text, (uint64_t)(e.ints + e.larges));
-    for (int64_t k = 0; k < e.ints; k++) weft_text_z(&d.text, i[k]);
-    for (int64_t k = 0; k < e.larges; k++) weft_text_z(&d.text, (int64_t)l[k]);
-    weft_text_u(&d.text, (uint64_t)e.addresses);
-    for (int64_t k = 0; k < e.addresses; k++) weft_text_z(&d.text, (int64_t)a[k]);
-    weft_text_u(&d.text, (uint64_t)e.types);
-    for (int64_t k = 0; k < e.types; k++) {
-        MPI_Datatype part = e.types == n_of ? of_types[k] : t[k];
-        weft_text_u(&d.text, weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(part)));
-        weft_content_free(&t[k]);
+    MPI_Aint *addresses = space;
+    MPI_Count *counts = (MPI_Count *)(addresses + envelope.addresses);
+    MPI_Datatype *inner_types = (MPI_Datatype *)(counts + envelope.larges);
+    int *ints = (int *)(inner_types + envelope.types);
+    if (argument_count && !weft_read_type_arguments(type, &envelope, ints, addresses, counts, inner_types))
+        envelope.ints = envelope.larges = envelope.addresses = envelope.types = 0;
+    weft_write_unsigned(&definition.text, id);
+    weft_write_unsigned(&definition.text, (uint64_t)size);
+    weft_write_signed(&definition.text, (int64_t)lb);
+    weft_write_signed(&definition.text, (int64_t)extent);
+    weft_write_unsigned(&definition.text, (uint64_t)number);
+    weft_write_unsigned(&definition.text, (uint64_t)(envelope.ints + envelope.larges));
+    for (int64_t k = 0; k < envelope.ints; k++) weft_write_signed(&definition.text, ints[k]);
+    for (int64_t k = 0; k < envelope.larges; k++) weft_write_signed(&definition.text, (int64_t)counts[k]);
+    weft_write_unsigned(&definition.text, (uint64_t)envelope.addresses);
+    for (int64_t k = 0; k < envelope.addresses; k++) weft_write_signed(&definition.text, (int64_t)addresses[k]);
+    weft_write_unsigned(&definition.text, (uint64_t)envelope.types);
+    for (int64_t k = 0; k < envelope.types; k++) {
+        MPI_Datatype part = envelope.types == given_count ? given_types[k] : inner_types[k];
+        weft_write_unsigned(&definition.text, weft_find_object_id_in_table(weft_self, WEFT_CLASS_DATATYPE, H(part)));
+        weft_free_inner_type(&inner_types[k]);
     }
-    definition_end(&d, WEFT_DEF_DATATYPE);
+    end_definition(&definition, WEFT_DEF_DATATYPE);
     free(space);
 }
 
-/* Defines an operation of reductions that a call has made. */
-WEFT_ASKS void weft_made_op(MPI_Op made) {
-    uint32_t id = weft_new_id(WEFT_CLASS_OP, H(made));
+/* Define an operation for reductions that a call has made: whether it commutes. */
+WEFT_ASKS void weft_define_op(MPI_Op op) {
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_OP, H(op));
     int commutes = 1;
     if (id < WEFT_ID_DYNAMIC) return;
-    REAL(MPI_Op_commutative)(made, &commutes);
+    REAL(MPI_Op_commutative)(op, &commutes);
     uint8_t payload[24];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, id);
-    weft_text_u(&text, commutes != 0);
-    weft_define(WEFT_DEF_OP, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, id);
+    weft_write_unsigned(&text, commutes != 0);
+    weft_write_definition(WEFT_DEF_OP, payload, (size_t)(text.p - payload));
 }
 
 enum { FLAVOR_DYNAMIC = 2 };
 
-/* Defines a window that a call has made, with its memory. */
-void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
-    if (made == MPI_WIN_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_WINDOW, H(made));
-    struct weft_comm *on = weft_comm(comm);
-    struct definition d = definition_start(128);
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, on ? on->id : 0);
-    weft_text_u(&d.text, (uint64_t)flavor);
-    weft_text_u(&d.text, (uintptr_t)base);
-    weft_text_u(&d.text, (uint64_t)size);
-    weft_text_u(&d.text, (uint64_t)unit);
-    weft_text_u(&d.text, on ? on->windows++ : 0);
-    definition_end(&d, WEFT_DEF_WINDOW);
-    if (UNLIKELY(weft_accessing)) weft_access_window(made, id, comm, flavor, base, size, unit);
-    if (flavor == 0) weft_memory_exposed(made, base, size);
-    if (flavor < FLAVOR_DYNAMIC) weft_exposed_made(made, id, base, size); /* shared ones have stores of others */
+/* Define a window that a call has made, and begin to watch its memory. `flavor`: as in format.h; `unit`: the
+ * displacement unit. */
+void weft_define_window(MPI_Win window, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
+    if (window == MPI_WIN_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_WINDOW, H(window));
+    struct weft_comm *comm_facts = weft_find_comm(comm);
+    struct definition definition = begin_definition(128);
+    weft_write_unsigned(&definition.text, id);
+    weft_write_unsigned(&definition.text, comm_facts ? comm_facts->id : 0);
+    weft_write_unsigned(&definition.text, (uint64_t)flavor);
+    weft_write_unsigned(&definition.text, (uintptr_t)base);
+    weft_write_unsigned(&definition.text, (uint64_t)size);
+    weft_write_unsigned(&definition.text, (uint64_t)unit);
+    weft_write_unsigned(&definition.text, comm_facts ? comm_facts->windows++ : 0);
+    end_definition(&definition, WEFT_DEF_WINDOW);
+    if (UNLIKELY(weft_accessing)) weft_watch_window_memory(window, id, comm, flavor, base, size, unit);
+    if (flavor == 0) weft_begin_window_block_watch(window, base, size);
+    if (flavor < FLAVOR_DYNAMIC)
+        weft_begin_window_copies(window, id, base, size); /* shared ones have stores of others */
 }
 
-/* Defines a file that a call has opened. */
-void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
-    if (made == MPI_FILE_NULL) return;
-    uint32_t id = weft_new_id(WEFT_CLASS_FILE, H(made));
-    struct weft_comm *on = weft_comm(comm);
+/* Define a file that a call has opened, with its name. */
+void weft_define_file(MPI_File file, MPI_Comm comm, int amode, const char *name) {
+    if (file == MPI_FILE_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_FILE, H(file));
+    struct weft_comm *comm_facts = weft_find_comm(comm);
     size_t length = name ? strnlen(name, 4096) : 0;
-    struct definition d = definition_start(128 + length);
-    weft_text_u(&d.text, id);
-    weft_text_u(&d.text, on ? on->id : 0);
-    weft_text_u(&d.text, (uint64_t)amode);
-    weft_text_s(&d.text, name, length);
-    definition_end(&d, WEFT_DEF_FILE);
+    struct definition definition = begin_definition(128 + length);
+    weft_write_unsigned(&definition.text, id);
+    weft_write_unsigned(&definition.text, comm_facts ? comm_facts->id : 0);
+    weft_write_unsigned(&definition.text, (uint64_t)amode);
+    weft_write_bytes(&definition.text, name, length);
+    end_definition(&definition, WEFT_DEF_FILE);
 }
 
-/* Writes down the name that the program gave an object. */
-void weft_named(int class, uint32_t id, const char *name) {
+/* Record the name that the program gave an object. */
+void weft_record_object_name(int class, uint32_t id, const char *name) {
     size_t length = name ? strnlen(name, 256) : 0;
-    struct definition d = definition_start(64 + length);
-    weft_text_u(&d.text, (uint64_t)class);
-    weft_text_u(&d.text, id);
-    weft_text_s(&d.text, name, length);
-    definition_end(&d, WEFT_DEF_NAME);
+    struct definition definition = begin_definition(64 + length);
+    weft_write_unsigned(&definition.text, (uint64_t)class);
+    weft_write_unsigned(&definition.text, id);
+    weft_write_bytes(&definition.text, name, length);
+    end_definition(&definition, WEFT_DEF_NAME);
 }
 
 /* ---- requests ---- */
@@ -713,46 +749,50 @@ static struct weft_pending *pending_pool;
 enum { PLACES = 1024 };
 static struct weft_pending *places[PLACES]; /* those that may share a handle, by place, newest first */
 
-static inline struct weft_pending **bucket(const MPI_Request *place) {
+/* Return the head of the list of pending operations for the variable that a request was put into (its place). */
+static inline struct weft_pending **find_place_bucket(const MPI_Request *place) {
     return &places[hash_handle((uintptr_t)place) & (PLACES - 1)];
 }
 
-/* Returns the pending operation whose request is stored at an address, NULL for none. */
-static struct weft_pending *pending_at(const MPI_Request *at, MPI_Request handle) {
-    if (!at) return NULL;
-    for (struct weft_pending *p = *bucket(at); p; p = p->same_bucket)
-        if (p->place == at) return p->handle == handle ? p : NULL; /* the newest there: older ones were moved away */
+/* Return the pending operation whose request the call put into the variable `place`, NULL if the variable holds another
+ * handle by now. Needs the lock of the requests. */
+static struct weft_pending *find_pending_at(const MPI_Request *place, MPI_Request handle) {
+    if (!place) return NULL;
+    for (struct weft_pending *pending = *find_place_bucket(place); pending; pending = pending->same_bucket)
+        if (pending->place == place)
+            return pending->handle == handle ? pending : NULL; /* the newest there: older ones were moved away */
     return NULL;
 }
 
-/* Forgets a pending operation, and frees what is kept for it. */
-static void pending_drop(struct weft_pending *p) {
-    if (p->placed)
-        for (struct weft_pending **link = bucket(p->place); *link; link = &(*link)->same_bucket)
-            if (*link == p) {
-                *link = p->same_bucket;
+/* Forget a pending operation, and free what is kept for it. Needs the lock of the requests. */
+static void drop_pending(struct weft_pending *pending) {
+    if (pending->placed)
+        for (struct weft_pending **link = find_place_bucket(pending->place); *link; link = &(*link)->same_bucket)
+            if (*link == pending) {
+                *link = pending->same_bucket;
                 break;
             }
-    weft_watch_end(p);
-    if (UNLIKELY(p->parts)) weft_parts_free(p->parts);
-    p->next = pending_pool;
-    pending_pool = p;
+    weft_free_buffer_watch(pending);
+    if (UNLIKELY(pending->parts)) weft_free_request_buffers(pending->parts);
+    pending->next = pending_pool;
+    pending_pool = pending;
 }
 
-/* Gives the request of an operation that has begun its id, and keeps what its completion needs. */
-uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pending) {
-    struct table *t = &tables[WEFT_CLASS_REQUEST];
-    table_lock(t);
-    struct entry *e = place(t, H(request));
+/* Return a new id for the request of an operation that has begun, and keep what its completion needs (`pending`,
+ * copied). 0 without memory. */
+uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pending) {
+    struct table *table = &tables[WEFT_CLASS_REQUEST];
+    lock_table(table);
+    struct entry *entry = find_or_make_entry(table, H(request));
     uint32_t id = 0;
     struct weft_pending *kept = NULL;
-    if (e && e->id == WEFT_ID_NULL) id = e->id;
-    else if (e) {
-        struct weft_pending *head = e->extra;
+    if (entry && entry->id == WEFT_ID_NULL) id = entry->id;
+    else if (entry) {
+        struct weft_pending *head = entry->extra;
         kept = pending_pool;
         if (kept) pending_pool = kept->next;
         else kept = malloc(sizeof *kept);
-        id = t->next_id++;
+        id = table->next_id++;
         if (kept) {
             *kept = *pending;
             kept->id = id;
@@ -765,8 +805,8 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             kept->handle = request;
             kept->placed = kept->place && kept->status < WEFT_STATUS_COUNT && !kept->persistent;
             if (kept->placed) {
-                kept->same_bucket = *bucket(kept->place);
-                *bucket(kept->place) = kept;
+                kept->same_bucket = *find_place_bucket(kept->place);
+                *find_place_bucket(kept->place) = kept;
             }
         }
         /* Another thread may still be inside the call that completed the request of which this one got the handle. */
@@ -780,181 +820,193 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
         } else {
             for (struct weft_pending *next; head; head = next) { /* completed behind our back */
                 next = head->next;
-                pending_drop(head);
+                drop_pending(head);
             }
-            e->extra = kept;
-            e->id = id;
+            entry->extra = kept;
+            entry->id = id;
         }
     }
     if (UNLIKELY(!kept)) {
         free(pending->seen);
         free(pending->blocks);
     }
-    table_unlock(t);
-    if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_parts_take(id, kept->persistent);
+    unlock_table(table);
+    if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_take_request_buffers(id, kept->persistent);
     return id;
 }
 
-/* Of the requests that share a handle the one that was put there, else the first one that this thread made and this
- * stamp has not got yet, else the first one that it has not got. */
-static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Request *at, uint64_t stamp,
-                                       bool *guessed) {
+/* Return which of the pending operations that share a handle a call names: the one whose request was put into
+ * `place`, else the first one that this thread made and that this stamp has not got yet, else the first such of any
+ * thread. `stamp`: the same for all requests of a call, 0 for a call that names one. Set `guessed` if another one
+ * may be meant. */
+static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_Request *place, uint64_t stamp,
+                                           bool *guessed) {
     *guessed = head && head->id <= head->doubt;
     if (!head || !head->next) return head;
-    struct weft_pending *p = pending_at(at, head->handle);
-    *guessed = !p || (stamp && p->given == stamp);
+    struct weft_pending *pending = find_pending_at(place, head->handle);
+    *guessed = !pending || (stamp && pending->given == stamp);
     if (*guessed) {
         struct weft_pending *start = stamp && head->stamp == stamp ? head->cursor->next : head;
-        p = start;
-        while (p && (p->maker != weft_self || (stamp && p->given == stamp))) p = p->next;
-        if (!p) p = start ? start : head->cursor;
+        pending = start;
+        while (pending && (pending->maker != weft_self || (stamp && pending->given == stamp))) pending = pending->next;
+        if (!pending) pending = start ? start : head->cursor;
         if (stamp) {
             head->stamp = stamp;
-            head->cursor = p;
+            head->cursor = pending;
         }
     }
-    if (stamp) p->given = stamp;
-    return p;
+    if (stamp) pending->given = stamp;
+    return pending;
 }
 
-/* The request at hand. Calls that name a handle several times pass one stamp for all, and get one request of its
- * queue after the other; stamp 0: one call names one. */
-struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp) {
-    struct table *t = &tables[WEFT_CLASS_REQUEST];
-    struct weft_found found = {.status = WEFT_STATUS_NOTHING};
-    table_lock(t);
-    struct entry *e = place(t, H(request));
-    if (e) {
-        const struct weft_pending *p = pending_of(e->extra, at, stamp, &found.guessed);
-        if (UNLIKELY(p && p->seen)) weft_buffer_asked(p);
-        found.id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
-        found.status = p ? p->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
+/* Return the id of a request that a call names, which fields of its status have a meaning, and whether it is a guess.
+ * `place`: the variable that holds it, NULL if not known. `stamp`: as in choose_pending. */
+struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
+    struct table *table = &tables[WEFT_CLASS_REQUEST];
+    struct weft_found_request found = {.status = WEFT_STATUS_NOTHING};
+    lock_table(table);
+    struct entry *entry = find_or_make_entry(table, H(request));
+    if (entry) {
+        const struct weft_pending *pending = choose_pending(entry->extra, place, stamp, &found.guessed);
+        if (UNLIKELY(pending && pending->seen)) weft_copy_buffer_before_completion(pending);
+        found.id = pending ? pending->id : entry->id ? entry->id : (entry->id = table->next_id++);
+        found.status = pending ? pending->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
     }
-    table_unlock(t);
+    unlock_table(table);
     return found;
 }
 
-/* Clears `guessed` of requests that share a handle if the call names all of them: then it does not matter which is
- * which. */
-WEFT_GIVEN void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
-    struct table *t = &tables[WEFT_CLASS_REQUEST];
-    table_lock(t);
-    MPI_Request last = MPI_REQUEST_NULL;
+/* Clear `guessed` of the requests that share a handle if the call names all of them, as it completes all: then it does
+ * not matter which is which. */
+WEFT_GIVEN void weft_clear_guesses_if_all_named(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
+    struct table *table = &tables[WEFT_CLASS_REQUEST];
+    lock_table(table);
+    MPI_Request handle = MPI_REQUEST_NULL;
     bool all = false;
     for (int64_t i = 0; i < n; i++) {
         if (!guessed[i]) continue;
-        if (requests[i] != last) {
-            last = requests[i];
-            const struct entry *e = find(t, H(last));
-            const struct weft_pending *p = e ? e->extra : NULL;
-            all = p && p->last->id > p->doubt;
-            for (; p && all; p = p->next) all = p->given == stamp;
+        if (requests[i] != handle) {
+            handle = requests[i];
+            const struct entry *entry = find_entry(table, H(handle));
+            const struct weft_pending *pending = entry ? entry->extra : NULL;
+            all = pending && pending->last->id > pending->doubt;
+            for (; pending && all; pending = pending->next) all = pending->given == stamp;
         }
         guessed[i] = !all;
     }
-    table_unlock(t);
+    unlock_table(table);
 }
 
-uint64_t weft_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot << 48 | ++thread->stamps; }
+/* Return a number that no other call of the process has, for weft_find_request. */
+uint64_t weft_make_stamp(struct weft_thread *thread) { return (uint64_t)thread->slot << 48 | ++thread->stamps; }
 
-uint32_t weft_request_id(MPI_Request request, const MPI_Request *at) { return weft_request_look(request, at, 0).id; }
+/* Return the id of a request. `place`: the variable that holds it, NULL if not known. */
+uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *place) {
+    return weft_find_request(request, place, 0).id;
+}
 
-/* Begins a persistent request again: its buffer is watched from here on. */
-void weft_request_started(MPI_Request request) {
-    struct table *t = &tables[WEFT_CLASS_REQUEST];
-    table_lock(t);
-    struct entry *e = find(t, H(request));
-    struct weft_pending *p = e ? e->extra : NULL;
-    bool watched = p && p->persistent && p->bytes;
-    table_unlock(t);
-    if (UNLIKELY(weft_accessing | weft_hashing) && p && p->parts) weft_parts_hold(p->parts, p->id);
+/* Note that a persistent request is started: its buffer is watched from here on. */
+void weft_restart_request(MPI_Request request) {
+    struct table *table = &tables[WEFT_CLASS_REQUEST];
+    lock_table(table);
+    struct entry *entry = find_entry(table, H(request));
+    struct weft_pending *pending = entry ? entry->extra : NULL;
+    bool watched = pending && pending->persistent && pending->bytes;
+    unlock_table(table);
+    if (UNLIKELY(weft_accessing | weft_hashing) && pending && pending->parts)
+        weft_hold_request_buffers(pending->parts, pending->id);
     if (UNLIKELY(watched))
-        weft_buffer_started(p, request); /* which no other thread may complete before this call is over */
+        weft_watch_restarted_buffer(pending, request); /* which no other thread may complete before this call is over */
 }
 
-/* Ends a request that a call has completed or freed; returns whether its buffer had changed. */
-struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
-    bool guessed = ended.guessed;
-    if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = NULL};
-    if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_window_waited(weft_self, before);
-    struct table *t = &tables[WEFT_CLASS_REQUEST];
+/* End request `id` if a call has completed or freed it: `before` and `after` are its handle before and after the call,
+ * `call_result` is how the call went. Return its buffer if the program changed it while MPI had it, and whether the
+ * request is a guess. */
+struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Request after,
+                                         struct weft_request_result call_result) {
+    bool guessed = call_result.guessed;
+    if (id < WEFT_ID_DYNAMIC) return (struct weft_request_end){.changed = NULL};
+    if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_end_requested_access(weft_self, before);
+    struct table *table = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
-    table_lock(t);
-    struct entry *e = find(t, H(before));
-    struct weft_pending *p = e ? e->extra : NULL, *previous = NULL;
-    while (p && p->id != id) { /* another thread's new request may have the handle by now */
-        previous = p;
-        p = p->next;
+    lock_table(table);
+    struct entry *entry = find_entry(table, H(before));
+    struct weft_pending *pending = entry ? entry->extra : NULL, *previous = NULL;
+    while (pending && pending->id != id) { /* another thread's new request may have the handle by now */
+        previous = pending;
+        pending = pending->next;
     }
-    bool more = p && (p->made || p->bytes || p->awaited);
-    struct weft_done told = {.guessed = guessed};
+    bool more = pending && (pending->made || pending->bytes || pending->awaited);
+    struct weft_request_end result = {.guessed = guessed};
     if (UNLIKELY(more)) {
-        done = *p;
-        if (p->persistent && !p->active)
+        done = *pending;
+        if (pending->persistent && !pending->active)
             done.bytes = 0; /* a wait for it waits for nothing: the buffer is the program's */
-        else if (p->seen && weft_buffer_changed(p)) told.changed = p->buffer; /* before it is given away */
-        p->active = false;
-        if (after == MPI_REQUEST_NULL) p->blocks = NULL; /* ours now */
+        else if (pending->seen && weft_has_buffer_changed(pending))
+            result.changed = pending->buffer; /* before it is given away */
+        pending->active = false;
+        if (after == MPI_REQUEST_NULL) pending->blocks = NULL; /* ours now */
     }
-    struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && p ? p->parts : NULL;
-    bool arrived = parts && weft_hashing && ended.ok && !guessed;
+    struct weft_request_buffers *parts = UNLIKELY(weft_accessing | weft_hashing) && pending ? pending->parts : NULL;
+    bool arrived = parts && weft_hashing && call_result.ok && !guessed;
     if (UNLIKELY(parts)) {
-        weft_parts_let_go(parts);
-        if (after == MPI_REQUEST_NULL) p->parts = NULL; /* ours now */
+        weft_release_request_buffers(parts);
+        if (after == MPI_REQUEST_NULL) pending->parts = NULL; /* ours now */
     }
-    if (p && after == MPI_REQUEST_NULL) {
-        struct weft_pending *head = e->extra;
+    if (pending && after == MPI_REQUEST_NULL) {
+        struct weft_pending *head = entry->extra;
         guessed |= id <= head->doubt;
         if (guessed && head->next) head->doubt = head->last->id;
         if (previous) {
-            previous->next = p->next;
-            if (head->last == p) head->last = previous;
-            if (head->cursor == p) head->stamp = 0;
+            previous->next = pending->next;
+            if (head->last == pending) head->last = previous;
+            if (head->cursor == pending) head->stamp = 0;
         } else {
-            if (p->next) {
-                p->next->last = p->last;
-                p->next->doubt = p->doubt;
-                p->next->stamp = 0;
+            if (pending->next) {
+                pending->next->last = pending->last;
+                pending->next->doubt = pending->doubt;
+                pending->next->stamp = 0;
             }
-            e->extra = head = p->next;
+            entry->extra = head = pending->next;
         }
-        e->id = head ? head->id : 0;
-        if (!head) e->state = GONE;
-        pending_drop(p);
-    } else if (e && !e->extra && e->id == id && after == MPI_REQUEST_NULL) {
-        e->state = GONE;
-        e->id = 0;
+        entry->id = head ? head->id : 0;
+        if (!head) entry->state = GONE;
+        drop_pending(pending);
+    } else if (entry && !entry->extra && entry->id == id && after == MPI_REQUEST_NULL) {
+        entry->state = GONE;
+        entry->id = 0;
     }
-    table_unlock(t);
-    if (UNLIKELY(arrived)) weft_hash_arrived(parts, id, ended.status);
-    if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_parts_free(parts);
-    told.guessed = guessed;
-    if (LIKELY(!more)) return told;
-    if (done.made) comm_kept(&done);
-    if (done.awaited && ended.ok && !guessed && ended.status) weft_record_taken(&done.call, ended.status);
-    if (done.bytes && !done.seen && weft_buffer_changed(&done)) told.changed = done.buffer;
-    if (guessed) told.changed = NULL;
+    unlock_table(table);
+    if (UNLIKELY(arrived)) weft_hash_received_message(parts, id, call_result.status);
+    if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_free_request_buffers(parts);
+    result.guessed = guessed;
+    if (LIKELY(!more)) return result;
+    if (done.made) define_promised_comm(&done);
+    if (done.awaited && call_result.ok && !guessed && call_result.status)
+        weft_record_received_message(&done.call, call_result.status);
+    if (done.bytes && !done.seen && weft_has_buffer_changed(&done)) result.changed = done.buffer;
+    if (guessed) result.changed = NULL;
     if (after == MPI_REQUEST_NULL) free(done.blocks);
-    return told;
+    return result;
 }
 
 /* ---- texts ---- */
-/* Writes those fields of a status that have a meaning. */
-WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields) {
-    if (fields < WEFT_STATUS_COUNT && !(fields && weft_status_cancelled(status))) {
-        weft_text_u(t, 0);
+/* Write the fields of a status that have a meaning (`fields`). */
+WEFT_GIVEN void weft_write_status(struct weft_text *text, const MPI_Status *status, enum weft_status_fields fields) {
+    if (fields < WEFT_STATUS_COUNT && !(fields && weft_is_status_cancelled(status))) {
+        weft_write_unsigned(text, 0);
         return;
     }
-    if (UNLIKELY(t->end - t->p < 50)) {
-        t->overflow = true;
+    if (UNLIKELY(text->end - text->p < 50)) {
+        text->overflow = true;
         return;
     }
-    uint8_t *p = t->p;
+    uint8_t *p = text->p;
     bool counted = fields == WEFT_STATUS_COUNT;
-    *p++ = !counted && weft_status_cancelled(status) ? 2 : 1;
-    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_rank(status->MPI_SOURCE));
-    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_tag(status->MPI_TAG));
-    p = weft_put_u(p, weft_status_bytes(status));
+    *p++ = !counted && weft_is_status_cancelled(status) ? 2 : 1;
+    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_encode_rank(status->MPI_SOURCE));
+    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_encode_tag(status->MPI_TAG));
+    p = weft_put_u(p, weft_read_status_bytes(status));
     *p++ = 0;
-    t->p = p;
+    text->p = p;
 }

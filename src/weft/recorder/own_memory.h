@@ -11,14 +11,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Whether the program may read the page of an address. The kernel copies the set of signals before it looks at the request,
- * which is none, so that nothing changes. */
-static inline bool weft_page_is_readable(uintptr_t address) {
+/* Return whether the program may read the page of an address. The kernel copies the set of signals before it looks at
+ * the request, which is none, so that nothing changes. */
+static inline bool weft_is_page_readable(uintptr_t address) {
     return !syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, 8) || errno != EFAULT;
 }
 
-/* Containers that forbid process_vm_readv leave a process the file of its own memory. The descriptor is opened once and
- * stays; -1 where it cannot be opened. The file shows pages that the program may not read, too: these are left out. */
+/* Copy pieces of memory to `to` from the file of the process's own memory, which containers leave it that forbid
+ * process_vm_readv. The file is opened once. Pages that the program may not read are left out. Return the bytes copied
+ * before the first that is not there; -1 where the file cannot be opened. */
 static ssize_t weft_read_own_file(char *to, const struct iovec *pieces, int n) {
     static int descriptor = -2;
     int known = __atomic_load_n(&descriptor, __ATOMIC_ACQUIRE);
@@ -34,7 +35,7 @@ static ssize_t weft_read_own_file(char *to, const struct iovec *pieces, int n) {
     for (int i = 0; i < n; i++) {
         uintptr_t address = (uintptr_t)pieces[i].iov_base, end = address + pieces[i].iov_len;
         for (; address < end; address = (address | (page - 1)) + 1)
-            if (!weft_page_is_readable(address)) return got;
+            if (!weft_is_page_readable(address)) return got;
         ssize_t more = pread(known, to + got, pieces[i].iov_len, (off_t)(uintptr_t)pieces[i].iov_base);
         if (more > 0) got += more;
         if (more != (ssize_t)pieces[i].iov_len) break;
@@ -42,8 +43,8 @@ static ssize_t weft_read_own_file(char *to, const struct iovec *pieces, int n) {
     return got;
 }
 
-/* Copies pieces of memory, one after the other, to `to`. Returns the bytes copied before the first that is not there;
- * -1 where the kernel lets a process read its own memory in neither way. */
+/* Copy pieces of memory, one behind the other, to `to`. Return the bytes copied before the first that is not there; -1
+ * where the kernel lets a process read its own memory in neither way. */
 static inline ssize_t weft_read_own_memory(void *to, const struct iovec *pieces, int n) {
     struct iovec here = {.iov_base = to};
     for (int i = 0; i < n; i++) here.iov_len += pieces[i].iov_len;

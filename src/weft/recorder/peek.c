@@ -15,57 +15,61 @@ static const char forbidden[] =
     "buffers were not looked at, and messages were not hashed: the kernel does not let a process read its own memory "
     "(process_vm_readv, /proc/self/mem)";
 
-ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) { return weft_read_own_memory(to, pieces, n); }
-
-/* Copies `bytes` bytes that may not be there, by the kernel; returns whether all were read. */
-bool weft_peek(void *to, uintptr_t from, size_t bytes) {
-    struct iovec there = {.iov_base = (void *)from, .iov_len = bytes};
-    return from && weft_peek_pieces(to, &there, 1) == (ssize_t)bytes;
+/* Copy pieces of memory that may not be there, one behind the other, to `to`. Return the bytes copied up to the first
+ * that cannot be read; -1 if the kernel does not let a process read its own memory. */
+ssize_t weft_copy_readable_pieces(void *to, const struct iovec *pieces, int n) {
+    return weft_read_own_memory(to, pieces, n);
 }
 
-/* Copies bytes of a buffer: by itself from this thread's stack, by the kernel elsewhere. Returns whether they were
- * read. */
-bool weft_see(void *to, const void *from, size_t bytes) {
-    if (weft_on_own_stack(from, bytes)) {
+/* Copy `bytes` bytes that may not be there, by the kernel; return whether all were read. */
+bool weft_copy_if_readable(void *to, uintptr_t from, size_t bytes) {
+    struct iovec there = {.iov_base = (void *)from, .iov_len = bytes};
+    return from && weft_copy_readable_pieces(to, &there, 1) == (ssize_t)bytes;
+}
+
+/* Copy bytes of a buffer: directly from this thread's stack, by the kernel from elsewhere. Return whether they were
+ * read; else the record says once that some were not. */
+bool weft_copy_buffer(void *to, const void *from, size_t bytes) {
+    if (weft_is_on_own_stack(from, bytes)) {
         memcpy(to, from, bytes);
         return true;
     }
-    if (weft_peek(to, (uintptr_t)from, bytes)) return true;
-    weft_unseen();
+    if (weft_copy_if_readable(to, (uintptr_t)from, bytes)) return true;
+    weft_note_unreadable_buffer();
     return false;
 }
 
-/* Returns whether every page of a buffer can be read. */
+/* Return whether every page of a buffer can be read. */
 bool weft_is_readable(const void *from, size_t bytes) {
     char byte[PAGES_AT_ONCE];
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)from + bytes;
-    for (uintptr_t at = (uintptr_t)from; at < end;) {
+    for (uintptr_t address = (uintptr_t)from; address < end;) {
         struct iovec pieces[PAGES_AT_ONCE];
         int n = 0;
-        for (; n < PAGES_AT_ONCE && at < end; at = (at | (page - 1)) + 1)
-            pieces[n++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
-        if (weft_peek_pieces(byte, pieces, n) != n) return false;
+        for (; n < PAGES_AT_ONCE && address < end; address = (address | (page - 1)) + 1)
+            pieces[n++] = (struct iovec){.iov_base = (void *)address, .iov_len = 1};
+        if (weft_copy_readable_pieces(byte, pieces, n) != n) return false;
     }
     return true;
 }
 
-/* Writes bytes into memory that may not be there, by the kernel. */
-void weft_poke(void *to, const void *from, size_t bytes) {
+/* Write bytes into a buffer that may not be there, by the kernel. */
+void weft_write_buffer(void *to, const void *from, size_t bytes) {
     struct iovec here = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes},
                  there = {.iov_base = to, .iov_len = bytes};
     ssize_t put = process_vm_writev(getpid(), &here, 1, &there, 1, 0);
     if (put < 0 && errno != EFAULT) memcpy(to, from, bytes); /* forbidden; MPI has just written there itself */
-    else if (put != (ssize_t)bytes) weft_unseen();
+    else if (put != (ssize_t)bytes) weft_note_unreadable_buffer();
 }
 
-/* Records once that there is memory which the recorder cannot read, and why. */
-void weft_unseen(void) {
-    static bool told;
+/* Note in the record, once, that there is memory which the recorder cannot read, and why. */
+void weft_note_unreadable_buffer(void) {
+    static bool is_noted;
     char byte;
-    if (__atomic_exchange_n(&told, true, __ATOMIC_RELAXED)) return;
-    const char *words = weft_peek(&byte, (uintptr_t)unreadable, 1) ? unreadable : forbidden;
+    if (__atomic_exchange_n(&is_noted, true, __ATOMIC_RELAXED)) return;
+    const char *words = weft_copy_if_readable(&byte, (uintptr_t)unreadable, 1) ? unreadable : forbidden;
     uint8_t payload[sizeof unreadable + sizeof forbidden];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, strlen(words));
-    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, strlen(words));
+    weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }

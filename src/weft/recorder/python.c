@@ -37,21 +37,21 @@ volatile int weft_python;
 /* From 3.14 on the lowest bits of a frame's reference to its code say who counts it (pycore_stackref.h). */
 #define CODE(reference) ((reference) & ~(uintptr_t)3)
 
-/* The record says why its calls have no lines of Python. */
-static void tell_unknown(const char *version) {
+/* Note in the record why its calls have no lines of Python. */
+static void note_unknown_python(const char *version) {
     char words[192];
     uint8_t payload[sizeof words + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     snprintf(words, sizeof words,
              "lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is %.60s",
              version);
-    weft_text_s(&text, words, strlen(words));
-    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, strlen(words));
+    weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
-/* Looks for an interpreter in the process, once at MPI initialisation. */
-void weft_python_look(void) {
-    if (weft_leaves_out(WEFT_LINES)) return;
+/* Look for a Python interpreter in the process, once at MPI's initialisation, and define its version in the record. */
+void weft_look_for_python(void) {
+    if (weft_is_left_out(WEFT_LINES)) return;
     const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
     int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     this_thread = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
@@ -60,30 +60,33 @@ void weft_python_look(void) {
     const char *text = version();
     uint8_t payload[160];
     struct weft_text definition = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&definition, text, strnlen(text, 128));
-    weft_define(WEFT_DEF_PYTHON, payload, (size_t)(definition.p - payload));
+    weft_write_bytes(&definition, text, strnlen(text, 128));
+    weft_write_definition(WEFT_DEF_PYTHON, payload, (size_t)(definition.p - payload));
     int major = 0, minor = 0;
     bool known = sscanf(text, "%d.%d", &major, &minor) == 2 && major == 3 && !strstr(text, "free-threading");
     for (size_t i = 0; known && i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].minor == minor) layout = &layouts[i];
     if (layout) weft_python = 1;
-    else tell_unknown(text);
+    else note_unknown_python(text);
 }
 
-/* Python's lock, where the calling thread holds it, for the time that it stands still in a replay: mpi4py keeps it in
- * some calls, and the debugger's agent could not look at the rank. What is returned gives it back. */
-void *weft_python_let(void) {
+/* Release Python's lock (the GIL) if this thread holds it, while it stands still in a replay: mpi4py keeps it in some
+ * calls, and the debugger's agent could not look at the rank. Return what weft_retake_python_lock needs, NULL if the
+ * lock was not held. */
+void *weft_release_python_lock(void) {
     int (*held)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
     void *(*save)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
     return weft_python && held && save && this_thread && this_thread() && held() ? save() : NULL;
 }
 
-void weft_python_take(void *thread) {
+/* Take Python's lock again that weft_release_python_lock released; `thread`: what that returned. */
+void weft_retake_python_lock(void *thread) {
     void (*restore)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "PyEval_RestoreThread");
     if (thread && restore) restore(thread);
 }
 
-static bool is_code(uintptr_t object) { return object && AT(void *, object, sizeof(void *)) == code_type; }
+/* Return whether a Python object is a code object, by its type. */
+static bool is_code_object(uintptr_t object) { return object && AT(void *, object, sizeof(void *)) == code_type; }
 
 /* ---- code objects ---- */
 struct code {
@@ -97,16 +100,18 @@ static struct code codes[CODES];
 static uint32_t code_count;
 static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool same(const struct code *known, uintptr_t object) {
-    return known->object == object && known->file == AT(uintptr_t, object, layout->code_file) &&
-           known->name == AT(uintptr_t, object, layout->code_name) &&
-           known->lines == AT(uintptr_t, object, layout->code_lines) &&
-           known->first_line == AT(int, object, layout->code_first_line);
+/* Return whether a code object is the one of an entry: an address alone may be another object by now. */
+static bool is_known_code(const struct code *entry, uintptr_t object) {
+    return entry->object == object && entry->file == AT(uintptr_t, object, layout->code_file) &&
+           entry->name == AT(uintptr_t, object, layout->code_name) &&
+           entry->lines == AT(uintptr_t, object, layout->code_lines) &&
+           entry->first_line == AT(int, object, layout->code_first_line);
 }
 
-/* UTF-8 of a compact str. PyASCIIObject: refcount, type, length, hash, state, then text; the state's bits are
- * interned:2 kind:3 compact:1 ascii:1 in all versions of the table. */
-static size_t text_of(uintptr_t object, char *out, size_t size) {
+/* Copy a Python str as UTF-8 to `utf8`, cut off at `size` bytes; return its length, 0 if it is no compact str.
+ * PyASCIIObject: refcount, type, length, hash, state, then text; the state's bits are interned:2 kind:3 compact:1
+ * ascii:1 in all versions of the table. */
+static size_t copy_python_string(uintptr_t object, char *utf8, size_t size) {
     size_t n = 0;
     if (!object || size < 8) return 0;
     uint64_t length = AT(uint64_t, object, 16);
@@ -118,30 +123,30 @@ static size_t text_of(uintptr_t object, char *out, size_t size) {
         uint32_t c = kind == 1   ? AT(uint8_t, text, i)
                      : kind == 2 ? AT(uint16_t, text, 2 * i)
                                  : AT(uint32_t, text, 4 * i);
-        if (c < 0x80) out[n++] = (char)c;
+        if (c < 0x80) utf8[n++] = (char)c;
         else if (c < 0x800) {
-            out[n++] = (char)(0xc0 | c >> 6);
-            out[n++] = (char)(0x80 | (c & 63));
+            utf8[n++] = (char)(0xc0 | c >> 6);
+            utf8[n++] = (char)(0x80 | (c & 63));
         } else if (c < 0x10000) {
-            out[n++] = (char)(0xe0 | c >> 12);
-            out[n++] = (char)(0x80 | (c >> 6 & 63));
-            out[n++] = (char)(0x80 | (c & 63));
+            utf8[n++] = (char)(0xe0 | c >> 12);
+            utf8[n++] = (char)(0x80 | (c >> 6 & 63));
+            utf8[n++] = (char)(0x80 | (c & 63));
         } else {
-            out[n++] = (char)(0xf0 | c >> 18);
-            out[n++] = (char)(0x80 | (c >> 12 & 63));
-            out[n++] = (char)(0x80 | (c >> 6 & 63));
-            out[n++] = (char)(0x80 | (c & 63));
+            utf8[n++] = (char)(0xf0 | c >> 18);
+            utf8[n++] = (char)(0x80 | (c >> 12 & 63));
+            utf8[n++] = (char)(0x80 | (c >> 6 & 63));
+            utf8[n++] = (char)(0x80 | (c & 63));
         }
     }
-    out[n] = 0;
+    utf8[n] = 0;
     return n;
 }
 
-/* Reads the file, name and lines of a code object, and defines it in the record. */
-static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
+/* Read file, name and lines of a code object into an entry, and define it in the record. Needs codes_lock. */
+static WEFT_COLD struct code *define_code(uintptr_t object, struct code *entry) {
     char file[4096], name[1024];
-    size_t file_length = text_of(AT(uintptr_t, object, layout->code_file), file, sizeof file);
-    size_t name_length = text_of(AT(uintptr_t, object, layout->code_name), name, sizeof name);
+    size_t file_length = copy_python_string(AT(uintptr_t, object, layout->code_file), file, sizeof file);
+    size_t name_length = copy_python_string(AT(uintptr_t, object, layout->code_name), name, sizeof name);
     uintptr_t lines = AT(uintptr_t, object, layout->code_lines); /* bytes: refcount, type, length, hash, data */
     size_t lines_length = lines ? AT(size_t, lines, 16) : 0;
     if (lines_length > 1u << 20) lines_length = 1u << 20;
@@ -159,55 +164,58 @@ static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
     uint8_t *payload = malloc(size);
     if (!payload) return entry;
     struct weft_text text = {.p = payload, .end = payload + size};
-    weft_text_u(&text, ++code_count);
-    weft_text_s(&text, file, file_length);
-    weft_text_s(&text, name, name_length);
-    weft_text_u(&text, (uint64_t)entry->first_line);
-    weft_text_s(&text, (const void *)(lines + 32), lines_length);
-    weft_define(WEFT_DEF_PYCODE, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, ++code_count);
+    weft_write_bytes(&text, file, file_length);
+    weft_write_bytes(&text, name, name_length);
+    weft_write_unsigned(&text, (uint64_t)entry->first_line);
+    weft_write_bytes(&text, (const void *)(lines + 32), lines_length);
+    weft_write_definition(WEFT_DEF_PYCODE, payload, (size_t)(text.p - payload));
     free(payload);
     __atomic_store_n(&entry->id, code_count, __ATOMIC_RELEASE);
     return entry;
 }
 
-/* The code's entry. Open addressing without deletion; when the table is full the slot of the hash is used again,
- * so a code may be defined twice, never wrongly. */
-static struct code *code_of(uintptr_t object) {
-    size_t at = (size_t)((object >> 4) * 0x9e3779b97f4a7c15u >> 40) % CODES;
+/* Return the entry of a code object, defined now if it is new. Open addressing without deletion; when the table is full
+ * the slot of the hash is used again, so a code may be defined twice, never wrongly. */
+static struct code *find_code_entry(uintptr_t object) {
+    size_t index = (size_t)((object >> 4) * 0x9e3779b97f4a7c15u >> 40) % CODES;
     for (size_t i = 0; i < 16; i++) {
-        struct code *entry = &codes[(at + i) % CODES];
-        if (LIKELY(__atomic_load_n(&entry->id, __ATOMIC_ACQUIRE) && same(entry, object))) return entry;
+        struct code *entry = &codes[(index + i) % CODES];
+        if (LIKELY(__atomic_load_n(&entry->id, __ATOMIC_ACQUIRE) && is_known_code(entry, object))) return entry;
         if (!entry->id) break;
     }
     pthread_mutex_lock(&codes_lock);
     struct code *entry = NULL;
     for (size_t i = 0; i < 16 && !entry; i++) {
-        struct code *candidate = &codes[(at + i) % CODES];
-        if (!candidate->id || same(candidate, object) || candidate->object == object) entry = candidate;
+        struct code *candidate = &codes[(index + i) % CODES];
+        if (!candidate->id || is_known_code(candidate, object) || candidate->object == object) entry = candidate;
     }
-    if (!entry) entry = &codes[at];
-    if (!entry->id || !same(entry, object)) code_learn(object, entry);
+    if (!entry) entry = &codes[index];
+    if (!entry->id || !is_known_code(entry, object)) define_code(object, entry);
     pthread_mutex_unlock(&codes_lock);
     return entry;
 }
 
-/* The next frame that runs code, from this one on, and its code's entry; NULL at the end of the stack. */
-static const struct code *code_at(uintptr_t *frame, int *depth) {
+/* Return the entry of the code of the next frame that runs Python code, from `*frame` on, which becomes that frame;
+ * NULL at the end of the stack. */
+static const struct code *find_next_code(uintptr_t *frame, int *depth) {
     for (; *frame && *depth < 64; ++*depth, *frame = AT(uintptr_t, *frame, layout->frame_previous)) {
         uintptr_t object = CODE(AT(uintptr_t, *frame, layout->frame_code));
-        if (is_code(object)) return code_of(object); /* else the entry frame of a C call into the interpreter */
+        if (is_code_object(object))
+            return find_code_entry(object); /* else the entry frame of a C call into the interpreter */
     }
     return NULL;
 }
 
-static uint32_t instruction_of(uintptr_t frame) {
+/* Return which instruction a frame executes, as its distance in bytes from the code's first one. */
+static uint32_t find_instruction(uintptr_t frame) {
     return (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) -
                       (CODE(AT(uintptr_t, frame, layout->frame_code)) + layout->code_bytes));
 }
 
-/* The definition's id of the code of the innermost frame that is the user's, or the innermost at all; 0 where the
- * thread runs no Python. And the user's frames that called it. */
-uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers) {
+/* Return the id of the code of the innermost frame that is the user's, or of the innermost frame at all; 0 where the
+ * thread runs no Python. Set `offset` to the instruction, and `callers` to the user's frames that called it. */
+uint32_t weft_find_python_line(uint32_t *offset, struct weft_python_callers *callers) {
     uintptr_t state = (uintptr_t)this_thread();
     callers->n = 0;
     if (!state) return 0;
@@ -215,61 +223,66 @@ uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers
     if (layout->cframe_frame >= 0 && frame) frame = AT(uintptr_t, frame, layout->cframe_frame);
     uint32_t found = 0;
     int depth = 0;
-    bool users = false;
-    for (const struct code *code; callers->n < WEFT_CALLERS && (code = code_at(&frame, &depth));
+    bool is_users = false;
+    for (const struct code *code; callers->n < WEFT_CALLERS && (code = find_next_code(&frame, &depth));
          depth++, frame = AT(uintptr_t, frame, layout->frame_previous)) {
         if (found && code->hidden) continue;
-        if (users) {
+        if (is_users) {
             callers->code[callers->n] = code->id;
-            callers->offset[callers->n++] = instruction_of(frame);
+            callers->offset[callers->n++] = find_instruction(frame);
             continue;
         }
         found = code->id;
-        *offset = instruction_of(frame);
-        users = !code->hidden;
+        *offset = find_instruction(frame);
+        is_users = !code->hidden;
     }
     return found;
 }
 
 /* ---- where a thread is, for what is told of the end: nothing is believed to be there ---- */
 
-/* The places of this thread's frames, innermost first; at most `n`. */
-uint32_t weft_python_places(struct weft_python_place *places, uint32_t n) {
+/* Read the code and instruction of this thread's Python frames, innermost first, at most `n`; return how many. Memory
+ * that is not there ends the stack: it may run in a signal handler. */
+uint32_t weft_read_python_stack(struct weft_python_place *places, uint32_t n) {
     uintptr_t state = (uintptr_t)this_thread(), frame = 0, next;
     uint32_t found = 0;
-    if (!state || !weft_peek(&frame, state + layout->thread_frame, sizeof frame)) return 0;
-    if (layout->cframe_frame >= 0 && frame && !weft_peek(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame))
+    if (!state || !weft_copy_if_readable(&frame, state + layout->thread_frame, sizeof frame)) return 0;
+    if (layout->cframe_frame >= 0 && frame &&
+        !weft_copy_if_readable(&frame, frame + (uintptr_t)layout->cframe_frame, sizeof frame))
         return 0;
     for (int depth = 0; frame && found < n && depth < 1024; depth++, frame = next) {
-        uintptr_t code, at, type;
-        if (!weft_peek(&next, frame + layout->frame_previous, sizeof next) ||
-            !weft_peek(&code, frame + layout->frame_code, sizeof code))
+        uintptr_t code, instruction, type;
+        if (!weft_copy_if_readable(&next, frame + layout->frame_previous, sizeof next) ||
+            !weft_copy_if_readable(&code, frame + layout->frame_code, sizeof code))
             break;
         code = CODE(code);
-        if (!weft_peek(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
-        if (!weft_peek(&at, frame + layout->frame_instruction, sizeof at) || at + 2 < code + layout->code_bytes)
+        if (!weft_copy_if_readable(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
+        if (!weft_copy_if_readable(&instruction, frame + layout->frame_instruction, sizeof instruction) ||
+            instruction + 2 < code + layout->code_bytes)
             continue;
         uintptr_t first = code + layout->code_bytes;
-        places[found++] = (struct weft_python_place){code, at > first ? (uint32_t)(at - first) : 0};
+        places[found++] = (struct weft_python_place){code, instruction > first ? (uint32_t)(instruction - first) : 0};
     }
     return found;
 }
 
-/* As text_of, of a str that may not be there: its head and its text are copied first. */
-static size_t text_peeked(uintptr_t object, char *out, size_t size) {
+/* Copy a Python str as copy_python_string does, from memory that may not be there: its head and its text are copied
+ * first. At most 256 characters. */
+static size_t copy_peeked_string(uintptr_t object, char *utf8, size_t size) {
     struct {
         uintptr_t head[4];
         uint32_t state;
     } head;
     uint8_t copy[96 + 4 * 256];
     size_t whole, n = 0;
-    if (!object || !weft_peek(&head, object, sizeof head)) return 0;
+    if (!object || !weft_copy_if_readable(&head, object, sizeof head)) return 0;
     size_t start = head.state >> 6 & 1 ? layout->text_ascii : layout->text_wide, kind = head.state >> 2 & 7;
     whole = kind * head.head[2];
     if (whole > 4 * 256) whole = 4 * 256;
-    if (kind < 1 || kind > 4 || start + whole > sizeof copy || !weft_peek(copy, object, start + whole)) return 0;
+    if (kind < 1 || kind > 4 || start + whole > sizeof copy || !weft_copy_if_readable(copy, object, start + whole))
+        return 0;
     ((uint64_t *)copy)[2] = whole / kind;
-    n = text_of((uintptr_t)copy, out, size);
+    n = copy_python_string((uintptr_t)copy, utf8, size);
     return n;
 }
 
@@ -278,44 +291,47 @@ struct line_table {
     uint8_t copy[256];
 };
 
-/* Returns the next byte of a table of lines, -1 at its end or if it cannot be read. */
-static int table_byte(struct line_table *table) {
+/* Return the next byte of a table of lines, -1 at its end or if it cannot be read. */
+static int read_table_byte(struct line_table *table) {
     if (table->at >= table->end) return -1;
     if (!table->window || table->at - table->window >= sizeof table->copy) {
         size_t left = table->end - table->at;
-        if (!weft_peek(table->copy, table->at, left < sizeof table->copy ? left : sizeof table->copy)) return -1;
+        if (!weft_copy_if_readable(table->copy, table->at, left < sizeof table->copy ? left : sizeof table->copy))
+            return -1;
         table->window = table->at;
     }
     return table->copy[table->at++ - table->window];
 }
 
-/* Returns the next number of a table of lines, which has six bits in each byte. */
-static int table_number(struct line_table *table) {
+/* Return the next number of a table of lines, which has six bits in each byte. */
+static int read_table_number(struct line_table *table) {
     int value = 0, shift = 0, byte;
     do {
-        if ((byte = table_byte(table)) < 0) return 0;
+        if ((byte = read_table_byte(table)) < 0) return 0;
         value |= (byte & 63) << shift;
         shift += 6;
     } while (byte & 64 && shift < 30);
     return value;
 }
 
-/* The line of an instruction (CPython's Objects/locations.md; weft.trace.sites.line_of_instruction reads the same), 0: none. */
-static int line_of(uintptr_t code, uint32_t instruction) {
+/* Return the line of an instruction of a code object, 0 for none (CPython's Objects/locations.md;
+ * weft.trace.sites.line_of_instruction reads the same). */
+static int find_line(uintptr_t code, uint32_t instruction) {
     uintptr_t lines = 0;
     size_t length = 0;
     int line = 0;
     uint32_t end = 0;
-    if (!weft_peek(&lines, code + layout->code_lines, sizeof lines) || !weft_peek(&length, lines + 16, sizeof length) ||
-        !weft_peek(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20)
+    if (!weft_copy_if_readable(&lines, code + layout->code_lines, sizeof lines) ||
+        !weft_copy_if_readable(&length, lines + 16, sizeof length) ||
+        !weft_copy_if_readable(&line, code + layout->code_first_line, sizeof line) || length > 1u << 20)
         return 0;
     struct line_table table = {.at = lines + 32, .end = lines + 32 + length};
-    for (int head; (head = table_byte(&table)) >= 0;) {
+    for (int head; (head = read_table_byte(&table)) >= 0;) {
         int kind = head >> 3 & 15;
         if (kind == 13 || kind == 14) {
-            int delta = table_number(&table);
+            int delta = read_table_number(&table);
             line += delta & 1 ? -(delta >> 1) : delta >> 1;
-            for (int i = 0; kind == 14 && i < 3; i++) table_number(&table);
+            for (int i = 0; kind == 14 && i < 3; i++) read_table_number(&table);
         } else if (kind >= 10 && kind < 13) {
             line += kind - 10;
             table.at += 2;
@@ -326,17 +342,18 @@ static int line_of(uintptr_t code, uint32_t instruction) {
     return 0;
 }
 
-/* One frame as (s file, u line, s function); false where there is none that anybody wrote. */
-bool weft_python_text(struct weft_text *text, const struct weft_python_place *place) {
+/* Write file, line and function of one frame; return false for a frame that nobody wrote, or that cannot be read. */
+bool weft_write_python_frame(struct weft_text *text, const struct weft_python_place *place) {
     char file[1024], name[512];
-    uintptr_t of_file = 0, of_name = 0;
-    if (!weft_peek(&of_file, place->code + layout->code_file, sizeof of_file) ||
-        !weft_peek(&of_name, place->code + layout->code_name, sizeof of_name))
+    uintptr_t file_object = 0, name_object = 0;
+    if (!weft_copy_if_readable(&file_object, place->code + layout->code_file, sizeof file_object) ||
+        !weft_copy_if_readable(&name_object, place->code + layout->code_name, sizeof name_object))
         return false;
-    size_t file_length = text_peeked(of_file, file, sizeof file), name_length = text_peeked(of_name, name, sizeof name);
+    size_t file_length = copy_peeked_string(file_object, file, sizeof file),
+           name_length = copy_peeked_string(name_object, name, sizeof name);
     if (!file_length || !strcmp(file, "<shim>")) return false;
-    weft_text_s(text, file, file_length);
-    weft_text_u(text, (uint64_t)line_of(place->code, place->instruction));
-    weft_text_s(text, name, name_length);
+    weft_write_bytes(text, file, file_length);
+    weft_write_unsigned(text, (uint64_t)find_line(place->code, place->instruction));
+    weft_write_bytes(text, name, name_length);
     return !text->overflow;
 }

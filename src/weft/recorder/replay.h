@@ -22,19 +22,21 @@ struct weft_replay {
 };
 
 extern WEFT_HIDDEN const struct weft_plan_header *weft_plan;
-WEFT_HIDDEN struct weft_replay *weft_replay_mine(void); /* NULL: this process follows no plan */
-WEFT_HIDDEN void *weft_replay_map(const char *folder, const char *name, int rank, int protection, uint64_t *size);
-WEFT_HIDDEN void weft_replay_drive(void);
-WEFT_HIDDEN void weft_replay_nap(long microseconds);
-WEFT_COLD void weft_turns_start(const char *folder);
+WEFT_HIDDEN struct weft_replay *weft_find_own_replay(void); /* NULL: this process follows no plan */
+WEFT_HIDDEN void *weft_map_plan_file(const char *folder, const char *name, int rank, int protection, uint64_t *size);
+WEFT_HIDDEN void weft_let_mpi_progress(void);
+WEFT_HIDDEN void weft_sleep_microseconds(long microseconds);
+WEFT_COLD void weft_map_turn_counters(const char *folder);
 
 #define WEFT_REPLAY_CALL(name) WEFT_HIDDEN WEFT_GIVEN int weft_p_##name
 
 /* A rank that waits for what the record says may wait longer than the recorded one did: what comes meanwhile is not
  * what it waits for. An MPI polls; where ranks outnumber cores that is time which the awaited rank does not get. */
 enum { WEFT_HASTY = 20, WEFT_AWAKE = 100, WEFT_NAP = 50 }; /* polls until it yields, until it naps; microseconds */
-static inline void weft_be_patient(unsigned *polls) {
-    if (++*polls > WEFT_AWAKE) weft_replay_nap(WEFT_NAP);
+/* Pause between two polls of a wait, the longer the more polls there were: first not at all, then by giving up the
+ * core, then by sleeping. */
+static inline void weft_pause_between_polls(unsigned *polls) {
+    if (++*polls > WEFT_AWAKE) weft_sleep_microseconds(WEFT_NAP);
     else if (*polls > WEFT_HASTY) sched_yield();
 }
 

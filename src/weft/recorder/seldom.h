@@ -1,6 +1,6 @@
 /* Functions that no loop calls often, some five hundred: written down in a table (seldom_table.c, generated), with one body
  * for all (seldom.c), as a wrapper for each took the compiler half a minute. stubs.S puts the function's place in the
- * table into weft_seldom_at and jumps to weft_seldom, which takes its arguments as words.
+ * table into weft_seldom_at and jumps to weft_record_generic_call, which takes its arguments as words.
  */
 #ifndef WEFT_SELDOM_H
 #define WEFT_SELDOM_H

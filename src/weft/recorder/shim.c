@@ -33,91 +33,100 @@ struct library {
     uintptr_t start, end;
 };
 
-/* Sets the range of addresses of a module's code. */
-static void module_code(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
+/* Set the addresses between which the code of a loaded module lies. */
+static void find_code_range(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
     *start = UINTPTR_MAX;
     *end = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *s = &info->dlpi_phdr[i];
-        if (s->p_type != PT_LOAD || !(s->p_flags & PF_X)) continue;
-        uintptr_t from = info->dlpi_addr + s->p_vaddr, to = from + s->p_memsz;
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
+        uintptr_t from = info->dlpi_addr + segment->p_vaddr, to = from + segment->p_memsz;
         if (from < *start) *start = from;
         if (to > *end) *end = to;
     }
 }
 
-static bool is_wanted(const char *name) {
+/* Return whether a file name is that of the MPI library that this recorder was built for, maybe with a version behind
+ * it. */
+static bool is_wanted_library(const char *name) {
     size_t length = strlen(weft_soname);
     return !strncmp(name, weft_soname, length) && (!name[length] || name[length] == '.');
 }
 
-/* The name that a library has for itself: where links are copies, as in wheels, its file may have another. "" for none. */
-static const char *own_name(const struct dl_phdr_info *info) {
-    const ElfW(Dyn) *d = NULL;
+/* Return the name that a loaded library has for itself (DT_SONAME), as its file may have another where links are
+ * copies, as in wheels; "" for none. */
+static const char *find_soname(const struct dl_phdr_info *info) {
+    const ElfW(Dyn) *entry = NULL;
     uintptr_t strings = 0, name = 0;
     for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) d = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    for (; d && d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_STRTAB) strings = d->d_un.d_ptr;
-        if (d->d_tag == DT_SONAME) name = d->d_un.d_val;
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            entry = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_STRTAB) strings = entry->d_un.d_ptr;
+        if (entry->d_tag == DT_SONAME) name = entry->d_un.d_val;
     }
     if (!strings || !name) return "";
     return (const char *)((strings < info->dlpi_addr ? info->dlpi_addr : 0) + strings + name);
 }
 
-/* Debian's libmpich.so.12 goes by the ABI's name libmpi.so.12, through a link, for programs built elsewhere. */
-static bool is_wanted_behind(const char *link) {
+/* Return whether a link leads to the MPI library that this recorder was built for, as Debian's libmpi.so.12 to
+ * libmpich.so.12. */
+static bool is_link_to_wanted_library(const char *link) {
     char path[PATH_MAX];
-    return realpath(link, path) && is_wanted(weft_soname_of(path));
+    return realpath(link, path) && is_wanted_library(weft_find_file_name(path));
 }
 
-/* Fortran's entries: libmpifort, libmpichfort, libmpi_mpifh, libmpi_usempi*, libmpi_usempif08 */
-static bool is_fortran(const char *name) {
+/* Return whether a file name is that of an MPI binding for Fortran: libmpifort, libmpichfort, libmpi_mpifh,
+ * libmpi_usempi* and the like. */
+static bool is_fortran_binding(const char *name) {
     return (strstr(name, "fort") || strstr(name, "mpifh") || strstr(name, "usempi")) && strstr(name, "mpi");
 }
 
-/* Calls from there are a binding's. */
-static void fortran_module_add(uintptr_t start, uintptr_t end) {
-    int n = fortran_module_count;
-    for (int i = 0; i < n; i++)
+/* Note the code of a binding for Fortran: calls from there are the binding's, not the program's. */
+static void add_fortran_binding(uintptr_t start, uintptr_t end) {
+    int count = fortran_module_count;
+    for (int i = 0; i < count; i++)
         if (fortran_modules[i].start == start) return;
-    if (n == FORTRAN_MODULES) return;
-    fortran_modules[n].start = start;
-    fortran_modules[n].end = end;
-    __atomic_store_n(&fortran_module_count, n + 1, __ATOMIC_RELEASE);
+    if (count == FORTRAN_MODULES) return;
+    fortran_modules[count].start = start;
+    fortran_modules[count].end = end;
+    __atomic_store_n(&fortran_module_count, count + 1, __ATOMIC_RELEASE);
 }
 
 struct module_at {
     uintptr_t at, start, end;
 };
 
-/* Visits a loaded module: is it the one that holds an address? */
-static int module_at_visit(struct dl_phdr_info *info, size_t size, void *data) {
+/* Callback of dl_iterate_phdr: return whether a loaded module's code holds the address that is searched for, whose
+ * range is set then. */
+static int visit_module_for_address(struct dl_phdr_info *info, size_t size, void *search_data) {
     (void)size;
-    struct module_at *m = data;
-    module_code(info, &m->start, &m->end);
-    return m->at >= m->start && m->at < m->end;
+    struct module_at *search = search_data;
+    find_code_range(info, &search->start, &search->end);
+    return search->at >= search->start && search->at < search->end;
 }
 
-/* The code of the module that a function is of. */
-static bool module_code_at(const void *function, uintptr_t *start, uintptr_t *end) {
-    struct module_at m = {.at = (uintptr_t)function};
-    if (!dl_iterate_phdr(module_at_visit, &m)) return false;
-    *start = m.start;
-    *end = m.end;
+/* Set the range of the code of the module that a function belongs to; return false if there is none. */
+static bool find_code_range_of_function(const void *function, uintptr_t *start, uintptr_t *end) {
+    struct module_at search = {.at = (uintptr_t)function};
+    if (!dl_iterate_phdr(visit_module_for_address, &search)) return false;
+    *start = search.start;
+    *end = search.end;
     return true;
 }
 
-/* Visits a loaded module: finds the MPI library and the bindings for Fortran. */
-static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
+/* Callback of dl_iterate_phdr: note the MPI library that this recorder was built for, another MPI library, and the
+ * bindings for Fortran. Always return 0, so that all modules are visited. */
+static int visit_module_for_mpi(struct dl_phdr_info *info, size_t size, void *search_data) {
     (void)size;
-    struct library *found = data;
-    const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
+    struct library *found = search_data;
+    const char *name = weft_find_file_name(info->dlpi_name ? info->dlpi_name : "");
     uintptr_t start, end;
-    module_code(info, &start, &end);
-    if (is_fortran(name)) fortran_module_add(start, end);
-    if (!found->path[0] && (is_wanted(name) || (!strncmp(name, "libmp", 5) &&
-                                                (is_wanted(own_name(info)) || is_wanted_behind(info->dlpi_name))))) {
+    find_code_range(info, &start, &end);
+    if (is_fortran_binding(name)) add_fortran_binding(start, end);
+    if (!found->path[0] &&
+        (is_wanted_library(name) || (!strncmp(name, "libmp", 5) && (is_wanted_library(find_soname(info)) ||
+                                                                    is_link_to_wanted_library(info->dlpi_name))))) {
         snprintf(found->path, sizeof found->path, "%s", info->dlpi_name);
         found->start = start;
         found->end = end;
@@ -129,33 +138,36 @@ static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
-/* Returns whether an address is in a binding for Fortran. */
-bool weft_in_fortran(void *address) {
+/* Return whether an address lies in the code of a binding for Fortran. */
+bool weft_is_in_fortran_binding(void *address) {
     for (int i = 0; i < fortran_module_count; i++)
         if ((uintptr_t)address >= fortran_modules[i].start && (uintptr_t)address < fortran_modules[i].end) return true;
     return false;
 }
 
-static uintptr_t module_base(const void *address) {
+/* Return the address at which the module that holds an address is loaded, 0 for none. */
+static uintptr_t find_load_address(const void *address) {
     Dl_info info;
     return address && dladdr(address, &info) ? (uintptr_t)info.dli_fbase : 0;
 }
 
-/* Leaves word for `weft run`, which tells the user. */
-static void note_library(const char *what, const char *path) {
+/* Leave a file in the run's folder that names an MPI library which was not recorded, so that `weft run` tells the user.
+ * `kind`: `other` or `unseen`, the file's prefix. */
+static void leave_library_note(const char *kind, const char *path) {
     char name[PATH_MAX + 64], host[64] = "";
     gethostname(host, sizeof host - 1);
     if (!weft_run_path[0]) return;
-    snprintf(name, sizeof name, "%s/ranks/%s-mpi-%s-%d.txt", weft_run_path, what, host, (int)getpid());
+    snprintf(name, sizeof name, "%s/ranks/%s-mpi-%s-%d.txt", weft_run_path, kind, host, (int)getpid());
     FILE *file = fopen(name, "wxe");
     if (!file) return;
     fprintf(file, "%s\n%s\n", path, weft_soname);
     fclose(file);
 }
 
-/* The program has loaded another MPI than the one whose names this library offers, so calls may already be bound to
- * names that its MPI does not have. The program has not begun with MPI yet: it starts again without the recorder. */
-static WEFT_COLD void start_again(void) {
+/* Start the program again without the recorder, as it has loaded another MPI than the one whose names this library
+ * offers: calls may already be bound to names that its MPI does not have. The program has not begun with MPI yet.
+ * Return only if that fails. */
+static WEFT_COLD void restart_without_recorder(void) {
     static char line[1 << 20];
     char *words[4096];
     size_t n = 0;
@@ -166,36 +178,36 @@ static WEFT_COLD void start_again(void) {
         words[n++] = line + at;
     words[n] = NULL;
     if (!n || length >= (ssize_t)sizeof line - 1) return;
-    weft_clean_environment();
+    weft_remove_recorder_variables();
     fflush(NULL);
     execvp(words[0], words);
 }
 
-static void slots_through(void) {
+/* Let the stubs of all functions jump straight to MPI's own functions. */
+static void bypass_recorder(void) {
     for (int k = 0; k < weft_count; k++) weft_slots[k] = weft_slots[weft_count + k] = weft_next[k];
 }
 
-/* First MPI call of the process: finds the MPI's own functions and decides what the stubs jump to. The symbols of
- * the library are the global ones in a program that is linked with MPI, and private to a handle under Python, which
- * loads MPI with RTLD_LOCAL. */
-WEFT_HIDDEN void weft_bind(void);
-static void loaded(void);
-/* Finds the functions of the MPI library that the process has loaded, once; they are called from then on. */
-void weft_bind(void) {
+WEFT_HIDDEN void weft_bind_functions(void);
+static void begin_in_process(void);
+/* Find the functions of the MPI library that the process has loaded, and decide what each stub jumps to; the first call
+ * of MPI does it, once. The library's symbols are global in a program that is linked with MPI, and private to a handle
+ * under Python, which loads MPI with RTLD_LOCAL. */
+void weft_bind_functions(void) {
     pthread_mutex_lock(&lock);
     if (names_bound) goto done;
-    loaded(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
+    begin_in_process(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
     struct library library = {.path = ""};
-    dl_iterate_phdr(library_visit, &library);
+    dl_iterate_phdr(visit_module_for_mpi, &library);
     void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     bool mine = handle != NULL;
     if (!handle) { /* another MPI than the recorder was built for: every call goes straight on */
-        note_library("other", library.other);
-        if (weft_level) start_again();
+        leave_library_note("other", library.other);
+        if (weft_level) restart_without_recorder();
         handle = library.other[0] ? dlopen(library.other, RTLD_LAZY | RTLD_NOLOAD) : NULL;
         if (!handle) handle = RTLD_NEXT;
     }
-    uintptr_t home = mine ? module_base(dlsym(handle, "PMPI_Init")) : 0;
+    uintptr_t home = mine ? find_load_address(dlsym(handle, "PMPI_Init")) : 0;
     for (int k = 0; k < weft_count; k++) {
         char name[128];
         snprintf(name, sizeof name, "P%s", weft_names[k]);
@@ -206,7 +218,7 @@ void weft_bind(void) {
     /* A program that is linked with MPI may hold the one copy of a library's variable itself (copy relocation). */
     for (const struct weft_variable *v = weft_variables; v->name; v++)
         if (!(*v->address = dlsym(RTLD_DEFAULT, v->name))) *v->address = dlsym(handle, v->name);
-    slots_through();
+    bypass_recorder();
     if (!mine) {
         gave_up = true;
         goto bound_now;
@@ -216,7 +228,7 @@ void weft_bind(void) {
     for (int k = 0; k < weft_count; k++) {
         /* Another tool's wrapper between us and MPI keeps its place; then its own PMPI calls are not recorded twice. */
         void *chained = dlsym(RTLD_NEXT, weft_names[k]);
-        bool tool = chained && chained != weft_next[k] && module_base(chained) != home;
+        bool tool = chained && chained != weft_next[k] && find_load_address(chained) != home;
         if (tool) weft_next[k] = weft_slots[k] = chained;
         void *wrapper = weft_level == WEFT_LEVEL_OUTCOMES ? weft_outcomes[k] : weft_trace[k];
         weft_under[k] = weft_replay_path[0] && weft_replayed[k] ? weft_replayed[k] : weft_next[k];
@@ -236,71 +248,72 @@ struct entry {
     void *found;
 };
 
-/* A library of Fortran's entries that was loaded with RTLD_LOCAL has them for those only who name it. */
-static int entry_visit(struct dl_phdr_info *info, size_t size, void *data) {
+/* Callback of dl_iterate_phdr: search a binding for Fortran for an entry by its name; return whether it has it. One
+ * that was loaded with RTLD_LOCAL has its entries for those only who name it. */
+static int visit_module_for_fortran_entry(struct dl_phdr_info *info, size_t size, void *search_data) {
     (void)size;
-    struct entry *entry = data;
-    if (!info->dlpi_name || !is_fortran(weft_soname_of(info->dlpi_name))) return 0;
+    struct entry *entry = search_data;
+    if (!info->dlpi_name || !is_fortran_binding(weft_find_file_name(info->dlpi_name))) return 0;
     void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     entry->found = handle ? dlsym(handle, entry->name) : NULL;
     if (handle) dlclose(handle);
     return entry->found != NULL;
 }
 
-/* The library that a function is of stays loaded though the program closes it: the slots hold the function's address, and
- * the library would come to another one when the program opens it again. */
+/* Keep the library of a function loaded though the program may close it, as the slots hold the function's address. */
 static void pin_library(const void *function) {
     Dl_info info;
     void *handle = dladdr(function, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) : NULL;
     if (handle) dlclose(handle);
 }
 
-/* First call of an entry: Fortran's libraries may come at any time, by dlopen(). */
-WEFT_HIDDEN void weft_bind_fortran(int entry);
-/* Finds a function of the binding for Fortran at its first call. */
-void weft_bind_fortran(int entry) {
+WEFT_HIDDEN void weft_bind_fortran_function(int entry);
+/* Find an entry of the binding for Fortran at its first call, as the binding may be loaded at any time. `entry`: its
+ * place among the Fortran names. A program without it ends as the dynamic linker would end it. */
+void weft_bind_fortran_function(int entry) {
     struct entry wanted = {.name = weft_fortran_names[entry]};
     uintptr_t start, end;
-    weft_bind();
+    weft_bind_functions();
     wanted.found = dlsym(RTLD_NEXT, wanted.name);
-    if (!wanted.found) dl_iterate_phdr(entry_visit, &wanted);
+    if (!wanted.found) dl_iterate_phdr(visit_module_for_fortran_entry, &wanted);
     if (!wanted.found) { /* what the loader says where there is no such function */
         fprintf(stderr, "%s: symbol lookup error: undefined symbol: %s\n", program_invocation_name, wanted.name);
         _exit(127);
     }
     pin_library(wanted.found);
     pthread_mutex_lock(&lock);
-    if (module_code_at(wanted.found, &start, &end)) fortran_module_add(start, end);
+    if (find_code_range_of_function(wanted.found, &start, &end)) add_fortran_binding(start, end);
     pthread_mutex_unlock(&lock);
     __atomic_store_n(&weft_fortran_slots[entry], wanted.found, __ATOMIC_RELEASE);
 }
 
 /* ---- an MPI that the recorder did not see ---- */
-/* Visits a loaded module: is it an MPI library that was initialised without the recorder? */
-static int unseen_visit(struct dl_phdr_info *info, size_t size, void *data) {
+/* Callback of dl_iterate_phdr: return whether a module is an MPI library that was initialised; its path is copied to
+ * the PATH_MAX bytes at `path`. */
+static int visit_module_for_unseen_mpi(struct dl_phdr_info *info, size_t size, void *path) {
     (void)size;
-    const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
+    const char *name = weft_find_file_name(info->dlpi_name ? info->dlpi_name : "");
     if (strncmp(name, "libmp", 5)) return 0;
     void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     int (*initialized)(int *) = handle ? (int (*)(int *))dlsym(handle, "PMPI_Initialized") : NULL;
     int flag = 0;
     if (initialized && initialized(&flag)) flag = 0;
     if (handle) dlclose(handle);
-    if (flag) snprintf(data, PATH_MAX, "%s", info->dlpi_name);
+    if (flag) snprintf(path, PATH_MAX, "%s", info->dlpi_name);
     return flag;
 }
 
-/* At the end of a process without a record: its MPI was initialised all the same, by functions that it found with dlsym() or
- * that a part opened with RTLD_DEEPBIND is bound to. */
-static void tell_unseen(void) {
+/* At the end of a process without a record: note an MPI library that was initialised all the same, by functions found
+ * with dlsym() or bound with RTLD_DEEPBIND. */
+static void note_unseen_mpi(void) {
     char path[PATH_MAX];
     if (weft_the_record || gave_up || !weft_run_path[0]) return;
-    if (dl_iterate_phdr(unseen_visit, path)) note_library("unseen", path);
+    if (dl_iterate_phdr(visit_module_for_unseen_mpi, path)) leave_library_note("unseen", path);
 }
 
 /* ---- initialisation ---- */
-/* Returns the rank that the launcher has put into the environment, -1 for none. */
-static int environment_rank(void) {
+/* Return the rank that the launcher has put into the environment, -1 for none. */
+static int read_rank_from_environment(void) {
     static const char *const names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
@@ -309,59 +322,61 @@ static int environment_rank(void) {
     return -1;
 }
 
-/* A name that is the same for all ranks of one world and for no other world of the run. Hydra gives none: there the
- * first world is told by its not being spawned, and a spawned one by the spawn that the recorder of its parent named,
- * or else by its proxy, the ranks' parent process. */
-static void job_name(char *out, size_t size) {
+/* Write a name that is the same for all ranks of one world and for no other world of the run. Hydra gives none: there
+ * the first world is known by its not being spawned, and a spawned one by the name that the recorder of its parent gave
+ * the spawn, or else by its proxy, the ranks' parent process. */
+static void write_job_name(char *text, size_t size) {
     const char *name = getenv("PMIX_NAMESPACE"), *step = getenv("SLURM_STEP_ID");
     if (!name) name = getenv("PMI_JOBID");
-    if (name) snprintf(out, size, "%s", name);
-    else if (getenv("PMI_SPAWNED") && (name = getenv("WEFT_INTERNAL_SPAWN"))) snprintf(out, size, "spawned-%s", name);
-    else if (getenv("PMI_SPAWNED")) snprintf(out, size, "spawned-%d", (int)getppid());
-    else if (getenv("PMI_RANK") || getenv("PMI_FD")) snprintf(out, size, "world");
+    if (name) snprintf(text, size, "%s", name);
+    else if (getenv("PMI_SPAWNED") && (name = getenv("WEFT_INTERNAL_SPAWN"))) snprintf(text, size, "spawned-%s", name);
+    else if (getenv("PMI_SPAWNED")) snprintf(text, size, "spawned-%d", (int)getppid());
+    else if (getenv("PMI_RANK") || getenv("PMI_FD")) snprintf(text, size, "world");
     else if (getenv("SLURM_PROCID") && (name = getenv("SLURM_JOB_ID")))
-        snprintf(out, size, "%s.%s", name, step ? step : "");
-    else snprintf(out, size, "single-%d", (int)getpid());
+        snprintf(text, size, "%s.%s", name, step ? step : "");
+    else snprintf(text, size, "single-%d", (int)getpid());
 }
 
-/* Prepares for calls of several threads: with real locks, and with posts one after the other. */
-void weft_several_threads(void) {
-    weft_objects_share();
+/* Prepare for calls of several threads, before the second one makes a call: use real locks, and let threads post one
+ * after the other. */
+void weft_prepare_for_threads(void) {
+    weft_begin_locking_objects();
     for (int k = 0; k < weft_count; k++)
-        if (weft_split[k] && *weft_lowest(k) == weft_next[k]) *weft_lowest(k) = weft_split[k];
+        if (weft_split[k] && *weft_find_lowest_slot(k) == weft_next[k]) *weft_find_lowest_slot(k) = weft_split[k];
 }
 
-/* Stops recording in a child of fork(), which is not the rank. */
-static void child_after_fork(void) {
-    weft_process_child();
-    weft_objects_reset();
+/* Stop recording in a child of fork(), which is not the rank. */
+static void stop_recording_after_fork(void) {
+    weft_stop_recording_in_child();
+    weft_reset_object_locks();
     pthread_mutex_init(&lock, NULL);
-    weft_post_reset();
-    weft_access_fork();
+    weft_reset_posting_lock();
+    weft_end_access_watch_in_child();
 }
 
-/* Returns a hash of a job's name. */
-static uint32_t job_hash(const char *job) {
-    uint32_t h = 2166136261u;
-    for (; *job; job++) h = (h ^ (uint8_t)*job) * 16777619u;
-    return h;
+/* Return a hash of a job's name, for the names of files. */
+static uint32_t hash_job_name(const char *job) {
+    uint32_t hash = 2166136261u;
+    for (; *job; job++) hash = (hash ^ (uint8_t)*job) * 16777619u;
+    return hash;
 }
 
-/* Sets the path of the record: by job and rank if they are known, else by host and process. False if it is too long. */
-static bool record_path_set(const char *job, int rank) {
+/* Set the path of the record: by job and rank if the rank is known, else by host and process. Return false if it is too
+ * long. */
+static bool set_record_path(const char *job, int rank) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
-    int n =
-        rank >= 0
-            ? snprintf(record_path, sizeof record_path, "%s/ranks/%08x-%06d.weft", weft_run_path, job_hash(job), rank)
-            : snprintf(record_path, sizeof record_path, "%s/ranks/tmp-%s-%d.weft", weft_run_path, host, (int)getpid());
-    return n > 0 && n < (int)sizeof record_path;
+    int length = rank >= 0 ? snprintf(record_path, sizeof record_path, "%s/ranks/%08x-%06d.weft", weft_run_path,
+                                      hash_job_name(job), rank)
+                           : snprintf(record_path, sizeof record_path, "%s/ranks/tmp-%s-%d.weft", weft_run_path, host,
+                                      (int)getpid());
+    return length > 0 && length < (int)sizeof record_path;
 }
 
-/* Called at entry to MPI_Init, MPI_Init_thread or MPI_Session_init, whichever comes first. */
-WEFT_HIDDEN void weft_start(void);
-/* Begins the record of this process, before MPI is initialised. */
-void weft_start(void) {
+WEFT_HIDDEN void weft_start_record(void);
+/* Begin the record of this process, at entry to MPI_Init, MPI_Init_thread or MPI_Session_init, whichever comes
+ * first. */
+void weft_start_record(void) {
     pthread_mutex_lock(&lock);
     if (weft_the_record || gave_up || !weft_run_path[0]) {
         /* A call before the initialisation made the record, or MPI begins anew after its end (a session). */
@@ -370,37 +385,37 @@ void weft_start(void) {
         return;
     }
     char job[128];
-    job_name(job, sizeof job);
-    int rank = environment_rank();
-    if (record_path_set(job, rank)) weft_the_record = weft_record_create(record_path, weft_level, rank, -1);
-    if (!weft_the_record && errno == EEXIST && record_path_set(job, -1)) /* singletons that share a run */
+    write_job_name(job, sizeof job);
+    int rank = read_rank_from_environment();
+    if (set_record_path(job, rank)) weft_the_record = weft_record_create(record_path, weft_level, rank, -1);
+    if (!weft_the_record && errno == EEXIST && set_record_path(job, -1)) /* singletons that share a run */
         weft_the_record = weft_record_create(record_path, weft_level, rank, -1);
     struct weft_record *record = weft_the_record;
-    gave_up = !weft_process_begin();
+    gave_up = !weft_begin_process_record();
     pthread_mutex_unlock(&lock);
     if (gave_up) return;
     snprintf(record->header->job, sizeof record->header->job, "%s", job);
-    weft_objects_predefine();
-    pthread_atfork(NULL, NULL, child_after_fork);
-    weft_define_surroundings();
-    weft_python_look();
+    weft_enter_predefined_objects();
+    pthread_atfork(NULL, NULL, stop_recording_after_fork);
+    weft_record_surroundings();
+    weft_look_for_python();
     weft_recording = 1;
 }
 
-/* Renames the record once the rank is known. */
-static void record_rename(void) {
+/* Rename the file of the record once the rank is known. */
+static void rename_record(void) {
     char before[PATH_MAX];
     struct weft_header *header = weft_the_record->header;
     memcpy(before, record_path, sizeof before);
-    if (record_path_set(header->job, header->rank) && strcmp(before, record_path)) {
+    if (set_record_path(header->job, header->rank) && strcmp(before, record_path)) {
         if (access(record_path, F_OK) == 0 || rename(before, record_path)) memcpy(record_path, before, sizeof before);
     }
 }
 
-/* Called before MPI_Init, MPI_Init_thread (world) or MPI_Session_init (session) returns with success. */
-WEFT_HIDDEN void weft_started(bool world, int provided);
-/* Writes rank, size and thread level into the record once MPI is initialised. `world`: not by a session. */
-void weft_started(bool world, int provided) {
+WEFT_HIDDEN void weft_complete_record_start(bool world, int provided);
+/* Write rank, size and thread level into the record, and begin all other watching, once MPI is initialised. `world`: by
+ * MPI_Init or MPI_Init_thread, not by a session. `provided`: the thread level. */
+void weft_complete_record_start(bool world, int provided) {
     static bool described;
     sessions_used |= !world;
     struct weft_header *header = weft_the_record->header;
@@ -409,7 +424,7 @@ void weft_started(bool world, int provided) {
                            : provided == MPI_THREAD_FUNNELED   ? 1
                                                                : 0;
     if (world) {
-        weft_objects_world();
+        weft_define_world();
         int rank = -1, size = -1;
         REAL(MPI_Comm_rank)(MPI_COMM_WORLD, &rank);
         REAL(MPI_Comm_size)(MPI_COMM_WORLD, &size);
@@ -417,31 +432,31 @@ void weft_started(bool world, int provided) {
         header->world_size = size;
     }
     header->state = WEFT_STATE_RUNNING;
-    if (header->rank >= 0) record_rename();
-    int replayed = world && weft_replay_path[0] ? weft_replay_start(weft_replay_path, header->rank) : -1;
-    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE) weft_access_begin(provided != MPI_THREAD_SINGLE);
-    if (weft_level == WEFT_LEVEL_TRACE) weft_hash_begin();
+    if (header->rank >= 0) rename_record();
+    int replayed = world && weft_replay_path[0] ? weft_start_replay(weft_replay_path, header->rank) : -1;
+    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE) weft_begin_access_watch(provided != MPI_THREAD_SINGLE);
+    if (weft_level == WEFT_LEVEL_TRACE) weft_begin_hashing();
     if (described) return;
     described = true;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     Dl_info info = {.dli_fname = ""};
-    void *get = weft_next[K_MPI_Get_library_version];
-    if (((int (*)(char *, int *))get)(version, &length) != MPI_SUCCESS) length = 0;
+    void *get_version = weft_next[K_MPI_Get_library_version];
+    if (((int (*)(char *, int *))get_version)(version, &length) != MPI_SUCCESS) length = 0;
     version[length] = 0;
-    dladdr(get, &info);
-    weft_define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
-    weft_clean_environment();
-    weft_clean_python_environment();
-    weft_endings_begin();
-    if (!weft_agent_path[0]) weft_crash_begin(); /* a debugger meets the crash itself */
-    weft_leaving_begin();
-    if (weft_agent_path[0] && replayed >= 0) weft_debug_attend(replayed);
+    dladdr(get_version, &info);
+    weft_write_text_definition(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
+    weft_remove_recorder_variables();
+    weft_remove_recorder_variables_from_python();
+    weft_begin_watching_exit();
+    if (!weft_agent_path[0]) weft_begin_signal_handling(); /* a debugger meets the crash itself */
+    weft_begin_watching_python_exit();
+    if (weft_agent_path[0] && replayed >= 0) weft_prepare_for_debugger(replayed);
 }
 
 /* ---- spawned processes ---- */
-/* Frees what weft_spawn_through has made. */
-void weft_spawn_free(struct weft_spawn *spawn) {
+/* Free what weft_make_spawn_arguments has made. */
+void weft_free_spawn_arguments(struct weft_spawn *spawn) {
     for (int i = 0; i < spawn->n; i++) {
         /* The rest are the program's own. A vector that is not complete has none of these. */
         for (int k = 0; spawn->vectors[i] && (spawn->commands[i] ? k < spawn->own : spawn->vectors[i][k] != NULL); k++)
@@ -452,9 +467,9 @@ void weft_spawn_free(struct weft_spawn *spawn) {
     free(spawn->vectors);
 }
 
-/* The command as env(1) is to find it; NULL for one that it would not start as MPI does: its `path` MPI searches alone, for
- * env(1) as well. Owned by the caller. */
-static char *spawned_command(const char *command, MPI_Info info) {
+/* Return a copy of a command that env(1) can find, owned by the caller; NULL for one that env would not start as MPI
+ * does: only MPI searches the `path` of an info object. */
+static char *copy_spawned_command(const char *command, MPI_Info info) {
     int given = 0, length;
     if (info != MPI_INFO_NULL && REAL(MPI_Info_get_valuelen)(info, "path", &length, &given) != MPI_SUCCESS) given = 0;
     return given || strchr(command, '=') ? NULL : strdup(command);
@@ -462,11 +477,12 @@ static char *spawned_command(const char *command, MPI_Info info) {
 
 __thread char weft_spawn_name[64];
 
-/* `env WEFT_INTERNAL_SPAWN=... command arguments` for each command: its world is told by that name, and whose it is.
- * Where the MPI does not hand on the launcher's environment, LD_PRELOAD=..., WEFT_INTERNAL_RUN=... and the like stand
- * there, too. */
-struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, const MPI_Info *infos,
-                                     int multiple) {
+/* Return the arguments of MPI_Comm_spawn(_multiple) changed to `env WEFT_INTERNAL_SPAWN=... command arguments` for each
+ * of `n` commands, so that the spawned world is recorded and known by that name. Where the MPI does not hand on the
+ * launcher's environment, the recorder's other variables stand there, too. `n` of the result is 0 where that is not
+ * possible. */
+struct weft_spawn weft_make_spawn_arguments(int n, char *const *commands, char *const *const *vectors,
+                                            const MPI_Info *infos, int multiple) {
     struct weft_spawn spawn = {.n = 0};
     static unsigned count_of_spawns;
     weft_spawn_name[0] = 0;
@@ -474,7 +490,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
     const char *own = NULL;
 #ifdef OPEN_MPI
     Dl_info self;
-    if (!dladdr((void *)weft_bind, &self) || !(own = self.dli_fname)) return spawn;
+    if (!dladdr((void *)weft_bind_functions, &self) || !(own = self.dli_fname)) return spawn;
 #endif
     if (multiple && vectors && vectors == (char *const *const *)MPI_ARGVS_NULL) vectors = NULL;
     char name[sizeof weft_spawn_name];
@@ -489,30 +505,33 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         size_t count = 0;
         while (given && given[count]) count++;
         char **vector = spawn.vectors[i] = calloc(count + 12, sizeof *vector);
-        size_t at = 0;
+        size_t position = 0;
         spawn.n = i + 1;
-        if (!vector || asprintf(&vector[at++], "WEFT_INTERNAL_SPAWN=%s", name) < 0) break;
+        if (!vector || asprintf(&vector[position++], "WEFT_INTERNAL_SPAWN=%s", name) < 0) break;
         if (own) {
-            if (asprintf(&vector[at++], "LD_PRELOAD=%s", own) < 0) break;
-            if (asprintf(&vector[at++], "WEFT_INTERNAL_RUN=%s", weft_run_path) < 0) break;
+            if (asprintf(&vector[position++], "LD_PRELOAD=%s", own) < 0) break;
+            if (asprintf(&vector[position++], "WEFT_INTERNAL_RUN=%s", weft_run_path) < 0) break;
             const char *level = weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace";
-            if (asprintf(&vector[at++], "WEFT_INTERNAL_LEVEL=%s", level) < 0) break;
-            if (weft_replay_path[0] && asprintf(&vector[at++], "WEFT_INTERNAL_REPLAY=%s", weft_replay_path) < 0) break;
-            if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_INTERNAL_AGENT=%s", weft_agent_path) < 0) break;
-            if (weft_hashing && asprintf(&vector[at++], "WEFT_INTERNAL_HASH=1") < 0) break;
-            if (weft_keep && asprintf(&vector[at++], "WEFT_INTERNAL_KEEP=%llu", (unsigned long long)weft_keep) < 0)
+            if (asprintf(&vector[position++], "WEFT_INTERNAL_LEVEL=%s", level) < 0) break;
+            if (weft_replay_path[0] && asprintf(&vector[position++], "WEFT_INTERNAL_REPLAY=%s", weft_replay_path) < 0)
                 break;
-            if (weft_patient && asprintf(&vector[at++], "WEFT_INTERNAL_PATIENT=1") < 0) break;
+            if (weft_agent_path[0] && asprintf(&vector[position++], "WEFT_INTERNAL_AGENT=%s", weft_agent_path) < 0)
+                break;
+            if (weft_hashing && asprintf(&vector[position++], "WEFT_INTERNAL_HASH=1") < 0) break;
+            if (weft_keep &&
+                asprintf(&vector[position++], "WEFT_INTERNAL_KEEP=%llu", (unsigned long long)weft_keep) < 0)
+                break;
+            if (weft_patient && asprintf(&vector[position++], "WEFT_INTERNAL_PATIENT=1") < 0) break;
             const char *without = getenv("WEFT_WITHOUT");
-            if (without && asprintf(&vector[at++], "WEFT_WITHOUT=%s", without) < 0) break;
+            if (without && asprintf(&vector[position++], "WEFT_WITHOUT=%s", without) < 0) break;
         }
-        if (!(vector[at] = spawned_command(commands[i], infos[i]))) break;
-        spawn.own = (int)++at;
-        for (size_t k = 0; k < count; k++) vector[at + k] = given[k];
+        if (!(vector[position] = copy_spawned_command(commands[i], infos[i]))) break;
+        spawn.own = (int)++position;
+        for (size_t k = 0; k < count; k++) vector[position + k] = given[k];
         spawn.commands[i] = (char *)"/usr/bin/env";
     }
     if (spawn.n < n || !spawn.commands[n - 1]) { /* no memory, or a command that env(1) cannot find */
-        weft_spawn_free(&spawn);
+        weft_free_spawn_arguments(&spawn);
         return (struct weft_spawn){.n = 0};
     }
     memcpy(weft_spawn_name, name, sizeof name);
@@ -520,54 +539,57 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
 }
 
 /* ---- the end ---- */
-WEFT_HIDDEN void weft_finalized(void);
-/* Ends the record after MPI_Finalize. */
-void weft_finalized(void) {
-    weft_halo_end();
+WEFT_HIDDEN void weft_end_record_at_finalize(void);
+/* Mark the record as complete after MPI_Finalize, and end it unless sessions may live on. */
+void weft_end_record_at_finalize(void) {
+    weft_end_ghost_watch();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
     if (sessions_used) return; /* a session may live on */
     weft_over = 1;
     weft_recording = 0; /* a call from here on is made outside of MPI's life, or begins a new one */
 }
 
-WEFT_HIDDEN void weft_session_finalized(void);
-/* Marks the record as ended after a session, unless MPI goes on. */
-void weft_session_finalized(void) {
+WEFT_HIDDEN void weft_end_record_at_session_end(void);
+/* Mark the record as complete after a session has ended, unless the world model goes on until its own MPI_Finalize. */
+void weft_end_record_at_session_end(void) {
     int initialized = 0; /* the world model ends with its own MPI_Finalize */
     if (REAL(MPI_Initialized)(&initialized) == MPI_SUCCESS && !initialized)
         weft_the_record->header->state = WEFT_STATE_FINALIZED;
 }
 
-WEFT_HIDDEN void weft_aborting(int code);
-/* Records that the program calls MPI_Abort with this code. */
-void weft_aborting(int code) {
+WEFT_HIDDEN void weft_mark_record_aborted(int code);
+/* Record that the program calls MPI_Abort with this code, before it does. */
+void weft_mark_record_aborted(int code) {
     if (!weft_the_record || !weft_recording) return;
     weft_the_record->header->state = WEFT_STATE_ABORTED;
-    weft_abort_told(code);
+    weft_record_abort(code);
 }
 
-/* Returns the class of an error code, as the record stores it. */
-uint8_t weft_error_class(int code) {
+/* Return the class of an error code as the record stores it. */
+uint8_t weft_find_error_class(int code) {
     int class = -1;
     REAL(MPI_Error_class)(code, &class);
     return class >= 0 && class < (int)WEFT_ERROR_OTHER ? (uint8_t)class : WEFT_ERROR_OTHER;
 }
 
-/* Runs when the recorder is loaded into the process: reads what to record. */
-__attribute__((constructor)) static void loaded(void) {
+/* Run when the recorder is loaded into the process: read from the environment what to record. */
+__attribute__((constructor)) static void begin_in_process(void) {
     static bool done;
     if (done) return;
     done = true;
     const char *watch = getenv("WEFT_INTERNAL_BUFFERS");
-    weft_process_look(); /* without a run every call only goes through */
-    if (weft_run_path[0]) atexit(tell_unseen);
-    weft_watching = weft_leaves_out(WEFT_BUFFERS) ? 0 : !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
+    weft_read_recorder_variables(); /* without a run every call only goes through */
+    if (weft_run_path[0]) atexit(note_unseen_mpi);
+    weft_watching = weft_is_left_out(WEFT_BUFFERS) ? 0
+                    : !watch                       ? 1
+                    : strcmp(watch, "all")         ? strcmp(watch, "0") != 0
+                                                   : 2;
 }
 
-/* Runs at the end of the process: closes the record. */
-__attribute__((destructor)) static void unloaded(void) {
+/* Run at the end of the process: close the record. */
+__attribute__((destructor)) static void close_record_at_exit(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
-    weft_halo_end();
+    weft_end_ghost_watch();
     weft_recording = weft_over = 0;
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);

@@ -27,9 +27,10 @@ static uint32_t last_id;
 static struct module modules[512];
 static size_t module_count;
 
+/* Return a hash of what identifies a call site. */
 static size_t hash_site(uintptr_t address, uint32_t code, uint32_t offset) {
-    uint64_t h = (address ^ ((uint64_t)code << 17) ^ ((uint64_t)offset << 40)) * 0x9e3779b97f4a7c15u;
-    return (size_t)(h >> 32);
+    uint64_t hash = (address ^ ((uint64_t)code << 17) ^ ((uint64_t)offset << 40)) * 0x9e3779b97f4a7c15u;
+    return (size_t)(hash >> 32);
 }
 
 struct module_search {
@@ -38,10 +39,11 @@ struct module_search {
     struct weft_text *text;
 };
 
-/* Visits a loaded module: is it the one that holds an address? Then it is defined in the record. */
-static int module_visit(struct dl_phdr_info *info, size_t size, void *data) {
+/* Callback of dl_iterate_phdr: if the module holds the address that is searched for, note it, write its definition, and
+ * return 1 to end the search. */
+static int visit_module_for_definition(struct dl_phdr_info *info, size_t size, void *search_data) {
     (void)size;
-    struct module_search *search = data;
+    struct module_search *search = search_data;
     uintptr_t start = UINTPTR_MAX, end = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -72,15 +74,16 @@ static int module_visit(struct dl_phdr_info *info, size_t size, void *data) {
         executable[n > 0 ? n : 0] = 0;
         path = executable;
     }
-    weft_text_u(search->text, start - info->dlpi_addr <= end ? info->dlpi_addr : start);
-    weft_text_u(search->text, end);
-    weft_text_s(search->text, build_id, strlen(build_id));
-    weft_text_s(search->text, path, strlen(path));
+    weft_write_unsigned(search->text, start - info->dlpi_addr <= end ? info->dlpi_addr : start);
+    weft_write_unsigned(search->text, end);
+    weft_write_bytes(search->text, build_id, strlen(build_id));
+    weft_write_bytes(search->text, path, strlen(path));
     return 1;
 }
 
-/* The module that holds `address`, defined when first met; NULL for code without a file (JIT). */
-static struct module *module_of(uintptr_t address) {
+/* Return the module that holds an address, defined in the record when first met; NULL for code without a file (JIT).
+ * Needs the lock. */
+static struct module *find_or_define_module(uintptr_t address) {
     for (size_t i = 0; i < module_count; i++)
         if (address >= modules[i].start && address < modules[i].end) return &modules[i];
     if (module_count == sizeof modules / sizeof *modules) return NULL;
@@ -88,17 +91,17 @@ static struct module *module_of(uintptr_t address) {
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     struct module *module = &modules[module_count];
     struct module_search search = {.address = address, .found = module, .text = &text};
-    weft_text_u(&text, module_count + 1);
-    if (!dl_iterate_phdr(module_visit, &search) || text.overflow) return NULL;
+    weft_write_unsigned(&text, module_count + 1);
+    if (!dl_iterate_phdr(visit_module_for_definition, &search) || text.overflow) return NULL;
     module->id = (uint32_t)++module_count;
-    weft_define(WEFT_DEF_MODULE, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_MODULE, payload, (size_t)(text.p - payload));
     return module;
 }
 
-/* The module of an address and the offset in it, where there is one. */
-bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset) {
-    if (!weft_lock_taken(&lock)) return false;
-    const struct module *found = module_of(address);
+/* Set the id of the module that holds an address, and the address's offset in it; return false where there is none. */
+bool weft_find_module(uintptr_t address, uint32_t *module, uint64_t *offset) {
+    if (!weft_take_lock(&lock)) return false;
+    const struct module *found = find_or_define_module(address);
     if (found) {
         *module = found->id;
         *offset = address - found->base;
@@ -107,30 +110,30 @@ bool weft_place(uintptr_t address, uint32_t *module, uint64_t *offset) {
     return found != NULL;
 }
 
-/* Writes an address as its module and the offset in it. */
-static void text_place(struct weft_text *text, uintptr_t address) {
-    struct module *module = module_of(address);
-    weft_text_u(text, module ? module->id : 0);
-    weft_text_u(text, module ? address - module->base : address);
+/* Write an address as its module and the offset in it. */
+static void write_code_address(struct weft_text *text, uintptr_t address) {
+    struct module *module = find_or_define_module(address);
+    weft_write_unsigned(text, module ? module->id : 0);
+    weft_write_unsigned(text, module ? address - module->base : address);
 }
 
-/* Writes the definition of a call site: its address, its line of Python, and its callers. */
-static void site_define(const struct weft_site_cached *site) {
+/* Write the definition of a call site: its address, its line of Python, and its callers. */
+static void record_site_definition(const struct weft_site_cached *site) {
     uint8_t payload[64 + 24 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_u(&text, site->id);
-    text_place(&text, site->address);
-    weft_text_u(&text, site->code);
-    weft_text_u(&text, site->offset);
-    weft_text_u(&text, site->callers);
+    weft_write_unsigned(&text, site->id);
+    write_code_address(&text, site->address);
+    weft_write_unsigned(&text, site->code);
+    weft_write_unsigned(&text, site->offset);
+    weft_write_unsigned(&text, site->callers);
     for (uint32_t k = 0; k < site->callers; k++) {
-        if (!site->code) text_place(&text, site->returns[k]);
+        if (!site->code) write_code_address(&text, site->returns[k]);
         else {
-            weft_text_u(&text, site->slots[k]);
-            weft_text_u(&text, site->returns[k]);
+            weft_write_unsigned(&text, site->slots[k]);
+            weft_write_unsigned(&text, site->returns[k]);
         }
     }
-    weft_define(WEFT_DEF_SITE, payload, (size_t)(text.p - payload));
+    weft_write_definition(WEFT_DEF_SITE, payload, (size_t)(text.p - payload));
 }
 
 /* ---- the way to a call ----
@@ -145,27 +148,28 @@ struct unwinding {
     bool begun;
 };
 
-/* Visits a frame of the stack: collects the callers of a call site. */
-static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *data) {
-    struct unwinding *u = data;
-    struct weft_site_cached *site = u->site;
-    uintptr_t at = _Unwind_GetIP(context);
-    if (!u->begun) {
-        u->begun = at == site->address;
+/* Callback of the unwinder: add the frame's return address, and where it lies on the stack, to the callers of a call
+ * site. */
+static _Unwind_Reason_Code visit_caller_frame(struct _Unwind_Context *context, void *unwinding_data) {
+    struct unwinding *unwinding = unwinding_data;
+    struct weft_site_cached *site = unwinding->site;
+    uintptr_t address = _Unwind_GetIP(context);
+    if (!unwinding->begun) {
+        unwinding->begun = address == site->address;
         return _URC_NO_REASON;
     }
     /* The frame below has this return address just under its canonical frame address; else the way ends here. */
-    uintptr_t slot = _Unwind_GetCFA(context) - sizeof at;
-    if (slot <= site->frame || slot - site->frame >= FARTHEST || *(const uintptr_t *)slot != at)
+    uintptr_t slot = _Unwind_GetCFA(context) - sizeof address;
+    if (slot <= site->frame || slot - site->frame >= FARTHEST || *(const uintptr_t *)slot != address)
         return _URC_END_OF_STACK;
     site->slots[site->callers] = (uint32_t)(slot - site->frame);
-    site->returns[site->callers++] = at;
+    site->returns[site->callers++] = address;
     return site->callers == WEFT_CALLERS ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-/* Finds the callers of a call site by unwinding the stack. */
+/* Find the callers of a call site by unwinding the stack; leave it without callers where that is not possible. */
 static void find_callers(struct weft_site_cached *site) {
-    if (weft_leaves_out(WEFT_LINES)) return;
+    if (weft_is_left_out(WEFT_LINES)) return;
 #ifdef __x86_64__
     static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
     static bool asked;
@@ -174,21 +178,22 @@ static void find_callers(struct weft_site_cached *site) {
         backtrace = library ? (__typeof__(backtrace))dlsym(library, "_Unwind_Backtrace") : NULL;
         asked = true;
     }
-    if (backtrace) backtrace(caller_visit, &(struct unwinding){.site = site});
+    if (backtrace) backtrace(visit_caller_frame, &(struct unwinding){.site = site});
 #else
     (void)site;
 #endif
 }
 
-/* Returns whether a call comes from the same callers as a known site, by the return addresses on the stack. */
-static inline bool same_way(const struct weft_site_cached *site, uintptr_t frame) {
+/* Return whether a call comes from the same callers as a known site, by the return addresses on the stack. `frame`: the
+ * stack's height at the call. */
+static inline bool has_same_callers(const struct weft_site_cached *site, uintptr_t frame) {
     for (uint32_t k = 0; k < site->callers; k++)
         if (*(const uintptr_t *)(frame + site->slots[k]) != site->returns[k]) return false;
     return true;
 }
 
-/* Returns whether an address is on the calling thread's stack. */
-static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
+/* Return whether an address is on the calling thread's stack, whose bounds are asked for once. */
+static bool is_on_thread_stack(struct weft_thread *thread, uintptr_t frame) {
     if (!thread->stack_end) {
         pthread_attr_t attributes;
         void *start = NULL;
@@ -205,27 +210,28 @@ static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
     return frame >= thread->stack_start && frame < thread->stack_end;
 }
 
-/* Returns whether `bytes` bytes lie on the calling thread's stack, where they can be read. */
-bool weft_on_own_stack(const void *from, size_t bytes) {
+/* Return whether `bytes` bytes lie in the live part of the calling thread's stack, where they can be read. */
+bool weft_is_on_own_stack(const void *from, size_t bytes) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)from;
-    return weft_self && on_stack(weft_self, here) && low >= here && low < weft_self->stack_end &&
+    return weft_self && is_on_thread_stack(weft_self, here) && low >= here && low < weft_self->stack_end &&
            bytes <= weft_self->stack_end - low;
 }
 
-static inline size_t hash_way(uintptr_t address, uintptr_t frame, uint32_t code, uint32_t offset) {
+/* Return a hash of what identifies a call site and the way of calls to it. */
+static inline size_t hash_callers(uintptr_t address, uintptr_t frame, uint32_t code, uint32_t offset) {
     return hash_site(address ^ frame << 13, code, offset);
 }
 
-/* Doubles the table of call sites; false without memory. */
-static bool table_grow(void) {
+/* Double the table of call sites; return false without memory. Needs the lock. */
+static bool enlarge_site_table(void) {
     size_t larger = capacity ? capacity * 2 : 1024;
     struct weft_site_cached *table = calloc(larger, sizeof *table);
     if (!table) return false;
     for (size_t i = 0; i < capacity; i++) {
         if (!known[i].address && !known[i].code) continue;
-        size_t at = hash_way(known[i].address, known[i].frame, known[i].code, known[i].offset) & (larger - 1);
-        while (table[at].address || table[at].code) at = (at + 1) & (larger - 1);
-        table[at] = known[i];
+        size_t index = hash_callers(known[i].address, known[i].frame, known[i].code, known[i].offset) & (larger - 1);
+        while (table[index].address || table[index].code) index = (index + 1) & (larger - 1);
+        table[index] = known[i];
     }
     free(known);
     known = table;
@@ -233,102 +239,108 @@ static bool table_grow(void) {
     return true;
 }
 
-/* The entry of a way, or a free one where it is not known. The table has room. */
-static struct weft_site_cached *way(const struct weft_thread *thread, const struct weft_site_cached *asked) {
-    for (size_t at = hash_way(asked->address, asked->frame, asked->code, asked->offset) & (capacity - 1);;
-         at = (at + 1) & (capacity - 1)) {
-        struct weft_site_cached *e = &known[at];
-        if (!e->address && !e->code) return e;
-        if (e->address != asked->address || e->frame != asked->frame || e->code != asked->code ||
-            e->offset != asked->offset)
+/* Return the entry of a call site with its callers, or a free one where it is not known. The table has room. Needs the
+ * lock. */
+static struct weft_site_cached *find_site_entry(const struct weft_thread *thread,
+                                                const struct weft_site_cached *wanted) {
+    for (size_t index = hash_callers(wanted->address, wanted->frame, wanted->code, wanted->offset) & (capacity - 1);;
+         index = (index + 1) & (capacity - 1)) {
+        struct weft_site_cached *entry = &known[index];
+        if (!entry->address && !entry->code) return entry;
+        if (entry->address != wanted->address || entry->frame != wanted->frame || entry->code != wanted->code ||
+            entry->offset != wanted->offset)
             continue;
-        if (e->code) return e;
+        if (entry->code) return entry;
         /* Another thread's stack may end lower. */
-        if (e->callers && e->frame + e->slots[e->callers - 1] + sizeof(uintptr_t) > thread->stack_end) continue;
-        if (same_way(e, asked->frame)) return e;
+        if (entry->callers && entry->frame + entry->slots[entry->callers - 1] + sizeof(uintptr_t) > thread->stack_end)
+            continue;
+        if (has_same_callers(entry, wanted->frame)) return entry;
     }
 }
 
-/* Ways with the same callers are one site, whatever lies above: a recursion has many heights. 0: one of too many. */
-static uint32_t id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site,
-                              struct weft_site_cached *base) {
-    struct weft_site_cached same = {.address = site->address};
-    for (uint32_t k = 0; k < site->callers; k++) same.frame = (same.frame ^ site->returns[k]) * 0x9e3779b97f4a7c15u + 1;
-    same.frame |= 1; /* no height of a stack */
-    struct weft_site_cached *e = way(thread, &same);
-    if (!e->id) {
+/* Return the id of a call site by its address and callers, whatever the height of the stack (a recursion has many
+ * heights); define it if it is new. 0: one of too many for this address. Needs the lock. */
+static uint32_t find_id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site,
+                                   struct weft_site_cached *base) {
+    struct weft_site_cached wanted = {.address = site->address};
+    for (uint32_t k = 0; k < site->callers; k++)
+        wanted.frame = (wanted.frame ^ site->returns[k]) * 0x9e3779b97f4a7c15u + 1;
+    wanted.frame |= 1; /* no height of a stack */
+    struct weft_site_cached *entry = find_site_entry(thread, &wanted);
+    if (!entry->id) {
         if (base->ways >= WAYS) return 0;
         base->ways++;
-        *e = same;
+        *entry = wanted;
         used++;
-        e->id = ++last_id;
-        struct weft_site_cached told = *site;
-        told.id = e->id;
-        site_define(&told);
+        entry->id = ++last_id;
+        struct weft_site_cached defined = *site;
+        defined.id = entry->id;
+        record_site_definition(&defined);
     }
-    return e->id;
+    return entry->id;
 }
 
-/* Returns the call site of an address and its callers, which is defined if it is new. */
-static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, struct weft_site_cached asked,
-                                                   const struct weft_python_callers *callers) {
+/* Return the call site of an address and its callers, which is defined if it is new; without its callers if there are
+ * too many, and with id 0 without memory. */
+static WEFT_COLD struct weft_site_cached find_or_define_site(struct weft_thread *thread, struct weft_site_cached wanted,
+                                                             const struct weft_python_callers *callers) {
     pthread_mutex_lock(&lock);
-    struct weft_site_cached whole = asked, *e;
+    struct weft_site_cached without_callers = wanted, *entry;
     uint32_t id = 0;
-    whole.frame = 0;
-    if ((used + 4) * 2 >= capacity && !table_grow()) {
+    without_callers.frame = 0;
+    if ((used + 4) * 2 >= capacity && !enlarge_site_table()) {
         pthread_mutex_unlock(&lock);
-        return whole; /* no memory: the call without its place */
+        return without_callers; /* no memory: the call without its place */
     }
-    if (asked.frame && !asked.code && !on_stack(thread, asked.frame)) asked.frame = 0;
-    e = way(thread, &asked);
-    if (!e->address && !e->code && asked.frame) { /* a new way: one of few, or the call without its callers */
-        struct weft_site_cached *base = way(thread, &whole);
+    if (wanted.frame && !wanted.code && !is_on_thread_stack(thread, wanted.frame)) wanted.frame = 0;
+    entry = find_site_entry(thread, &wanted);
+    if (!entry->address && !entry->code && wanted.frame) { /* a new way: one of few, or the call without its callers */
+        struct weft_site_cached *base = find_site_entry(thread, &without_callers);
         if (!base->address && !base->code) {
-            *base = whole;
+            *base = without_callers;
             used++;
         }
         bool many = base->ways >= WAYS || base->heights >= HEIGHTS;
-        if (many) asked = whole;
-        else if (asked.code) {
+        if (many) wanted = without_callers;
+        else if (wanted.code) {
             base->ways++;
-            for (asked.callers = 0; asked.callers < callers->n; asked.callers++) {
-                asked.slots[asked.callers] = callers->code[asked.callers];
-                asked.returns[asked.callers] = callers->offset[asked.callers];
+            for (wanted.callers = 0; wanted.callers < callers->n; wanted.callers++) {
+                wanted.slots[wanted.callers] = callers->code[wanted.callers];
+                wanted.returns[wanted.callers] = callers->offset[wanted.callers];
             }
         } else {
             base->heights++;
-            find_callers(&asked);
-            id = id_of_callers(thread, &asked, base);
-            if (!id) asked = whole;
-            else if (asked.callers && base->heights <= HEIGHTS_TOLD) {
-                struct weft_site_cached told = asked;
-                told.id = id;
-                weft_way_tell(&told);
+            find_callers(&wanted);
+            id = find_id_of_callers(thread, &wanted, base);
+            if (!id) wanted = without_callers;
+            else if (wanted.callers && base->heights <= HEIGHTS_TOLD) {
+                struct weft_site_cached recorded = wanted;
+                recorded.id = id;
+                weft_record_caller_frames(&recorded);
             }
         }
-        e = way(thread, &asked);
+        entry = find_site_entry(thread, &wanted);
     }
-    if (!e->id) {
-        if (!e->address && !e->code) {
-            *e = asked;
+    if (!entry->id) {
+        if (!entry->address && !entry->code) {
+            *entry = wanted;
             used++;
         }
-        e->id = id ? id : ++last_id;
-        if (!id) site_define(e);
-        weft_attend_next(thread);
+        entry->id = id ? id : ++last_id;
+        if (!id) record_site_definition(entry);
+        weft_look_up_buffers_at_next_call(thread);
     }
-    asked = *e;
+    wanted = *entry;
     pthread_mutex_unlock(&lock);
-    return asked;
+    return wanted;
 }
 
-/* Returns the id of a call site that the thread's cache does not have, and puts it there. */
-static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_site_cached *cached, uintptr_t address,
-                                     uintptr_t frame, uint32_t code, uint32_t offset,
-                                     const struct weft_python_callers *callers) {
+/* Return the id of a call site that the thread's cache does not have, and put it there. */
+static WEFT_COLD uint32_t find_and_cache_site(struct weft_thread *thread, struct weft_site_cached *cached,
+                                              uintptr_t address, uintptr_t frame, uint32_t code, uint32_t offset,
+                                              const struct weft_python_callers *callers) {
     WEFT_WORK(WEFT_LINES);
-    *cached = site_slow(
+    *cached = find_or_define_site(
         thread, (struct weft_site_cached){.address = address, .frame = frame, .code = code, .offset = offset}, callers);
     /* One of too many ways is told without its callers; Python's are in the hash. */
     if (cached->frame != frame || code) cached->callers = 0;
@@ -336,59 +348,63 @@ static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_sit
     return cached->id;
 }
 
-static uint32_t python_frame(uint32_t *offset, struct weft_python_callers *callers) {
+/* Find the line of Python as weft_find_python_line, marked as work of that part of the recorder. */
+static uint32_t find_python_line_at_work(uint32_t *offset, struct weft_python_callers *callers) {
     WEFT_WORK(WEFT_LINES);
-    return weft_python_frame(offset, callers);
+    return weft_find_python_line(offset, callers);
 }
 
-/* Returns the id of the call site of a wrapper's caller. */
-uint32_t weft_site(struct weft_thread *thread, void *return_address) {
+/* Return the id of the call site of a wrapper's caller, by the return address and the callers on the stack; in Python
+ * by the line and its callers. */
+uint32_t weft_find_call_site(struct weft_thread *thread, void *return_address) {
     uintptr_t address = (uintptr_t)return_address, frame = (uintptr_t)__builtin_frame_address(0);
     uint32_t code = 0, offset = 0;
     if (UNLIKELY(weft_fortran_site != NULL)) {
         /* A binding may make calls of its own before the one that it is for: a datatype for a strided buffer. */
-        bool own = weft_in_fortran(return_address);
-        if (own || address - weft_library_start < weft_library_end - weft_library_start)
+        bool is_own_call = weft_is_in_fortran_binding(return_address);
+        if (is_own_call || address - weft_library_start < weft_library_end - weft_library_start)
             address = (uintptr_t)weft_fortran_site;
-        if (!own) weft_fortran_site = NULL;
+        if (!is_own_call) weft_fortran_site = NULL;
     }
     struct weft_python_callers callers;
-    if (weft_python && (code = python_frame(&offset, &callers))) {
+    if (weft_python && (code = find_python_line_at_work(&offset, &callers))) {
         frame = 0; /* the interpreter's own frames tell nothing */
         for (uint32_t k = 0; k < callers.n; k++)
             frame = (frame ^ ((uint64_t)callers.code[k] << 32 | callers.offset[k])) * 0x9e3779b97f4a7c15u + 1;
     }
-    struct weft_site_cached *cached = &thread->sites[hash_way(address, frame, code, offset) % WEFT_SITES_CACHED];
+    struct weft_site_cached *cached = &thread->sites[hash_callers(address, frame, code, offset) % WEFT_SITES_CACHED];
     if (LIKELY(cached->address == address && cached->frame == frame && cached->code == code &&
-               cached->offset == offset && cached->id && same_way(cached, frame)))
+               cached->offset == offset && cached->id && has_same_callers(cached, frame)))
         return cached->id;
-    return site_cache(thread, cached, address, frame, code, offset, &callers);
+    return find_and_cache_site(thread, cached, address, frame, code, offset, &callers);
 }
 
-/* A place in the code, without the way there. */
-uint32_t weft_site_at(uintptr_t address) {
-    const struct weft_site_cached asked = {.address = address};
+/* Return the id of a place in the code, without the calls that lead there; 0 without memory. */
+uint32_t weft_find_code_site(uintptr_t address) {
+    const struct weft_site_cached wanted = {.address = address};
     uint32_t id = 0;
     pthread_mutex_lock(&lock);
-    if ((used + 4) * 2 < capacity || table_grow()) {
-        struct weft_site_cached *e = way(NULL, &asked);
-        if (!e->address) {
-            *e = asked;
+    if ((used + 4) * 2 < capacity || enlarge_site_table()) {
+        struct weft_site_cached *entry = find_site_entry(NULL, &wanted);
+        if (!entry->address) {
+            *entry = wanted;
             used++;
         }
-        if (!e->id) {
-            e->id = ++last_id;
-            site_define(e);
+        if (!entry->id) {
+            entry->id = ++last_id;
+            record_site_definition(entry);
         }
-        id = e->id;
+        id = entry->id;
     }
     pthread_mutex_unlock(&lock);
     return id;
 }
 
-void weft_sites_forget(struct weft_thread *thread) {
+/* Forget the call sites that the thread's state has cached, as another thread has it now, with another stack. */
+void weft_clear_site_cache(struct weft_thread *thread) {
     memset(thread->sites, 0, sizeof thread->sites);
     thread->stack_start = thread->stack_end = 0;
 }
 
-void weft_sites_reset(void) { pthread_mutex_init(&lock, NULL); }
+/* Unlock the table of call sites in a child of fork(). */
+void weft_reset_site_lock(void) { pthread_mutex_init(&lock, NULL); }

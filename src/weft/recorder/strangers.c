@@ -16,16 +16,17 @@ static char waiting[STRANGERS][LONGEST];
 static int waiting_count;
 static bool recording;
 
-/* Writes a note about watched accesses into the record. */
-void weft_access_note(const char *words) {
+/* Record a note for people about accesses that are not watched. */
+void weft_record_access_note(const char *words) {
     uint8_t payload[LONGEST + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    weft_text_s(&text, words, strnlen(words, LONGEST));
-    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+    weft_write_bytes(&text, words, strnlen(words, LONGEST));
+    weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
-/* Notes that a part of the program was built by a `weft cc` of another version, and is not watched. */
-void weft_access_stranger(const struct weft_client *client) {
+/* Note that a part of the program was built by a `weft cc` of another version, and is not watched; the note is kept
+ * until there is a record. */
+void weft_note_foreign_client(const struct weft_client *client) {
     Dl_info info;
     char words[LONGEST];
     bool placed = dladdr(client, &info) && info.dli_fname && info.dli_fname[0];
@@ -37,13 +38,13 @@ void weft_access_stranger(const struct weft_client *client) {
         "%.300s was built with `weft cc` of %.40s, which this Weft does not watch: its own loads and stores are not "
         "seen. Build it again with `weft cc`",
         placed ? info.dli_fname : "a part of the program", weft);
-    if (recording) weft_access_note(words);
+    if (recording) weft_record_access_note(words);
     else if (waiting_count < STRANGERS) memcpy(waiting[waiting_count++], words, sizeof words);
 }
 
-/* Writes the notes that came before the record began. */
-void weft_access_tell_strangers(void) {
+/* Record the notes of weft_note_foreign_client that came before the record began. */
+void weft_record_foreign_client_notes(void) {
     recording = true;
-    for (int i = 0; i < waiting_count; i++) weft_access_note(waiting[i]);
+    for (int i = 0; i < waiting_count; i++) weft_record_access_note(waiting[i]);
     waiting_count = 0;
 }

@@ -41,7 +41,7 @@ weft_first_\k:
 weft_w_\name:
     movq weft_seldom_at@gottpoff(%rip), %r10
     movl $\j, %fs:(%r10)
-    jmp weft_seldom
+    jmp weft_record_generic_call
     .size weft_w_\name, .-weft_w_\name
 .endm
 
@@ -74,7 +74,7 @@ weft_w_\name:
     .text
 weft_first:
     SAVE
-    call weft_bind
+    call weft_bind_functions
     RESTORE
     leaq weft_slots(%rip), %r10
     jmp *(%r10,%r11,8)
@@ -82,7 +82,7 @@ weft_first:
 weft_first_fortran:
     SAVE
     movl %r11d, %edi
-    call weft_bind_fortran
+    call weft_bind_fortran_function
     RESTORE
     leaq weft_fortran_slots(%rip), %r10
     jmp *(%r10,%r11,8)
@@ -128,7 +128,7 @@ weft_w_\name:
     mrs x17, tpidr_el0
     mov w9, #\j
     str w9, [x16, x17]
-    b weft_seldom
+    b weft_record_generic_call
     .size weft_w_\name, .-weft_w_\name
 .endm
 
@@ -153,7 +153,7 @@ weft_w_\name:
     .text
 weft_first:
     SAVE
-    bl weft_bind
+    bl weft_bind_functions
     RESTORE
     adrp x16, weft_slots
     add x16, x16, #:lo12:weft_slots
@@ -163,7 +163,7 @@ weft_first:
 weft_first_fortran:
     SAVE
     mov w0, w17
-    bl weft_bind_fortran
+    bl weft_bind_fortran_function
     RESTORE
     adrp x16, weft_fortran_slots
     add x16, x16, #:lo12:weft_fortran_slots

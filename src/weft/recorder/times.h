@@ -15,7 +15,8 @@
 
 enum { WEFT_TIMES_MOST = 65536, WEFT_TIME_BYTES = 24, WEFT_TIME_WHOLE = 3 };
 
-static inline double weft_time_after(double before, uint64_t steps, double unit, int off) {
+/* Return the time `before` plus `steps` of the clock's unit, moved by `off` neighbouring doubles (-1, 0 or 1). */
+static inline double weft_add_clock_steps(double before, uint64_t steps, double unit, int off) {
     volatile double passed = (double)steps * unit; /* volatile: a fused multiplication would round in another way */
     double time = before + passed;
     int64_t bits;
@@ -25,36 +26,39 @@ static inline double weft_time_after(double before, uint64_t steps, double unit,
     return time;
 }
 
-/* The varint that makes `now` of `before`; WEFT_TIME_WHOLE: none does. */
-static inline uint64_t weft_time_code(double before, double now, double unit) {
+/* Return the number that makes the time `now` of the time `before`, for weft_read_next_time; WEFT_TIME_WHOLE where no
+ * number of steps does. */
+static inline uint64_t weft_encode_time(double before, double now, double unit) {
     double steps = (now - before) / unit;
     if (!(steps > -0.5 && steps < 1e15)) return WEFT_TIME_WHOLE;
     uint64_t whole = (uint64_t)(steps + 0.5);
-    double near = weft_time_after(before, whole, unit, 0);
+    double near = weft_add_clock_steps(before, whole, unit, 0);
     int64_t a, b;
     memcpy(&a, &near, sizeof a);
     memcpy(&b, &now, sizeof b);
     return b - a >= -1 && b - a <= 1 ? whole << 2 | (uint64_t)(b - a + 1) : WEFT_TIME_WHOLE;
 }
 
-static inline bool weft_time_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+/* Read a varint at `*position`, which moves on behind it; return false where the bytes end before it does. */
+static inline bool weft_read_time_varint(const uint8_t **position, const uint8_t *end, uint64_t *value) {
     *value = 0;
-    for (int shift = 0; *at < end && shift < 64; shift += 7) {
-        uint8_t byte = *(*at)++;
+    for (int shift = 0; *position < end && shift < 64; shift += 7) {
+        uint8_t byte = *(*position)++;
         *value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) return true;
     }
     return false;
 }
 
-/* The next time of those from `*at` on, which moves on; false behind the end. */
-static inline bool weft_time_next(const uint8_t **at, const uint8_t *end, double unit, double *time) {
+/* Read the next time at `*position`, which moves on. `time`: the time before it, replaced by the next one. Return false where
+ * the bytes end. */
+static inline bool weft_read_next_time(const uint8_t **position, const uint8_t *end, double unit, double *time) {
     uint64_t code;
-    if (!weft_time_varint(at, end, &code)) return false;
+    if (!weft_read_time_varint(position, end, &code)) return false;
     if (code == WEFT_TIME_WHOLE) {
-        if (!weft_time_varint(at, end, &code)) return false;
+        if (!weft_read_time_varint(position, end, &code)) return false;
         memcpy(time, &code, sizeof *time);
-    } else *time = weft_time_after(*time, code >> 2, unit, (int)(code & 3) - 1);
+    } else *time = weft_add_clock_steps(*time, code >> 2, unit, (int)(code & 3) - 1);
     return true;
 }
 

@@ -17,157 +17,168 @@ static uint64_t channel_count;
 static volatile int turn_missed; /* a turn never came: the others are not waited for as long */
 enum { LONG_WAIT = 5000, SHORT_WAIT = 50 }; /* ms without any turn taken in a channel until one goes out of turn */
 
-/* Opens the counters that all ranks of this host share, if the plan has turns of windows. */
-WEFT_ASKS void weft_turns_start(const char *folder) {
-    int all = 0, here = 0;
+/* Map the counters of turns that all ranks of this host share, if the plan has turns of windows and all ranks are on
+ * this host. */
+WEFT_ASKS void weft_map_turn_counters(const char *folder) {
+    int rank_count = 0, host_rank_count = 0;
     uint64_t size = 0;
     MPI_Comm host = MPI_COMM_NULL;
     if (!(weft_plan->flags & WEFT_PLAN_TURNS)) return;
     if (REAL(MPI_Comm_split_type)(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return;
-    REAL(MPI_Comm_size)(host, &here);
-    REAL(MPI_Comm_size)(MPI_COMM_WORLD, &all);
+    REAL(MPI_Comm_size)(host, &host_rank_count);
+    REAL(MPI_Comm_size)(MPI_COMM_WORLD, &rank_count);
     REAL(MPI_Comm_free)(&host);
-    if (here != all) return;
-    channels = weft_replay_map(folder, "turns", 0, PROT_READ | PROT_WRITE, &size);
+    if (host_rank_count != rank_count) return;
+    channels = weft_map_plan_file(folder, "turns", 0, PROT_READ | PROT_WRITE, &size);
     channel_count = size / sizeof *channels;
 }
 
-/* The first row of a lock or access, NULL for one that is not in the plan; the others of the ordinal are behind it. */
-static const struct weft_plan_turn *row_of(const struct weft_replay *r, uint32_t ordinal) {
-    uint64_t low = 0, high = r->turn_count;
+/* Return the first row of the plan for a lock or access of the thread, by its ordinal; NULL for one that is not in the
+ * plan. Further rows of the ordinal are behind it. */
+static const struct weft_plan_turn *find_turn_row(const struct weft_replay *replay, uint32_t ordinal) {
+    uint64_t low = 0, high = replay->turn_count;
     while (low < high) {
         uint64_t middle = (low + high) / 2;
-        if (r->turns[middle].ordinal < ordinal) low = middle + 1;
+        if (replay->turns[middle].ordinal < ordinal) low = middle + 1;
         else high = middle;
     }
-    return low < r->turn_count && r->turns[low].ordinal == ordinal ? &r->turns[low] : NULL;
+    return low < replay->turn_count && replay->turns[low].ordinal == ordinal ? &replay->turns[low] : NULL;
 }
 
-static struct weft_plan_channel *channel_of(const struct weft_plan_turn *t) {
-    return t->kind != WEFT_TURN_NONE && channels && t->channel < channel_count ? &channels[t->channel] : NULL;
+/* Return the counters of a turn's channel, NULL if it takes no turns. */
+static struct weft_plan_channel *find_channel(const struct weft_plan_turn *turn) {
+    return turn->kind != WEFT_TURN_NONE && channels && turn->channel < channel_count ? &channels[turn->channel] : NULL;
 }
 
-/* Returns the time of the monotonic clock. */
-static int64_t milliseconds(void) {
+/* Return the time of the monotonic clock. */
+static int64_t read_milliseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Ranks that may be stopped are waited for, as long as it takes. */
-static bool patience_ends(int64_t since) {
-    if (weft_plan->flags & WEFT_PLAN_BOUNDED || milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT)) return false;
+/* Return whether a wait since the time `since` is so long that the turn is left out; the waits after such a one are
+ * shorter. Ranks that a debugger may stop are waited for as long as it takes. */
+static bool is_wait_too_long(int64_t since) {
+    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT)) return false;
     turn_missed = 1;
     return true;
 }
 
-/* Waits until a lock or an atomic access is next in the recorded order, or patience ends. */
-static void await(const struct weft_plan_turn *t) {
-    struct weft_plan_channel *c = channel_of(t);
-    uint32_t seen = UINT32_MAX;
+/* Wait until a lock or an atomic access is next in the recorded order, or the wait is too long. */
+static void await_turn_of_access(const struct weft_plan_turn *turn) {
+    struct weft_plan_channel *channel = find_channel(turn);
+    uint32_t last_count = UINT32_MAX;
     int64_t since = 0;
-    for (unsigned polls = 0; c; weft_be_patient(&polls)) {
-        uint32_t all = __atomic_load_n(&c->all, __ATOMIC_ACQUIRE);
-        if ((t->kind == WEFT_TURN_READS ? __atomic_load_n(&c->changes, __ATOMIC_ACQUIRE) : all) >= t->needed) return;
-        weft_replay_drive(); /* the one that is awaited may need this rank's part in it */
+    for (unsigned polls = 0; channel; weft_pause_between_polls(&polls)) {
+        uint32_t count = __atomic_load_n(&channel->all, __ATOMIC_ACQUIRE);
+        if ((turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >= turn->needed) return;
+        weft_let_mpi_progress(); /* the one that is awaited may need this rank's part in it */
         if (polls <= WEFT_AWAKE) continue;
-        if (all != seen) {
-            seen = all;
-            since = milliseconds();
-        } else if (patience_ends(since)) return;
+        if (count != last_count) {
+            last_count = count;
+            since = read_milliseconds();
+        } else if (is_wait_too_long(since)) return;
     }
 }
 
-/* Counts a lock or an atomic access, so that the next one in the recorded order may go on. */
-static void taken(const struct weft_plan_turn *t) {
-    struct weft_plan_channel *c = channel_of(t);
-    if (!c) return;
-    if (t->kind == WEFT_TURN_CHANGES) __atomic_add_fetch(&c->changes, 1, __ATOMIC_ACQ_REL);
-    __atomic_add_fetch(&c->all, 1, __ATOMIC_ACQ_REL);
+/* Count a lock or an atomic access as done, so that the next one in the recorded order may go on. */
+static void count_turn(const struct weft_plan_turn *turn) {
+    struct weft_plan_channel *channel = find_channel(turn);
+    if (!channel) return;
+    if (turn->kind == WEFT_TURN_CHANGES) __atomic_add_fetch(&channel->changes, 1, __ATOMIC_ACQ_REL);
+    __atomic_add_fetch(&channel->all, 1, __ATOMIC_ACQ_REL);
 }
 
-/* For every row of an ordinal of the calling thread. */
-static void each(uint32_t ordinal, void (*what)(const struct weft_plan_turn *)) {
-    const struct weft_replay *r = weft_replay_mine();
-    const struct weft_plan_turn *t = r ? row_of(r, ordinal) : NULL;
-    for (; t && t < r->turns + r->turn_count && t->ordinal == ordinal; t++) what(t);
+/* Call a function for every row of the plan for a lock of the calling thread; MPI_Win_lock_all has a row for each
+ * target. */
+static void for_each_turn(uint32_t ordinal, void (*action)(const struct weft_plan_turn *)) {
+    const struct weft_replay *replay = weft_find_own_replay();
+    const struct weft_plan_turn *turn = replay ? find_turn_row(replay, ordinal) : NULL;
+    for (; turn && turn < replay->turns + replay->turn_count && turn->ordinal == ordinal; turn++) action(turn);
 }
 
-/* Puts the recorded result of an atomic access into the program's memory. */
-void weft_replay_fetched(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
-    const struct weft_replay *r = weft_self && weft_self->made == made ? weft_replay_mine() : NULL;
-    const struct weft_plan_turn *t = r ? row_of(r, ordinal) : NULL;
-    if (t && t->bytes == bytes) weft_poke(result, &t->result, bytes);
+/* Put the recorded result of an atomic access into the program's memory. `made`: the number of the thread that made it,
+ * which must be the calling one; `ordinal`: of the access in that thread. */
+void weft_replay_fetched_value(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
+    const struct weft_replay *replay = weft_self && weft_self->made == made ? weft_find_own_replay() : NULL;
+    const struct weft_plan_turn *turn = replay ? find_turn_row(replay, ordinal) : NULL;
+    if (turn && turn->bytes == bytes) weft_write_buffer(result, &turn->result, bytes);
 }
 
 /* ---- locks ---- */
+/* Lock a target once that lock is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
-    each(weft_self->accesses, await);
+    for_each_turn(weft_self->accesses, await_turn_of_access);
     return REAL(MPI_Win_lock)(type, rank, assertion, win);
 }
 
+/* Lock all targets once each of these locks is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Win_lock_all)(int assertion, MPI_Win win) {
-    each(weft_self->accesses, await);
+    for_each_turn(weft_self->accesses, await_turn_of_access);
     return REAL(MPI_Win_lock_all)(assertion, win);
 }
 
-/* Lets the next lock of the target in the recorded order go on. */
+/* Unlock a target, so that the next lock in the recorded order may go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
-    int64_t ordinal = weft_window_lock_of(win, rank);
+    int64_t ordinal = weft_find_window_lock(win, rank);
     int code = REAL(MPI_Win_unlock)(rank, win);
-    if (ordinal >= 0) each((uint32_t)ordinal, taken);
+    if (ordinal >= 0) for_each_turn((uint32_t)ordinal, count_turn);
     return code;
 }
 
-/* Lets the next locks of all targets in the recorded order go on. */
+/* Unlock all targets, so that the next locks in the recorded order may go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
-    int64_t ordinal = weft_window_lock_of(win, -1);
+    int64_t ordinal = weft_find_window_lock(win, -1);
     int code = REAL(MPI_Win_unlock_all)(win);
-    if (ordinal >= 0) each((uint32_t)ordinal, taken);
+    if (ordinal >= 0) for_each_turn((uint32_t)ordinal, count_turn);
     return code;
 }
 
 /* ---- atomic accesses: in an epoch of locks each for itself, in other epochs nothing is known before their end ---- */
-/* Returns the turn of an atomic access to a target that this thread has locked, NULL for none. */
-static const struct weft_plan_turn *turn(MPI_Win win, int target) {
-    const struct weft_replay *r = target >= 0 ? weft_replay_mine() : NULL;
-    const struct weft_plan_turn *t = r ? row_of(r, weft_self->accesses) : NULL;
-    return t && channel_of(t) && weft_window_lock_of(win, target) >= 0 ? t : NULL;
+/* Return the turn of the thread's next atomic access, to a target that it has locked; NULL for none. */
+static const struct weft_plan_turn *find_own_turn(MPI_Win win, int target) {
+    const struct weft_replay *replay = target >= 0 ? weft_find_own_replay() : NULL;
+    const struct weft_plan_turn *found = replay ? find_turn_row(replay, weft_self->accesses) : NULL;
+    return found && find_channel(found) && weft_find_window_lock(win, target) >= 0 ? found : NULL;
 }
 
-#define IN_TURN(call)                                                                                                      \
-    const struct weft_plan_turn *t = turn(win, target);                                                                   \
-    if (!t) return call;                                                                                                  \
-    await(t);                                                                                                             \
+/* Make an atomic access once it is next in the recorded order, and complete it before the next one may go on. */
+#define IN_TURN(call)                                                                                                     \
+    const struct weft_plan_turn *turn = find_own_turn(win, target);                                                       \
+    if (!turn) return call;                                                                                               \
+    await_turn_of_access(turn);                                                                                           \
     int code = call;                                                                                                      \
     if (code == MPI_SUCCESS) code = REAL(MPI_Win_flush)(target, win);                                                     \
-    taken(t);                                                                                                             \
+    count_turn(turn);                                                                                                     \
     return code;
 
+/* Make the access once it is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint at, MPI_Op op, MPI_Win win) {
     IN_TURN(REAL(MPI_Fetch_and_op)(origin, result, type, target, at, op, win))
 }
 
+/* Make the access once it is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int target,
                                        MPI_Aint at, MPI_Win win) {
     IN_TURN(REAL(MPI_Compare_and_swap)(origin, compare, result, type, target, at, win))
 }
 
-#define UPDATE(name, type)                                                                                                 \
-    (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {  \
+#define UPDATE(name, type)                                                                                                \
+    (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {\
         IN_TURN(REAL(name)(from, n, given, target, at, k, there, op, win))                                                \
     }
-#define UPDATE_REQUESTED(name, type)                                                                                       \
+#define UPDATE_REQUESTED(name, type)                                                                                      \
     (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op,        \
      MPI_Win win, MPI_Request *request) {                                                                                 \
         IN_TURN(REAL(name)(from, n, given, target, at, k, there, op, win, request))                                       \
     }
-#define FETCH(name, type)                                                                                                  \
+#define FETCH(name, type)                                                                                                 \
     (const void *from, type n, MPI_Datatype given, void *result, type m, MPI_Datatype got, int target, MPI_Aint at,       \
      type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {                                                                \
         IN_TURN(REAL(name)(from, n, given, result, m, got, target, at, k, there, op, win))                                \
     }
-#define FETCH_REQUESTED(name, type)                                                                                        \
+#define FETCH_REQUESTED(name, type)                                                                                       \
     (const void *from, type n, MPI_Datatype given, void *result, type m, MPI_Datatype got, int target, MPI_Aint at,       \
      type k, MPI_Datatype there, MPI_Op op, MPI_Win win, MPI_Request *request) {                                          \
         IN_TURN(REAL(name)(from, n, given, result, m, got, target, at, k, there, op, win, request))                       \

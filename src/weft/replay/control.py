@@ -53,8 +53,8 @@ class ControlPage:
         return int(self.page["pid"][0])
 
     def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
-        """Let a thread (all threads by default) pass `position` entries of its plan and then stop (park); None removes
-        the goal.
+        """Let a thread, by default each of the rank's threads, pass `position` entries of its plan and then stop
+        (park). None removes the goal.
 
         `polls`: how many more failed polls it makes there before it stops.
         """
@@ -115,8 +115,8 @@ class ControlPage:
         return bool(self.page["thread"]["free_polls"][0, thread])
 
     def threads_awaiting_answer(self) -> list[int]:
-        """Return the kernel's ids of the threads inside a poll that is to succeed, and that wait for the message which
-        makes it succeed.
+        """Return the kernel's ids of the threads that wait inside a poll of MPI (such as MPI_Test). The record says
+        that this poll succeeds, and the message for that has not arrived yet.
         """
         threads = self.page["thread"][0]
         return [tid for tid in threads["tid"][threads["waits"] != 0].tolist() if tid]

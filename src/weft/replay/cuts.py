@@ -70,7 +70,9 @@ class Cuts:
         self.plans = plans
 
     def least_cut_reaching(self, events: Iterable[EventId], *, include_calls: bool = False) -> Cut:
-        """Return the least cut at which some calls are about to be made, or with `include_calls` have returned."""
+        """Return the least cut (how far each thread goes) at which some calls are about to be made. With
+        `include_calls`, the calls have returned.
+        """
         points = np.zeros(len(self.order.processes.rank), np.int64)
         own: dict[int, int] = {}
         asked = tuple(events)
@@ -98,7 +100,9 @@ class Cuts:
         return cut
 
     def greatest_cut_without(self, events: Iterable[EventId]) -> Cut:
-        """Return the cut at which all threads have gone as far as they can before any of some calls is made."""
+        """Return the cut (how far each thread goes) at which all threads have gone as far as they can before any of
+        some calls is made.
+        """
         seeds: dict[int, int] = {}
         past = np.zeros(len(self.order.processes.rank), np.int64)
         asked = tuple(events)
@@ -125,16 +129,16 @@ class Cuts:
         return cut
 
     def _add_failed_polls(self, cut: Cut, goals: Goals, event: int) -> None:
-        """Add to a cut the failed polls that some of its threads make right before an event, as in the record. `goals`:
-        those of the threads.
+        """Add to a cut how many failed polls each thread in `goals` makes right before an event, as in the record.
+        `event`: its index among the rank's events.
         """
         for rank, thread in goals:
             index = int(self.trace.ranks[rank].event_positions[event])
             cut.polls[rank, thread] = self.plans[rank].threads[thread].failed_polls_before(index)
 
     def _starts_poll(self, process: int, point: int) -> bool:
-        """Return whether a point of a process is the start of a poll. No rank stops in a poll, as it is answered at
-        once.
+        """Return whether a point of a process is the start of a poll (such as MPI_Test). No rank stops in a poll, as it
+        is answered at once.
         """
         rank = self.trace.ranks[int(self.order.processes.rank[process])]
         if point % 2 == 0 or not len(rank):
@@ -145,11 +149,11 @@ class Cuts:
     def _polls(self) -> frozenset[int]:
         return frozenset(function.id for function in self.trace.functions if checks_of_function(function) & Check.POLL)
 
-    def _ranks_with_threads(
+    def _rows_of_threaded_ranks(
         self, points: NDArray[np.int64]
     ) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield (rank, its processes, their points) for each rank that has several threads; each thread is a process
-        (row) of the order.
+        """Yield (rank, rows, points) for each rank with several threads: the rows of its threads in the order, which
+        calls each thread a process, and the `points` of these rows.
         """
         for rank in self.trace.ranks:
             own = np.flatnonzero(self.order.processes.rank == rank.index)
@@ -157,12 +161,12 @@ class Cuts:
                 yield rank, own, points[own]
 
     def _extend_past_by_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how far each process must have come (`points`), extended by what each rank's other threads had done by
-        then.
+        """Extend a cut by what the other threads of each rank had done by then, and return it. `points`: by process (a
+        thread), the last point that it must have reached.
         """
         while True:
             before = points
-            for rank, own, reached in self._ranks_with_threads(points):
+            for rank, own, reached in self._rows_of_threaded_ranks(points):
                 last = (int(reached.max()) - 1) // 2
                 if last < 0:
                     continue
@@ -179,12 +183,12 @@ class Cuts:
                 return points
 
     def _extend_future_by_threads(self, points: U32) -> U32:
-        """Return from where on each process must not go (`points`), extended by what each rank's other threads began
-        later.
+        """Extend what must not happen by what the other threads of each rank began later, and return it. `points`: by
+        process (a thread), the first point that it must not reach.
         """
         while True:
             ends = points.astype(np.int64)
-            for rank, own, reached in self._ranks_with_threads(ends):
+            for rank, own, reached in self._rows_of_threaded_ranks(ends):
                 first = (int(reached.min()) - 1) // 2
                 if first >= len(rank):
                     continue
@@ -198,8 +202,8 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_collectives(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Extend `points` until they contain the start of all members of each collective that ends within them, and
-        return them. `points`: how far each process must have come.
+        """Extend a cut so that it has the start of each member of every collective that ends within it, and return it.
+        `points`: by process (a thread), the last point that it must have reached.
         """
         parts = _CollectiveParts(self.order)
         while True:
@@ -214,8 +218,8 @@ class Cuts:
                 points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
 
     def _extend_future_by_collectives(self, points: U32) -> U32:
-        """Return from where on each process must not go (`points`), extended by the end of every member of each
-        collective that starts there or later.
+        """Extend what must not happen by the end of every member of each collective that a member must not start, and
+        return it. `points`: by process (a thread), the first point that it must not reach.
         """
         parts = _CollectiveParts(self.order)
         while True:
@@ -228,8 +232,8 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_window_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how far each process must have come (`points`), extended by the window accesses that came before
-        accesses within.
+        """Extend a cut by the accesses to windows that came before accesses within it, and return it. `points`: by
+        process (a thread), the last point that it must have reached.
         """
         edges = self._turn_edges
         while True:
@@ -245,8 +249,8 @@ class Cuts:
             points = self._extend_past_by_threads(self._extend_past_by_collectives(points))
 
     def _extend_future_by_window_turns(self, points: U32) -> U32:
-        """Lower `points` until they exclude each window access that comes after an excluded one, and return them.
-        `points`: from where on each process must not go.
+        """Extend what must not happen by the accesses to windows that come after accesses that must not happen, and
+        return it. `points`: by process (a thread), the first point that it must not reach.
         """
         edges = self._turn_edges
         while True:
@@ -266,8 +270,8 @@ class Cuts:
         return _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())
 
     def _goals_at(self, process: int, event: int, include_event: bool) -> Goals:
-        """Return the goals of a process's threads before one of its events, or after it with `include_event`; empty for
-        a process without a plan.
+        """Return how many entries of their plans the threads of a process pass before an event, or with `include_event`
+        up to and with it: (rank, thread) -> number. Empty for a process without a plan.
         """
         rank = int(self.order.processes.rank[process])
         if rank >= len(self.plans):

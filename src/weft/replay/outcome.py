@@ -20,8 +20,8 @@ from weft.terms.event_findings import call_at
 
 
 def count_changed_receives(before: Match, after: Match) -> list[tuple[int, int, int]]:
-    """Return (rank, how many receives differ, how many there are) for each rank whose receives take other messages, or
-    none.
+    """Return (rank, number of receives that differ, number of receives) for each rank where a receive takes another
+    message than before, or where one of the runs has more receives.
     """
     found = []
     for rank in range(len(before.trace.ranks)):

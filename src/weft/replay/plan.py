@@ -93,7 +93,9 @@ class ThreadPlan:
         return int(np.searchsorted(self.entries["event"], event))
 
     def seconds_before_entry(self, position: int) -> float:
-        """Return the recorded seconds between the entry before a position and the entry at it."""
+        """Return the recorded seconds between the begin of the entry before a position and that of the entry at it. 0
+        at the first entry, and if the record has no times.
+        """
         if not 0 < position < len(self.begun):
             return 0.0
         return float(self.begun[position] - self.begun[position - 1]) * 1e-9
@@ -188,8 +190,9 @@ class _FileArrays:
 
 
 def encode_times(first: NDArray[np.float64], more: Mapping[int, tuple[int, bytes]]) -> NDArray[np.uint8]:
-    """Return what events of MPI_Wtime gave as a plan holds it. `first`: what the first call of each event gave; `more`:
-    by its place there, how many calls an event stands for beside the first, and the bytes of their times (times.h)."""
+    """Return the results of MPI_Wtime in the form of a plan's file. `first`: the result of each event's first call.
+    `more`: index in `first` -> (number of further calls in that event, the bytes of their results; times.h).
+    """
     clocks = np.zeros(len(first), CLOCK)
     clocks["first"] = np.ascontiguousarray(first, np.float64).view(np.uint32).reshape(-1, 2)
     places = sorted(more)

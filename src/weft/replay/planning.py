@@ -59,7 +59,9 @@ def make_plans(trace: Trace, match: Match | None) -> list[RankPlan]:
 
 
 def narrow_column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
-    """Return numbers as a column of a smaller type. OverflowError if one does not fit, which NumPy 1 would cut off."""
+    """Return numbers as a column of a smaller type. Raises OverflowError if a number does not fit: NumPy 1 would cut it
+    off silently.
+    """
     wide, limits = np.array(list(values), np.int64), np.iinfo(kind)
     if len(wide) and not limits.min <= wide.min() <= wide.max() <= limits.max:
         raise OverflowError(f"{wide[np.abs(wide).argmax()]} does not fit {np.dtype(kind)}")
@@ -134,7 +136,7 @@ def _plan_from_outcomes(rank: Rank) -> RankPlan:
             f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not keep in "
             "which order they do: record the run at level `trace` to replay it"
         )
-    threads = [plan_thread_from_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
+    threads = [plan_thread_from_outcomes(t.outcome_log, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
     return RankPlan(rank.index, threads, PlanFlag(0) if is_record_complete(rank) else PlanFlag.OPEN)
 
 
@@ -229,8 +231,8 @@ class _TracePlanner:
         return RankPlan(self.rank.index, threads or [ThreadPlan()], flags)
 
     def _number_posts(self, threads: list[ThreadPlan]) -> None:
-        """Number the sends, receives and probes of all threads in the order in which MPI got them, which their recorded
-        tickets show.
+        """Number the sends, receives and probes of all threads of the rank in the order in which MPI got them. The
+        record has a ticket for each, whose numbers rise in that order.
         """
         posting = self._is_call_of(_POSTS)
         probing = self._is_call_of(_PROBES) & ~self._failed_polls()
@@ -248,6 +250,7 @@ class _TracePlanner:
 
     @cached_property
     def functions(self) -> NDArray[np.uint16]:
+        """Return the function ids of the rank's events; unknown ids are replaced by the last known one."""
         known: NDArray[np.uint16] = np.minimum(self.events["function"], len(self.checks) - 1).astype(np.uint16)
         return known
 
@@ -260,21 +263,21 @@ class _TracePlanner:
         return np.flatnonzero(self._is_call_of(names))
 
     def _failed_polls(self) -> NDArray[np.bool_]:
-        """Return which events are polls that found nothing complete."""
+        """Return a mask of the events that are polls which found nothing complete."""
         flags = self.events["flags"]
         closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
         failed: NDArray[np.bool_] = self._is_call_of(POLLS) & closed & (self.events["count"] > 0)
         return failed
 
-    def _is_guessed(self) -> NDArray[np.bool_]:
-        """Return which events complete a request whose recorded state is a guess."""
+    def _guessed_completions(self) -> NDArray[np.bool_]:
+        """Return a mask of the events that complete or free a request whose state in the record is only a guess."""
         completions = self._is_call_of(functions_with(Act.COMPLETE, Act.RELEASE))
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
     def _plan_thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
-        """Return the plan of the thread that made a part of the events of a slot. `posts`: sources of messages, by the
-        event that posts the receives.
+        """Return the plan of one thread. Its events are a part of those of a slot of the record, which threads that ran
+        one after the other share. `posts`: sources of messages, by the event that posts the receives.
         """
         mine = np.flatnonzero(self.rank.event_threads == slot)[part]
         first = part.start
@@ -292,7 +295,7 @@ class _TracePlanner:
             | np.where(flags & Flag.ANY_TAG, EntryFlag.ANY_TAG, 0)
             | np.where(flags & Flag.CLOSED, 0, EntryFlag.OPEN)
             | np.where(events["error"][rows], EntryFlag.FAILED, 0)
-            | np.where(self._is_guessed()[mine][rows], EntryFlag.GUESSED, 0)
+            | np.where(self._guessed_completions()[mine][rows], EntryFlag.GUESSED, 0)
         )
         entries["event"] = first + rows
         so_far = np.concatenate([[0], np.cumsum(np.where(failed, events["count"].astype(np.int64), 0))])

@@ -69,8 +69,8 @@ def parse_place(text: str) -> SourcePoint:
 
 
 def find_visit_on_each_rank(trace: Trace, place: SourcePoint) -> list[EventId]:
-    """Return each rank's N-th call from a place (N is part of the place), the earliest first. UsageError if no rank has
-    one.
+    """Return each rank's N-th call from a place in the source (N is `place.visit`), the earliest first. UsageError if
+    no rank has so many.
     """
     if place.rank is not None and place.rank >= len(trace.ranks):
         raise UsageError(f"{place.text}: the run has no rank {place.rank}, only 0 to {len(trace.ranks) - 1}")
@@ -121,7 +121,9 @@ def find_all_visits(trace: Trace, place: SourcePoint) -> list[EventId]:
 
 
 def _calls_from_place(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
-    """Return which events of a rank are calls from a place, as a mask."""
+    """Return a mask of a rank's events that are calls from a place in the source. If no call has its own line there,
+    calls whose callers have a line there are taken.
+    """
     events = rank.events
     sites, inverse = np.unique(events["site"], return_inverse=True)
     if place.name is not None:
@@ -164,8 +166,8 @@ def resolve_location(trace: Trace, text: str, findings: Callable[[], Sequence[Fi
 
 
 def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
-    """Return the events before which a replay has to stop: those of a location. Of a finding only each rank's first, as
-    a later one may need others.
+    """Return the events before which a replay has to stop for a location. For a finding, these are only each rank's
+    first event: a later one may need that those of other ranks have happened.
     """
     events = resolve_location(trace, text, findings)
     if not text.startswith("finding:"):

@@ -40,8 +40,8 @@ class CompletingCall:
 
 
 def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
-    """Yield (event, indices of the requests that it completed) for some calls; None for the indices if no request was
-    active.
+    """Yield (event, indices) for some calls of a rank: the indices of the requests that the call completed, or None if
+    no request was active.
     """
     for events, tail in decode_columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
         if "index" in tail:
@@ -54,9 +54,8 @@ def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int
 
 
 def find_completing_calls(rank: Rank, only: int | None = None) -> Iterator[CompletingCall]:
-    """Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
-
-    `only`: that event alone.
+    """Return the calls of a rank that completed one or some of several requests, in order; polls that completed nothing
+    are left out. `only`: look at this event alone.
     """
     events, functions = rank.events, rank.trace.functions
     of_several = functions.mask(f"MPI_{name}" for name in _ONE | SOME)[events["function"]]
@@ -82,8 +81,8 @@ class RequestOperations:
         self._made: dict[int, dict[int, list[tuple[int, Row]]]] = {}
 
     def find_other_requests(self, rank: int, call: CompletingCall) -> tuple[list[int], int]:
-        """Return the indices of requests that a call could have completed instead, and the number of requests whose
-        state is unknown.
+        """Return (indices, number): the indices of the requests that a call could have completed instead, and the
+        number of requests for which this is unknown.
         """
         found, unknown = [], 0
         for index, request in enumerate(call.requests):
@@ -99,7 +98,7 @@ class RequestOperations:
         return found, unknown
 
     def can_be_complete(self, rank: int, event: int, request: int) -> bool | None:
-        """Return whether a request can be complete at the end of an event; None if that is unknown."""
+        """Return whether a request can be complete at the end of an event; None if its operation is unknown."""
         if request < ID_DYNAMIC:
             return False  # null, or none
         row = self.find_operation(rank, event, request)
@@ -148,8 +147,8 @@ class RequestOperations:
         return found
 
     def _pair_startall_requests(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
-        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array; none if their
-        numbers differ.
+        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array. Of receives or
+        sends, none are yielded if their number is not that of the requests.
         """
         given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
         receives = self._find_persistent_requests(rank)

@@ -39,8 +39,8 @@ def planned_event(trace: Trace, session: Replay, rank: int, slot: int, entry: in
 
 
 def next_event(trace: Trace, session: Replay, control: ControlPage, slot: int) -> Event | None:
-    """Return the recorded call before which a thread is stopped: the next one of its plan, or a failed poll before
-    that; None at the end.
+    """Return the recorded call before which a thread is stopped: the next call of its plan, or a failed poll that comes
+    before that call. None at the end of the plan.
     """
     thread = session.plans[control.rank].threads[slot]
     return _event_of_thread(
@@ -231,7 +231,7 @@ def describe_deadlock(trace: Trace, proof: list[str], *, forced: bool) -> list[s
 
 
 def describe_stalled_outcome(trace: Trace, session: Replay, forced: Forced) -> list[str]:
-    """Return lines that say where the ranks are after a forced outcome with which no rank makes progress: often the
+    """Return lines that say where the ranks are if no rank makes progress after a forced outcome. Often the forced
     message did not come.
     """
     rank, event = forced.event

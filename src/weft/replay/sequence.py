@@ -67,8 +67,8 @@ class _StepPlanner:
         return self.found
 
     def _bring_rank_to(self, rank: int, goal: int) -> None:
-        """Add the steps that bring a rank to a goal; before each of its calls, those that bring the other ranks as far
-        as the call needs.
+        """Add the steps that bring a rank to a goal. Before each of its calls, steps are added that bring the other
+        ranks as far as this call needs.
         """
         waiting = [(rank, goal)]
         looked: dict[tuple[int, int], int] = {}
@@ -93,8 +93,8 @@ class _StepPlanner:
             self._add_step(rank, self.done[rank] + 1, inside=self._is_open(rank, self.done[rank]))
 
     def _find_needs_of_call(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
-        """Return what the end of a call needs of other ranks: (rank, entries of its plan, whether the last of them has
-        to end).
+        """Return how far other ranks must be before a call of a rank can return: (rank, entries of its plan, whether
+        the last of these entries has to end). Ranks that are so far already are left out.
         """
         event = int(self.plans[rank].threads[0].entries["event"][position])
         past = self.cuts.least_cut_reaching([EventId(rank, event)], include_calls=True)
@@ -153,7 +153,9 @@ class Conductor:
         self.over = True
 
     def _wait_for_step(self, control: ControlPage, step: Step) -> None:
-        """Wait until a rank is at the goal of a step, or has ended."""
+        """Wait until a rank is at the goal of a step, has ended, or is expected to stay inside its last call
+        (`inside`).
+        """
         begun = 0.0
         while not self._ended.is_set():
             there = control.entries_passed() >= step.goal

@@ -43,7 +43,9 @@ class Turns:
 
 
 def find_turns(ranks: Sequence[Rank]) -> Turns:
-    """Return the order in which ranks accessed windows (turns), in each world for its own windows."""
+    """Return the order in which threads accessed windows (their turns), as far as the record shows it. Ranks of
+    different worlds are ordered separately.
+    """
     found = Turns()
     found.owners, found.accesses = _collect_accesses(ranks)
     accesses, owners = found.accesses, found.owners
@@ -70,7 +72,7 @@ Channel = list[tuple[int, bool]]
 
 
 def _count_awaited(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
-    """Yield (row, how many accesses it has to wait for, which kind of accesses) for each access of a channel, the
+    """Yield (row, number of accesses that it waits for, kind of these accesses) for each access of a channel, the
     accesses that are ordered together.
     """
     changed = 0
@@ -80,7 +82,9 @@ def _count_awaited(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
 
 
 def _wait_edges(rows: Channel) -> Iterator[tuple[int, int]]:
-    """Yield pairs of accesses of which the second waits for the first; pairs that follow from others are left out."""
+    """Yield (first, second) for accesses of which the second waits for the first. Pairs that follow from others are
+    left out.
+    """
     last: int | None = None
     since: list[int] = []
     for row, changes in rows:
@@ -94,8 +98,8 @@ def _wait_edges(rows: Channel) -> Iterator[tuple[int, int]]:
 
 
 def _make_turn_rows(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[np.generic]:
-    """Return the turns of a thread in the form of its plan (dtype TURN). `rows`: access, channel, number of awaited
-    accesses, their kind.
+    """Return the turns of a thread in the form of its plan (dtype TURN). `rows`: (row of the access, channel, number of
+    awaited accesses, their kind).
     """
     rows.sort(key=lambda r: (int(accesses["ordinal"][r[0]]), r[1]))
     mine = accesses[[row for row, *_ in rows]]
@@ -107,7 +111,7 @@ def _make_turn_rows(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]
 
 
 def _collect_accesses(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
-    """Return the window accesses of all ranks, and before them, for each access, the thread that made it."""
+    """Return (threads, accesses): the window accesses of all ranks, and for each access the thread that made it."""
     parts = [(rank.index, thread.accesses) for rank in ranks for thread in rank.threads]
     rows = np.concatenate([np.empty(0, ACCESS), *(part for _, part in parts)])
     owners = [(rank, made) for rank, part in parts for made in part["made"].tolist()]
@@ -122,8 +126,8 @@ def _share_one_clock(ranks: Sequence[Rank]) -> bool:
 def _find_channels(
     accesses: NDArray[np.generic], owners: Sequence[Thread], world: Mapping[int, int]
 ) -> Iterator[Channel]:
-    """Yield the accesses that several threads of one world made in turns, in their order. `world`: the world of each
-    rank.
+    """Yield channels: accesses that several threads of one world made in turns, in that order. `world`: rank -> its
+    world.
     """
     of = np.array([world[rank] for rank, _ in owners])
     for one in np.unique(of).tolist():
@@ -133,7 +137,9 @@ def _find_channels(
 
 
 def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
-    """Yield, in order, the accesses to each lock and place of a window that several threads of one world used."""
+    """Yield, in order, the accesses to each lock and each place of a window that several threads used. All accesses are
+    of one world.
+    """
     for rows in _group_locks(accesses):
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))
@@ -150,7 +156,7 @@ def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) ->
 
 
 def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield the rows of all locks of a target, for each target that was locked exclusively."""
+    """Yield the rows of all locks of a window at a target rank, for each such pair that was locked exclusively."""
     groups: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(a["kind"] == AccessKind.EXCLUSIVE).tolist():
         groups.setdefault((int(a["window"][row]), int(a["target"][row])), []).append(row)
@@ -163,8 +169,9 @@ def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
 
 
 def _group_atomic_accesses(a: NDArray[Any]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the rows of the atomic accesses to each place that was fetched, and to each target where sums may be
-    rounded: of a target those of all its places without a fetched value.
+    """Return (fetched, rounded), groups of rows of atomic accesses. `fetched` has a group for each place of a window
+    whose values were read and whose sums are exact. `rounded` has a group for each target rank where the order may
+    change sums by rounding, with all its other accesses.
     """
     places: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     atomic = np.flatnonzero(~np.isin(a["kind"], LOCKS))
@@ -224,8 +231,8 @@ class Location:
         return order
 
     def _find_next_accesses(self, at: Sequence[int], value: int | None) -> tuple[list[int], bool]:
-        """Return which accesses may come next, the likeliest first, and whether the first one explains the value that
-        is there.
+        """Return (accesses that may come next, the likeliest first; whether the first of them explains `value`, which
+        is at the place).
 
         `at`: how many accesses of each thread came already.
         """
@@ -241,7 +248,7 @@ class Location:
         return options or ready[:1], bool(options)
 
     def _value_after(self, i: int, value: int | None) -> int | None:
-        """Return the value that an access leaves at the place if it finds `value`; None if that is unknown."""
+        """Return the value that an access leaves at the place if it finds `value` there; None if that is unknown."""
         value = int(self.result[i]) if self.found[i] else value
         if self.quiet[i]:
             return value

@@ -12,21 +12,27 @@ _MOST: Final = 2000
 
 
 def find_plain_argument(lines: Sequence[str], function: str, index: int) -> str | None:
-    """Return the variable given as argument `index` of the only call of a function; None if it is no plain variable."""
+    """Return the variable that is argument `index` (from 0) of a function's only call in some lines. None if the
+    argument is no plain variable (`buf`, `buf + 2` or `&buf[2]`), or if there is not exactly one call.
+    """
     texts = find_call_arguments(lines, function) or []
     found = _NAME.fullmatch(texts[index].strip()) if index < len(texts) else None
     return found[1] or found[2] if found else None
 
 
 def find_call_arguments(lines: Sequence[str], function: str) -> list[str] | None:
-    """Return the argument texts of the only call of a function; None if there is none, or more than one."""
+    """Return the texts of the arguments of a function's only call in some lines; None unless there is
+    exactly one call.
+    """
     text = "\n".join(lines)[:_MOST]
     calls = list(re.finditer(rf"\b{re.escape(function)}\s*\(", text))
     return _split_arguments(text, calls[0].end()) if len(calls) == 1 else None
 
 
 def _split_arguments(text: str, start: int) -> list[str]:
-    """Return the argument texts that begin at an offset in a text, none if the bracket is not closed."""
+    """Return the texts of the arguments that begin at offset `start` of a text, after the opening bracket. Empty if the
+    bracket is not closed.
+    """
     depth, begin = 0, start
     found: list[str] = []
     for at in range(start, len(text)):

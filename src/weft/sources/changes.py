@@ -46,7 +46,9 @@ def is_here(host: object) -> bool:
 
 
 def find_change(mark: Mark, is_this_machine: bool) -> Change | None:
-    """Return how a file differs from the one that ran; None if it does not, or it is on another machine."""
+    """Return how a source file differs from the one that was recorded. None if it is the same, and nothing else casts
+    doubt on it. A missing file counts as gone only on the machine of the run.
+    """
     try:
         status = os.stat(mark.found)  # noqa: PTH116 - a path out of a record may hold anything
     except (OSError, ValueError):
@@ -59,6 +61,7 @@ def find_change(mark: Mark, is_this_machine: bool) -> Change | None:
 
 
 def _find_doubt(mark: Mark) -> Change | None:
+    """Return the doubt that was noted when the run was recorded, as a Change; None if there was no doubt."""
     if mark.doubt == "newer":
         return Change(mark.path, "newer")
     return Change(mark.path, "edited") if mark.doubt == "edited" else None

@@ -67,7 +67,7 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
         entry = {
             "path": path, "found": found, "size": len(source.data), "mtime_ns": source.mtime_ns,
             "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own),
-            **(_find_doubt(trace, path, source.mtime_ns, wanted) or _find_calls(path, lines, wanted)),
+            **(_find_doubt(trace, path, source.mtime_ns, wanted) or _find_called_names_by_line(path, lines, wanted)),
         }  # fmt: skip
         text = room.take(_choose_spans(lines, wanted, len(source.data)), lines)
         if text is not None:
@@ -117,11 +117,10 @@ def _order_files(wanted: Mapping[str, WantedLines]) -> list[tuple[str, WantedLin
     return sorted(wanted.items(), key=lambda item: (not item[1].own, item[0]))
 
 
-def _find_calls(path: str, lines: Sequence[str], wanted: WantedLines) -> dict[str, Any]:
-    """Return, as `{"calls": {line: names}}`, what each line with a recorded call calls: mpi4py makes other calls
-    inside its own, and messages name the program's.
-
-    If the text may not be what ran, this is not kept: messages then name the MPI function.
+def _find_called_names_by_line(path: str, lines: Sequence[str], wanted: WantedLines) -> dict[str, Any]:
+    """Return {"calls": {line: names}}, the names that a Python file calls in each line with a recorded MPI call, such
+    as `comm.recv`; {} for other languages. Messages use these names, because a function of mpi4py may call several of
+    MPI.
     """
     if statement.language(path) != "python":
         return {}
@@ -130,7 +129,10 @@ def _find_calls(path: str, lines: Sequence[str], wanted: WantedLines) -> dict[st
 
 
 def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> dict[str, str]:
-    """Return why the text may not be what ran: it was written while the program ran, or after the program was built."""
+    """Return {"doubt": "edited"} if the file was written while the program ran, {"doubt": "newer"} if after the program
+    was built from it, else {}. In the first two cases, its text may not be what ran. `mtime_ns`: when the file was
+    written.
+    """
     started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
     if started and mtime_ns > started + SLACK_NS:
         return {"doubt": "edited"}
@@ -184,7 +186,9 @@ class PackingRoom:
     at: int = 0
 
     def take(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
-        """Return the lines of the spans packed, and take their room; None if there is none left."""
+        """Pack the lines of some spans, and subtract their size from the room. Return None, without a change, if the
+        spans have no text or the room is too small.
+        """
         text = "".join(f"{line}\n" for first, count in spans for line in lines[first - 1 : first - 1 + count]).encode()
         if not text or len(text) > self.plain:
             return None

@@ -66,7 +66,9 @@ class Sources:
     # Lines
 
     def lines(self, file: str, line: int) -> tuple[int, list[str]] | None:
-        """Return the known lines around a line: the number of the first, and the lines; None if they are not known."""
+        """Return (number of the first line, lines) of the kept part of a file that contains a line; None if the line is
+        not known.
+        """
         if not self.kept:
             return self._read_current(file, line)
         known = self._files.get(file)
@@ -87,7 +89,9 @@ class Sources:
         return any(_WAITING_LOOP.search(text) for text in near)
 
     def _read_current(self, file: str, line: int) -> tuple[int, list[str]] | None:
-        """Return the lines of a file as it is today, for a run of this user; None if it does not have the line."""
+        """Return (1, lines) of a file as it is today. None if the file does not have the line, or if another user made
+        the run.
+        """
         if file not in self._texts:
             # No hash of the run proves that this text is the program's: what another's run names may be any file here.
             found = files.read(file) if self._own else None
@@ -95,6 +99,7 @@ class Sources:
         return (1, self._texts[file]) if 0 < line <= len(self._texts[file]) else None
 
     def _text(self, file: str, known: KeptFile) -> list[str]:
+        """Return all lines of a file that the run keeps; they are unpacked at the first call."""
         if file not in self._texts:
             self._cache_lines(file, self._unpack_text(file, known))
         return self._texts[file]
@@ -176,7 +181,7 @@ class Sources:
         }  # fmt: skip
 
     def called_names(self, file: str, line: int) -> tuple[str, ...] | None:
-        """Return what a line of Python calls, such as `comm.recv`; None if its source is not known."""
+        """Return the names that a line of Python calls, such as `comm.recv`; None if the source is not known."""
         if self.kept:
             known = self._files.get(file)
             return known.calls.get(line) if known else None

@@ -52,8 +52,8 @@ def language(file: str) -> Language:
 
 
 def statement(lines: Sequence[str], first: int, line: int, file: str) -> Statement | None:
-    """Return the statement with a call in line `line` of a file whose line `first` is `lines[0]`; None if it is
-    blank.
+    """Return the statement that contains a call in line `line` of a file. None if that line is blank or not among
+    `lines`, which begin at line `first` of the file.
     """
     at = line - first
     if not 0 <= at < len(lines) or not lines[at].strip():
@@ -68,8 +68,8 @@ def statement(lines: Sequence[str], first: int, line: int, file: str) -> Stateme
 
 
 def find_called_names(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
-    """Return the names that the line `lines[at]` calls, such as `comm.recv`; if it calls nothing, those of its
-    statement.
+    """Return the names that the line `lines[at]` calls, such as `comm.recv`. If the line calls nothing, return the
+    names that the statement beginning there calls.
     """
     part = [text[:_LONGEST] for text in lines[at : at + MAX_LINES + 3]]
     if not part:
@@ -93,6 +93,7 @@ def _strip_comments(lines: Sequence[str], kind: Language) -> list[str]:
     """Return the lines without their comments, and with `""` in place of each string."""
 
     def hidden(found: re.Match[str]) -> str:
+        """Return what replaces a comment or string: as many line ends, and for a string `""` before them."""
         text = found[0]
         quoted = '""' if text[0] in "\"'" else ""
         return quoted + "\n" * text.count("\n")
@@ -121,7 +122,9 @@ def _find_begin(bare: Sequence[str], at: int, kind: Language) -> int:
 
 
 def _count_lines(bare: Sequence[str], at: int, kind: Language) -> int:
-    """Return the number of lines of the statement that begins in the first and goes at least to line `at`."""
+    """Return the number of lines of the statement that begins in the first line. It has at least the lines up to index
+    `at`.
+    """
     depth = 0
     for line, text in enumerate(bare):
         depth += _depth(text, kind)
@@ -131,7 +134,7 @@ def _count_lines(bare: Sequence[str], at: int, kind: Language) -> int:
 
 
 def _continues(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool:
-    """Return whether a statement continues after this line."""
+    """Return whether a statement continues after a line. `depth`: how many brackets are open at the line's end."""
     text = bare[line].rstrip()
     if kind == "python":
         return depth > 0 or text.endswith("\\")

@@ -28,8 +28,8 @@ def may_share_bytes(producer: str) -> bool:
 
 
 def select_unshared_variables(variables: Sequence[DwarfVariable], frames: Sequence[Found]) -> list[DwarfVariable]:
-    """Return the variables of optimised code that own their bytes at a call; `frames`: its lines, the innermost
-    first.
+    """Return the variables of optimised code whose bytes no other used variable has at a call. `frames`: (file, line,
+    function) of the call and of the functions into which its code was inlined, innermost first.
     """
     used = [v for v in variables if v.depth < len(frames) and _is_used_before(v, *frames[-1 - v.depth][:2])]
     return [v for v in used if not any(_overlap(v, other) for other in used)]

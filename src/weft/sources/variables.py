@@ -99,8 +99,9 @@ class Variables:
             self._pointed[place, int(offset)] = {int(n): (str(name), types[t]) for n, (name, t) in pointed.items()}
 
     def find_local(self, module: Place, offset: int, distance: int) -> ProgramVariable | None:
-        """Return the largest local variable with the byte at a distance from the end of a frame, in the function with
-        a return address."""
+        """Return the local variable that has the byte at a distance from the end of a frame; of several, the one that
+        reaches farthest. None if there is none. `offset`: the return address in the module, which tells the function.
+        """
         rows = (v for v in self._frames.get((module, offset), ()) if v.at <= distance < v.at + v.size)
         return max(rows, key=lambda v: (v.at + v.size, -v.at), default=None)
 
@@ -223,7 +224,9 @@ def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
 
 
 def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
-    """Yield the call sites whose calls name a buffer, with events of different buffers each."""
+    """Yield (call site id, event indices) for each call site whose calls name a buffer. The events are one for each
+    different buffer, at most ADDRESSES of them.
+    """
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     rows = np.flatnonzero(np.isin(rank.events["function"], functions))
     sites, buffers = rank.events["site"][rows], rank.events["buffer"][rows]
@@ -251,7 +254,11 @@ def _buffer_addresses(rank: Rank, event: int) -> Iterator[int]:
 def _request_frame_variables(
     way: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
 ) -> None:
-    """Request the variables of the function in whose frame an address is."""
+    """Request the variables of the function in whose frame an address is: add its return address to `found`.
+
+    `way`: the ends of the frames that led to a call, innermost first; `places`: (module number, return address) of
+    these frames.
+    """
     low = way.low
     for end, (number, offset) in zip(way.ends, places, strict=False):
         if low <= address < end and number in modules:
@@ -260,7 +267,7 @@ def _request_frame_variables(
 
 
 def _request_named_variables(rank: Rank, event: int, names: dict[int, str]) -> None:
-    """Request the variables that the statement of a call names for its buffers."""
+    """Add to `names` the variables that the statement of a call names for its buffers, by the argument's number."""
     of = rank.event(event)
     source = files.read(of.site.file) if of.site.file else None
     lines = source.lines if source is not None else []
@@ -275,7 +282,7 @@ def _request_named_variables(rank: Rank, event: int, names: dict[int, str]) -> N
 
 
 def _look_up_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
-    """Return the variables of a module that are wanted, from its debug information; None if it has none."""
+    """Return the wanted variables of a module, from its debugging information; None if that cannot be read."""
     try:
         # It needs pyelftools: where that is missing, variables have no names.
         from weft.debuginfo.dwarf import DwarfModule
@@ -314,7 +321,7 @@ class _Answers:
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
     def _unshared_variables(self, offset: int) -> list[dwarf.DwarfVariable]:
-        """Return the variables of the function with a return address that own their bytes there."""
+        """Return the variables of the function with a return address whose bytes belong to no other variable there."""
         found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
         if not variable_slots.may_share_bytes(self.module.producer(offset - 1)):
             return found
@@ -327,8 +334,9 @@ class _Answers:
         return self.types.setdefault(shape, len(self.types))
 
     def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
-        """Yield what holds each address: the object of the symbol table, with the type that the caller's file
-        gives it.
+        """Yield a row [name, address, size, line, type number] for each static variable that has one of the wanted
+        addresses; the number is -1 if its type is unknown. `wanted`: address -> return addresses of the calls that use
+        it.
         """
         symbols = self.module.data_symbols() if wanted else []
         starts = [s.at for s in symbols]
@@ -345,9 +353,9 @@ class _Answers:
             yield [same[0].name if same else symbol.name, symbol.at, symbol.size, same[0].line if same else 0, kind]
 
     def _declared(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.DwarfVariable]:
-        """Return what the file of a call declares at a symbol, at file level or else in its functions, each type once.
-
-        Nothing if a part of it has a name of its own (EQUIVALENCE): one location then has several types.
+        """Return the variables that the file of a call declares where a symbol is, one for each type. Variables at file
+        level come before those of functions. Empty if a part of the symbol has a name of its own (EQUIVALENCE): the
+        same bytes then have several types.
         """
         end = symbol.at + symbol.size
         for level in (self.module.globals, self.module.statics):

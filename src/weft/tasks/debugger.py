@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from weft.base.interrupts import immediate_interrupts, kept, limited
+from weft.base.interrupts import deferring_interrupts, immediate_interrupts, interrupting_after
 from weft.base.words import plural
 from weft.debug.frames import split_format
 from weft.errors import DebuggerError, UsageError, WeftError
@@ -79,7 +79,7 @@ class TaskDebugger:
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
             raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
-        with kept():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
+        with deferring_interrupts():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
             return self._advance_repeatedly(movement, int(repetitions or 1))
 
     def _advance_repeatedly(self, movement: Movement, repetitions: int) -> Answer:
@@ -120,7 +120,7 @@ class TaskDebugger:
         """Advance once, and return the stop. Ctrl-C or the time limit interrupts the program."""
         begun = time.monotonic()
         try:
-            with immediate_interrupts(), limited(self.limit):
+            with immediate_interrupts(), interrupting_after(self.limit):
                 return self.backend.advance(movement, self.focus, child=self.child)
         except KeyboardInterrupt:
             stop = self._keep_focus(movement, self.backend.interrupt())

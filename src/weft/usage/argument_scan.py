@@ -47,14 +47,15 @@ class FunctionRules(NamedTuple):
 
 
 def find_suspect_events(rank: Rank, checked: CheckedFunctions) -> Ints:
-    """Return the indices of the events of a rank whose arguments may break a rule. `checked`: the functions that each
-    rule applies to.
+    """Return the event indices of a rank's calls whose arguments may break a rule of MPI, ascending.
+
+    `checked`: for each rule the functions that it applies to.
     """
     rules = _rules_by_function(rank.trace.functions, checked)
     events = np.ascontiguousarray(rank.events)
     threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
     tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
-    sizes, windows = _comm_sizes(rank), _window_sizes(rank)
+    sizes, windows = _peer_counts_by_communicator(rank), _peer_counts_by_window(rank)
     given = scan.Rules(
         events=events, count=len(events), threads=threads, tails=array_addresses(tails, U8, "tails"),
         tail_bytes=np.array([len(t) for t in tails], np.uint64), rules=rules.rules, lead=rules.lead, codes=rules.codes,
@@ -83,15 +84,19 @@ def _table_by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
     return table
 
 
-def _comm_sizes(rank: Rank) -> NDArray[np.int32]:
-    """Return an array by communicator id of the number of peers, -1 if it is unknown."""
+def _peer_counts_by_communicator(rank: Rank) -> NDArray[np.int32]:
+    """Return an array indexed by communicator id: how many ranks a call on the communicator can name as its peer (those
+    of the remote group of an intercommunicator), -1 if unknown.
+    """
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known = {id: rank.comm(id) for id in ids if id < 1 << 24}
     return _table_by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
 
 
-def _window_sizes(rank: Rank) -> NDArray[np.int32]:
-    """Return an array by window id of the number of peers, -1 if it is unknown."""
+def _peer_counts_by_window(rank: Rank) -> NDArray[np.int32]:
+    """Return an array indexed by window id: how many ranks an operation on the window can name as its target, -1 if
+    unknown.
+    """
     comms: dict[int, int] = {}
     for id in rank.definitions.ids(Def.WINDOW):
         definition = rank.definitions.window(id)
@@ -103,7 +108,9 @@ def _window_sizes(rank: Rank) -> NDArray[np.int32]:
 
 @cache
 def _rules_by_function(functions: FunctionTable, checked: CheckedFunctions) -> FunctionRules:
-    """Return for each function id the rules that its calls are checked for, as the bits that the C kernel reads."""
+    """Return tables by function id for the scan in C: which rules the calls of the function are checked for, as a mask
+    of bits, and how to find the second buffer among the call's further arguments.
+    """
     rules = np.zeros(65536, np.uint16)
     for function in functions:
         slot = {p.place: p.name for p in function.parameters if p.direction != "out"}

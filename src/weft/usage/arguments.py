@@ -76,7 +76,7 @@ def find(trace: Trace) -> list[Finding]:
     found: list[Finding] = []
     for rank in trace.own:
         if len(rank):
-            found += _ArgumentChecks(rank).find()
+            found += _ArgumentChecks(rank).run_checks()
     return found
 
 
@@ -95,7 +95,7 @@ class _ArgumentChecks:
         self.left_out = False
         self.some = FindingLimiter()
 
-    def find(self) -> Iterator[Finding]:
+    def run_checks(self) -> Iterator[Finding]:
         """Run every check and yield its findings, at most MAX_OF_ONE_SITE for each call site and parameter."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._check_counts, self._check_ranks, self._check_tags, self._check_null_handles,
@@ -114,7 +114,9 @@ class _ArgumentChecks:
     def _make_findings(
         self, which: NDArray[Any], parameter: str, why: Callable[[Event], str], severity: Severity = "error"
     ) -> Iterator[Finding]:
-        """Yield a finding for each event that has none yet. `why(event)` words the argument as an object of `gives
+        """Yield an error, or another `severity`, for each of the events `which` that has no finding yet.
+
+        `parameter`: the name of the wrong parameter. `why(event)`: what is wrong, worded as an object of `gives
         MPI_Send`.
         """
         for index in which.tolist():
@@ -134,8 +136,8 @@ class _ArgumentChecks:
             )
 
     def _suspects_by_function(self, field: str) -> Iterator[tuple[Function, Ints]]:
-        """Yield (function, rows of its suspect events) for each function that stores an input argument in `field` of an
-        event's record.
+        """Yield (function, indices of its suspect events) for each function one of whose input arguments is in `field`,
+        a field of the event's record such as "count".
         """
         for function, rows in self._group_by_function(self.suspects):
             if field in function.slot and function.slot[field].direction != "out":
@@ -158,13 +160,15 @@ class _ArgumentChecks:
         return rows
 
     def _group_by_function(self, which: Ints) -> Iterator[tuple[Function, Ints]]:
-        """Split events by the function that they call."""
+        """Yield (function, event indices) for each function that the events `which` call."""
         functions = self.functions[which]
         for id in sorted_distinct(functions).tolist():
             yield self.rank.trace.functions[id], which[functions == id]
 
-    def _where_datatype_significant(self, which: Ints) -> Ints:
-        """Return the events whose datatype in the slot is significant and whose count is not 0."""
+    def _select_significant_datatypes(self, which: Ints) -> Ints:
+        """Return those of the events `which` whose datatype MPI uses: the argument is significant at this rank, and its
+        count is not 0.
+        """
         parts = [which[:0]]
         for function, rows in self._group_by_function(which):
             if (typed := function.slot.get("datatype")) is None:  # functions.json says otherwise than the standard
@@ -201,7 +205,10 @@ class _ArgumentChecks:
         return f"the {name} {given} in a communicator of {size}"
 
     def _communicator_sizes(self, function: Function, which: Ints) -> Ints:
-        """Return the number of peers in each event's communicator, or in its window's, -1 if that is unknown."""
+        """Return for each of the events how many ranks it can name as its peer: the size of its communicator (of the
+        remote group of an intercommunicator), or of its window's. -1 if that is unknown. `function`: what all of the
+        events call.
+        """
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
@@ -222,7 +229,7 @@ class _ArgumentChecks:
         return definition.comm if definition else 0
 
     def _are_on_intercommunicator(self, which: Ints) -> NDArray[np.bool_]:
-        """Return which events are on an intercommunicator."""
+        """Return a mask of the events `which` whose communicator is an intercommunicator."""
         ids = self.events["comm"][which]
         comms = sorted_distinct(ids)
         inter = np.array([bool(c and c.inter) for c in map(self.rank.comm, comms.tolist())], np.bool_)
@@ -267,7 +274,7 @@ class _ArgumentChecks:
             bad = which[self.events["comm"][which] == ID_NULL]
             yield from self._make_findings(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
         typed = self._suspects_calling(_TYPED)
-        bad = self._where_datatype_significant(typed[self.events["datatype"][typed] == ID_NULL])
+        bad = self._select_significant_datatypes(typed[self.events["datatype"][typed] == ID_NULL])
         yield from self._make_findings(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
         freed = self._suspects_calling(word_set("Type_free Type_commit"))
         yield from self._make_findings(
@@ -302,18 +309,19 @@ class _ArgumentChecks:
         rows = [
             i for i, t in zip(moving[suspects].tolist(), used[suspects].tolist(), strict=True) if first.get(t, i) >= i
         ]
-        bad = self._where_datatype_significant(np.array(rows, np.int64))
+        bad = self._select_significant_datatypes(np.array(rows, np.int64))
         yield from self._make_findings(bad, "datatype", lambda e: "a datatype that was not committed")
 
     def _check_operations(self) -> Iterator[Finding]:
-        """Find predefined operations on types for which the standard defines none (MPI-4.1, 6.9.2 and 6.9.4).
+        """Find predefined operations on types for which the standard defines none (MPI-4.1, 6.9.2 and 6.9.4). It is a
+        warning if this MPI took the operation.
 
-        A process of the root's group of an intercommunicator that is not the root gives arguments without meaning
-        (6.2.3).
+        A rooted reduction on an intercommunicator is left out at a process that is in the root's group but is not the
+        root: its arguments have no meaning (MPI-4.1, 6.2.3).
         """
         which = self._events_calling(_REDUCING)
         rooted = self.masks.table(_ROOTED_REDUCING)[self.functions[which]]
-        which = self._where_datatype_significant(which[~rooted | (self.events["peer"][which] != PROC_NULL)])
+        which = self._select_significant_datatypes(which[~rooted | (self.events["peer"][which] != PROC_NULL)])
         if not len(which):
             return
         op, datatype = self.events["tag"][which], self.events["datatype"][which]
@@ -331,7 +339,9 @@ class _ArgumentChecks:
                 yield from self._make_findings(bad[taken], "op", _constant_text(left_out), severity="warning")
 
     def _check_negative_arguments(self) -> Iterator[Finding]:
-        """Find negative values of parameters that the standard declares as nonnegative, in the tails of events."""
+        """Find negative values of parameters that the standard declares as nonnegative, among the arguments that have
+        no fixed place in an event's record (its tail).
+        """
         for id in catalogue_of(self.rank).present:
             function = self.rank.trace.functions[id]
             names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
@@ -385,8 +395,8 @@ class _ArgumentChecks:
             )
 
     def _check_shared_bytes_and_freed_handles(self) -> Iterator[Finding]:
-        """Find buffers that share bytes with others of the same call, or with themselves, and handles that were
-        freed.
+        """Find buffers that share bytes with other buffers of the same call or write a byte twice, and handles of
+        objects that were freed before.
         """
         for index, parameter, why, is_known in shared_bytes(self.rank):
             if is_known:
@@ -397,8 +407,8 @@ class _ArgumentChecks:
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
     def _note_undecided_overlap(self, index: int) -> Iterator[Finding]:
-        """Yield a note that a call's datatypes have too many blocks to tell whether its buffers share bytes; one for
-        the rank.
+        """Yield a note about the event `index`: its datatypes have too many blocks to tell whether its buffers share
+        bytes. Only the first such event of the rank gets a note.
         """
         if not self.left_out:
             self.left_out = True
@@ -408,8 +418,8 @@ class _ArgumentChecks:
             )
 
     def _do_buffers_overlap(self, index: int) -> bool | None:
-        """Return whether a call whose buffers have one address sends and receives the same bytes; None if that is not
-        decided.
+        """Return whether a call with one address for its send buffer and its receive buffer sends a byte that it also
+        receives; None if that is not decided. `index`: the event of the call.
         """
         given = self.rank.event(index).args
         names = ("sendtype", "sendcount", "recvtype", "recvcount")
@@ -421,11 +431,10 @@ class _ArgumentChecks:
     def _do_datatypes_overlap(
         self, sent_type: int, sent_count: int, received_type: int, received_count: int
     ) -> bool | None:
-        """Return whether elements of two datatypes at one address share a byte; True also where a type or number is
-        unknown.
+        """Return whether elements of two datatypes that begin at one address share a byte. True also if a type or a
+        count is unknown; None if the datatypes have too many blocks to decide.
 
-        The types are ids and the numbers are of elements, -1 if unknown. None if the datatypes have too many blocks to
-        decide.
+        The types are datatype ids, the counts are numbers of elements; -1 is an unknown one.
         """
         types = [self.rank.datatype(id) for id in (sent_type, received_type) if id >= 0]
         if any(found is not None and found.size == 0 for found in types):
@@ -439,7 +448,9 @@ class _ArgumentChecks:
         return sent is None or received is None or share_bytes(sent, received)
 
     def _check_in_place(self) -> Iterator[Finding]:
-        """Find processes other than the root that send MPI_IN_PLACE to a root (MPI-4.1, 6.5 and 6.9.1)."""
+        """Find processes that are not the root and give MPI_IN_PLACE as what they send to it (MPI-4.1, 6.5 and
+        6.9.1).
+        """
         which = self._events_calling(_TO_ROOT)
         which = which[(self.events["buffer"][which] == IN_PLACE) & (self.events["peer"][which] >= 0)]
         ids = self.events["comm"][which]
@@ -454,7 +465,9 @@ class _ArgumentChecks:
         )
 
     def _are_both_significant(self, events: Ints) -> NDArray[np.bool_]:
-        """Return a mask of the events that send something, receive something, and have two significant buffers."""
+        """Return a mask of the events whose send buffer and receive buffer MPI both uses, and which receive at least
+        one element.
+        """
         result = is_significant(self.rank, events, "sendbuf") & is_significant(self.rank, events, "recvbuf")
         for found, values in decode_columns(self.rank, events, frozenset(("recvcount",))):
             if "recvcount" in values:
@@ -501,7 +514,9 @@ class _ArgumentChecks:
                 )
 
     def _check_aborted_call(self) -> Iterator[Finding]:
-        """Report the call inside which MPI ended the process, if no other reason for that end is known."""
+        """Report the call that MPI ended the process in, unless the process may have ended for another reason than the
+        call's arguments. The finding is certain if MPI's own message names an invalid argument.
+        """
         last = len(self.events) - 1
         if self.rank.state != "exited" or last in self.told:
             return
@@ -524,8 +539,8 @@ class _ArgumentChecks:
 
 
 def _was_run_ended_from_outside(trace: Run) -> bool:
-    """Return whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their
-    partners.
+    """Return whether the run was ended by Weft or a signal, or lost a host. MPI then also ends ranks that lost their
+    partners, and the calls that they are in are not to blame.
     """
     return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 
@@ -568,8 +583,8 @@ _FLOATS = frozenset("MPI_FLOAT MPI_DOUBLE MPI_LONG_DOUBLE MPI_REAL MPI_DOUBLE_PR
 
 
 def _is_operation_defined(op: str, datatype: str) -> bool:
-    """Return whether the standard defines a predefined operation on a predefined type; what is unclear counts as
-    defined.
+    """Return whether the standard defines a predefined operation (without its prefix: `SUM`) on a predefined type. True
+    also where the standard is unclear.
     """
     complex_ = "COMPLEX" in datatype
     if op in ("MINLOC", "MAXLOC"):

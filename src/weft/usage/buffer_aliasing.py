@@ -60,9 +60,9 @@ def find_aliased_buffers(rank: Rank) -> Iterator[WrongBuffer]:
 def _successful_calls(
     rank: Rank, present: list[Function], functions: Collection[Function]
 ) -> Iterator[tuple[Function, Ints]]:
-    """Yield each of `functions` that the rank calls, with its calls that did not fail.
+    """Yield (function, event indices) for each of `functions` that the rank calls; calls that failed are left out.
 
-    `present`: the functions that the rank calls at all.
+    `present`: all functions that the rank calls.
     """
     events, wanted = rank.events, {function.id for function in functions}
     for function in present:
@@ -81,8 +81,8 @@ def _functions_with_two_buffers(functions: FunctionTable) -> tuple[Function, ...
 
 @cache
 def _functions_with_displacements(functions: FunctionTable) -> tuple[Function, ...]:
-    """Return the functions that receive blocks of different lengths at displacements of their own, without
-    neighbourhood collectives.
+    """Return the functions whose receive buffer has a block for each member, with a length and a displacement for each,
+    such as MPI_Gatherv. Neighbourhood collectives are left out.
     """
     rows = {f: meaning.find_meaning(f.name) for f in functions}
     lists = (Share.LISTED, Share.TYPED)
@@ -93,7 +93,7 @@ def _functions_with_displacements(functions: FunctionTable) -> tuple[Function, .
 
 
 def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> Iterator[WrongBuffer]:
-    """Find calls of one function whose receive buffer shares bytes with its send buffer."""
+    """Yield the calls `which` of one function whose receive buffer shares bytes with the send buffer."""
     sent, got = (decode_argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
     near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
     near &= _greatest_buffer_lengths(rank, function, which, "send") > got - sent
@@ -109,8 +109,8 @@ def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> 
 
 
 def _greatest_buffer_lengths(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
-    """Return for each call an upper bound of the length of its send or receive buffer in bytes; 2**40 if it is unknown.
-    `side`: "send" or "recv".
+    """Return for each of the calls `which` how many bytes its send or receive buffer has at most; 2**40 if no bound is
+    known. `side`: "send" or "recv".
     """
     names = function.parameters_by_name
     count, kind = (next((n for n in (side + of, of) if n in names), None) for of in ("count", "type"))
@@ -129,9 +129,9 @@ def _greatest_buffer_lengths(rank: Rank, function: Function, which: Ints, side: 
 
 
 def _find_overlapping_blocks(rank: Rank, which: Ints, displacements: str) -> Iterator[int]:
-    """Find calls that receive the blocks of two members into the same bytes.
+    """Yield the event indices of the calls that receive the blocks of two members into the same bytes.
 
-    `displacements`: the parameter that holds the displacement of each block.
+    `displacements`: the name of the parameter with the displacements of the blocks.
     """
     which = which[is_significant(rank, which, "recvcounts") & (rank.events["buffer"][which] != np.uint64(IN_PLACE))]
     for events, found in decode_columns(rank, which, frozenset(("recvcounts", displacements, "recvtypes"))):
@@ -148,7 +148,11 @@ def _find_overlapping_blocks(rank: Rank, which: Ints, displacements: str) -> Ite
 
 
 def _element_sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
-    """Return the size of an element of each member's block; 0 for a datatype with gaps, which is not checked."""
+    """Return for each block of each call how many bytes one element of it has; 0 for a datatype with gaps, which is not
+    checked.
+
+    `counts`: the counts of all blocks. `types`: their datatypes, or None if a call has one type for all.
+    """
     if types is None:
         kinds = decode_argument(rank, events, "recvtype")[counts.owners]
     elif np.array_equal(types.starts, counts.starts):
@@ -176,20 +180,24 @@ def _find_owners_of_overlapping_ranges(owners: Ints, low: Ints, length: Ints) ->
 
 
 def _find_overlapping_datatypes(rank: Rank, present: list[Function]) -> Iterator[WrongBuffer]:
-    """Find calls that receive with a datatype of which two entries, or two consecutive elements, share bytes."""
+    """Yield the calls that receive with a datatype that has a byte twice: in two of its entries, or in two consecutive
+    elements. `present`: all functions that the rank calls.
+    """
     known = {id: rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE) if id > 1}
     spread = {id: of for id, of in known.items() if of is not None and not of.is_predefined and not gapless_size(of)}
     if not spread:
         return
-    for function, which in _successful_calls(rank, present, [f for f in present if _receiving_datatype_parameters(f)]):
-        for kind, count in _receiving_datatype_parameters(function):
+    for function, which in _successful_calls(
+        rank, present, [f for f in present if _written_type_and_count_parameters(f)]
+    ):
+        for kind, count in _written_type_and_count_parameters(function):
             yield from _check_datatype_argument(rank, which, kind, count, spread)
 
 
 @cache
-def _receiving_datatype_parameters(function: Function) -> tuple[tuple[str, str], ...]:
-    """Return the parameters by which a function gets a datatype to write with, each with its count parameter ("" if it
-    has none).
+def _written_type_and_count_parameters(function: Function) -> tuple[tuple[str, str], ...]:
+    """Return for each buffer that a function receives data into a pair of parameter names: the datatype, and its count
+    ("" if there is none). For MPI_Put that is the target's buffer.
     """
     name, names = base_name(function.name), function.parameters_by_name
     pairs = [("recvtype", "recvcount"), ("result_datatype", "result_count")]
@@ -205,10 +213,10 @@ def _receiving_datatype_parameters(function: Function) -> tuple[tuple[str, str],
 def _check_datatype_argument(
     rank: Rank, which: Ints, type_parameter: str, count_parameter: str, noncontiguous: Mapping[int, Datatype]
 ) -> Iterator[WrongBuffer]:
-    """Find calls whose datatype has entries that overlap, or elements that overlap each other.
+    """Yield the calls whose datatype has entries that overlap, or elements that overlap each other.
 
-    `type_parameter`, `count_parameter`: the names of the parameters. `noncontiguous`: the rank's datatypes that have
-    gaps or overlaps, by id.
+    `type_parameter`, `count_parameter`: the names of the parameters with the datatype and its count. `noncontiguous`:
+    the rank's datatypes that have gaps or overlaps, by id.
     """
     kinds = decode_argument(rank, which, type_parameter)
     use = np.isin(kinds, list(noncontiguous))
@@ -241,7 +249,7 @@ def _check_datatype_argument(
 
 
 def _do_elements_overlap(datatype: Datatype, count: int) -> bool | None:
-    """Return whether `count` elements of a datatype touch a byte more than once; None if there are too many blocks to
+    """Return whether `count` elements of a datatype contain a byte more than once; None if there are too many blocks to
     decide.
     """
     found = layout_of_elements(datatype, count)

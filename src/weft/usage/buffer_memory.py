@@ -53,7 +53,9 @@ class RankMemory:
             self.ways[way.site].append(way)
 
     def find_memory(self, event: Event, address: int) -> MemoryRange | None:
-        """Return the variable or heap block at an address that a call was given; None if none is known."""
+        """Return the heap block or variable that contains an address, which was an argument of a call; None if none is
+        known.
+        """
         return (
             self.block(event, address) or self._static_variable_at(address) or self._stack_variable_at(event, address)
         )
@@ -64,20 +66,19 @@ class RankMemory:
         return MemoryRange(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
 
     def find_pointer_argument(self, event: Event, parameter: str) -> tuple[str, VariableType] | None:
-        """Return the name of the pointer that the program passes for a parameter of a call, and the type that it points
-        to.
-
-        None if the statement of the call does not name a pointer there.
+        """Return the name of the pointer variable that the program passes for a parameter of a call, and the type that
+        it points to. None if the source does not pass a plain pointer there.
         """
         place = self._place(event.rank.definitions.site(event.site_id))
         number = next((i for i, p in enumerate(event.function.parameters) if p.name == parameter), -1)
         return self._variables.pointed(*place, number) if place is not None else None
 
     def find_frame(self, event: Event, address: int) -> tuple[CallPathDefinition, int] | None:
-        """Return the call path of a call, and the number of its function in whose stack frame an address lies.
+        """Return the call path that led to a call (the functions from MPI's caller outwards), and the index in it of
+        the function whose stack frame contains an address; index 0 is the caller of MPI.
 
-        0 is the caller of MPI. None if no frame holds the address, or if the call came several ways and frames of more
-        than one hold it.
+        None if no frame contains the address, or if the call site was reached by several paths and the address lies in
+        frames of more than one.
         """
         found = [(way, k) for way in self.ways[event.site_id] if (k := _frame_number(way, address)) is not None]
         return found[0] if len(found) == 1 else None
@@ -98,7 +99,9 @@ class RankMemory:
         return None
 
     def _stack_variable_at(self, event: Event, address: int) -> MemoryRange | None:
-        """Return the variable on the stack at an address, in the frames of the functions that led to a call."""
+        """Return the local variable at an address, if it lies in the frame of a function that led to the call; None if
+        there is none.
+        """
         within, of = self.find_frame(event, address), event.rank.definitions.site(event.site_id)
         if within is None or of is None:
             return None
@@ -115,15 +118,18 @@ class RankMemory:
 
 
 def _frame_number(call_path: CallPathDefinition, address: int) -> int | None:
-    """Return the number of the function whose stack frame holds an address (0: the caller of MPI); None if none."""
+    """Return the index of the function on a call path whose stack frame contains an address (0: the caller of MPI);
+    None if there is none.
+    """
     if address < call_path.low:
         return None
     return next((k for k, end in enumerate(call_path.ends) if address < end), None)
 
 
 def find_first_event_since(rank: Rank, thread_slot: int, ticks: int) -> int | None:
-    """Return the index of the first event of a thread that begins at clock time `ticks` or later; None if there is
-    none.
+    """Return the index of the first event that a thread began at clock time `ticks` or later; None if there is none.
+
+    `thread_slot`: the number by which the recorder knows the thread.
     """
     thread = next((t for t in rank.threads if t.slot == thread_slot), None)
     if thread is None:
@@ -138,8 +144,8 @@ def find_first_event_since(rank: Rank, thread_slot: int, ticks: int) -> int | No
 
 
 def _recorded_heap_blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield `((event index, address), (first byte, length))`: the heap block that the recorder found at an address of a
-    call.
+    """Yield the heap blocks that the recorder found behind buffers: ((event index of the call, address that the call
+    was given), (first address of the block, its length in bytes)).
     """
     for told in rank.definitions.blocks:
         index = find_first_event_since(rank, told.slot, told.ticks)
@@ -148,7 +154,9 @@ def _recorded_heap_blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[i
 
 
 def select_calls_with_buffers(rank: Rank) -> list[int]:
-    """Return the events that name buffers, for each call site at most OF_A_SITE with different ones."""
+    """Return the indices of events that name buffers and are worth checking. Of a call site that are at most OF_A_SITE
+    calls with different buffers, and all for which the recorder found the heap block.
+    """
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     table = np.zeros(65536, np.bool_)
     table[functions] = True

@@ -56,9 +56,10 @@ class Outlived(Evidence):
 
 
 def find(trace: Trace, around: Around) -> list[Finding]:
-    """Find buffers that are longer than their variable or heap block, or of another type than their variable.
+    """Find buffers that are longer than their variable or heap block, buffers of another type than their variable, and
+    windows that outlive their memory.
 
-    `around`: returns the match that holds an event, and the event's id there.
+    `around(event id)`: returns the match that contains the event, and the event's id in that match.
     """
     found: list[Finding] = []
     for rank in trace.own:
@@ -75,7 +76,9 @@ def find(trace: Trace, around: Around) -> list[Finding]:
 
 
 def _check_buffer(memory: RankMemory, around: Around, event: Event, region: BufferRegion) -> Iterator[Finding]:
-    """Report a buffer that exceeds its memory, or whose type differs from that of its variable."""
+    """Report a buffer of a call that exceeds its variable or heap block, or whose type differs from that of its
+    variable.
+    """
     room = memory.find_memory(event, region.address)
     if room is not None:
         low, high = region.address + region.low, region.address + region.high
@@ -86,7 +89,7 @@ def _check_buffer(memory: RankMemory, around: Around, event: Event, region: Buff
 
 
 def _overrun_finding(around: Around, event: Event, region: BufferRegion, room: MemoryRange) -> Finding:
-    """Make the finding for a buffer that begins before its memory or ends after it."""
+    """Make the finding for a buffer that begins before its memory `room`, or ends behind it."""
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
     fitted = _did_message_fit(around, event, region, room)
@@ -130,8 +133,8 @@ def _describe_memory(event: Event, room: MemoryRange) -> str:
 
 
 def _did_message_fit(around: Around, event: Event, region: BufferRegion, room: MemoryRange) -> bool:
-    """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten
-    yet.
+    """Return whether a call receives and overwrote nothing outside of the memory `room`, as the message was short
+    enough or none came. False if the length of the message is unknown.
     """
     name = base_name(event.function.name)
     if not region.written or name not in _RECEIVES:
@@ -208,8 +211,8 @@ def _report_windows_on_ended_frames(memory: RankMemory) -> Iterator[Finding]:
 def _first_call_after_frame(
     memory: RankMemory, create: Event, events: range, window_end: int, frame_end: int
 ) -> Event | None:
-    """Return the first call after the return of the function whose local variable is the window's memory; None if there
-    is none.
+    """Return the first call after the return of the function whose local variable is the memory of a window; None if no
+    call shows that it returned.
 
     `create`: the call that made the window, `events`: the calls to look at, by index. `window_end`, `frame_end`: the
     addresses at which the window's memory and the function's frame end.

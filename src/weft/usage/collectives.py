@@ -84,7 +84,9 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 
 def _find_suspect_instances(trace: Trace, match: Match) -> Ints:
-    """Return the collectives whose members may not agree (native/kernel/scan.c); only these are checked further."""
+    """Return the indices of the collectives whose members may have made different calls or given different arguments
+    (quickly sorted out in native/kernel/scan.c); only these are checked further.
+    """
     of, parts = match.instances, match.collectives
     if not len(of):
         return np.zeros(0, np.int64)
@@ -115,7 +117,7 @@ def _communicator_sizes(trace: Trace) -> Ints:
 
 
 def _select_instances(instances: Instances, which: Ints) -> Instances:
-    """Return the collectives (instances) with the indices `which`."""
+    """Return a table of those collectives whose indices are in `which`."""
     if len(which) == len(instances):
         return instances
     first = instances.first.astype(np.int64)
@@ -167,8 +169,8 @@ class _CollectiveTable:
         self.inter = np.repeat(inter[of.comm], np.diff(self.first))
 
     def _number_base_names(self, ids: NDArray[np.generic]) -> tuple[list[str], Ints]:
-        """Return the function names without the large-count ending, and for each member's call the index of its
-        name.
+        """Return the names of the functions with these ids, sorted and without the suffix `_c`, and for each id the
+        index of its name.
         """
         unique, inverse = np.unique(ids, return_inverse=True)
         bases = [masks_of(self.trace.functions).name(int(i)) for i in unique]
@@ -176,8 +178,8 @@ class _CollectiveTable:
         index = np.array([names.index(base) for base in bases], np.int64)
         return names, index[inverse.reshape(-1)] if len(unique) else np.zeros(0, np.int64)
 
-    def column(self, name: str) -> Ints:
-        """Return one field of the events' slots, a value for each member's call."""
+    def event_column(self, name: str) -> Ints:
+        """Return for each row (the call of one member) the value of the field `name` of its event, such as "peer"."""
         values = np.zeros(len(self.rows), np.int64)
         for rank, mine in self.rows_by_rank():
             values[mine] = rank.events[name][self.event[mine]].astype(np.int64)
@@ -191,16 +193,16 @@ class _CollectiveTable:
                 yield rank, mine
 
     def rows_calling(self, names: frozenset[str], *, on_objects: bool = False) -> NDArray[np.bool_]:
-        """Return a mask of the rows that call one of `names` in any form; `on_objects`: also those on windows and
-        files.
+        """Return a mask of the rows that call one of `names`, blocking or not. `on_objects`: also collectives on
+        windows and files, which are left out otherwise.
         """
         wanted = [_blocking_name(name) in names for name in self.names]
         hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & (self.whole if on_objects else self.plain)
         return hit
 
     def instances_with_unequal(self, values: Ints, use: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the collectives (instances) whose rows do not all have one value. `use`: the rows that
-        count.
+        """Return a mask of the collectives whose rows do not all have the same value. `values`: by row. `use`: a mask
+        of the rows to compare, else all.
         """
         low = values if use is None else np.where(use, values, np.iinfo(np.int64).max)
         high = values if use is None else np.where(use, values, np.iinfo(np.int64).min)
@@ -221,8 +223,8 @@ class _CollectiveTable:
         return self.trace.communicators[int(self.of.comm[instance])]
 
     def first_instances_by_communicator(self, instances: NDArray[np.bool_]) -> Iterator[int]:
-        """Yield, for each communicator, the first of the collectives that a mask of instances selects. Later
-        collectives are only consequences of the first.
+        """Yield for each communicator the index of its first collective among those of the mask `instances`. Later ones
+        are only consequences of the first.
         """
         seen: set[tuple[int, int]] = set()
         of = self.of
@@ -290,19 +292,19 @@ def _check_absent_members(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> 
 
 
 def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Check roots, operations, counts, types and the other arguments that must be equal or fit. `right`: instances to
-    check.
+    """Report collectives whose members disagree on the root, the operation, a count, a type or another argument.
+    `right`: a mask of the collectives to check, those in which all members call the same function.
     """
-    peer = table.column("peer")
+    peer = table.event_column("peer")
     rooted = table.rows_calling(_ROOTED) & ~table.inter
     yield from _report_unequal_values(
         table, right & table.instances_with_unequal(peer, rooted), peer, "root", lambda e, v: f"root={v}"
     )
-    op = table.column("tag")
+    op = table.event_column("tag")
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
     kinds = _BasicTypes()
     size, kind = _datatype_sizes_and_kinds(table, kinds)
-    count = table.column("count")
+    count = table.event_column("count")
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
     same = table.rows_calling(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
     moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
@@ -324,10 +326,12 @@ def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Itera
 
 
 def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Report members that give other dimensions, counts or modes than the others."""
+    """Report collectives whose members give different dimensions, counts or modes. `right`: a mask of the collectives
+    to check.
+    """
     of = table.instance
     alike = table.rows_calling(frozenset(_ALIKE), on_objects=True) & ~table.inter
-    some, site = FindingLimiter(), table.column("site") if alike.any() else of
+    some, site = FindingLimiter(), table.event_column("site") if alike.any() else of
     for instance in sorted_distinct(of[alike])[:MAX_INSTANCES].tolist():
         places = list(table.parts(instance)) if right[instance] else []
         if not places or not some.more(site[places].tobytes()):
@@ -369,8 +373,10 @@ class _BasicTypes:
         self._numbers: dict[str, int] = {}
         self.names: list[str] = []
 
-    def number_of(self, datatype: Datatype) -> int:
-        """Return the number of a datatype's basic type, UNKNOWN if it has no single one."""
+    def number_basic_type(self, datatype: Datatype) -> int:
+        """Return the number of a datatype's basic type, a new one if it was not seen before; UNKNOWN if it has several
+        basic types or only bytes.
+        """
         name = _single_basic_type(datatype)
         if name is None:
             return UNKNOWN
@@ -381,8 +387,10 @@ class _BasicTypes:
 
 
 def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tuple[Ints, Ints]:
-    """Return for each row the size of its datatype in bytes and the number of its basic type, UNKNOWN if not known."""
-    ids = table.column("datatype")
+    """Return two columns by row: the size of the row's datatype in bytes, and the number that `kinds` gives its basic
+    type; each UNKNOWN where it is not known.
+    """
+    ids = table.event_column("datatype")
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
     for rank, mine in table.rows_by_rank():
@@ -393,16 +401,18 @@ def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tu
                 continue
             rows = mine[ids[mine] == id]
             size[rows] = known
-            kind[rows] = kinds.number_of(datatype)
+            kind[rows] = kinds.number_basic_type(datatype)
     return size, kind
 
 
 def _report_unequal_values(
     table: _CollectiveTable, instances: NDArray[np.bool_], values: Ints, argument: str, show: Any
 ) -> Iterator[Finding]:  # fmt: skip
-    """Yield a finding for each of the collectives (instances) in which members give different values of an argument.
+    """Yield a finding for each collective of the mask `instances` in which members give different values of an
+    argument.
 
-    `values`: the value in each row, `argument`: its name, `show(event, value)`: words it.
+    `values`: the value by row, UNKNOWN to leave the row out. `argument`: its name. `show(event, value)`: returns it in
+    words.
     """
     for instance in np.flatnonzero(instances).tolist():
         places = [p for p in table.parts(instance) if values[p] != UNKNOWN]
@@ -416,7 +426,7 @@ def _unequal_value_finding(
 ) -> Finding:  # fmt: skip
     """Make the finding for one collective whose members give different values of an argument.
 
-    `groups`: the rows by the value that they give, `show(event, value)`: words a value.
+    `groups`: pairs of a value and the rows with it, the rarest first. `show(event, value)`: returns the value in words.
     """
     events = [table.at(found[0]) for _, found in groups]
     told = []
@@ -436,7 +446,7 @@ def _unequal_value_finding(
 
 
 def _first_per_cause(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the first finding of each combination of call sites."""
+    """Yield only the first of the findings with the same call sites (the same `cause`)."""
     seen: set[str | None] = set()
     for one in findings:
         if one.cause not in seen:
@@ -447,15 +457,17 @@ def _first_per_cause(findings: Iterator[Finding]) -> Iterator[Finding]:
 def _check_exchanged_bytes(
     table: _CollectiveTable, right: NDArray[np.bool_], sent: tuple[Ints, Ints], root: Ints, kinds: _BasicTypes
 ) -> Iterator[Finding]:
-    """Check that what each member sends is what each receiver expects in gather, scatter, allgather and alltoall.
+    """Report gathers, scatters, allgathers and alltoalls in which a member sends another number of bytes or another
+    type than its receiver expects.
 
-    `sent`: bytes and kind of the send arguments of each row, `root`: the root of each row.
+    `right`: a mask of the collectives to check. `sent`: two columns by row, bytes and basic type of the send arguments.
+    `root`: the root by row.
     """
     use = table.rows_calling(_EXCHANGES) & ~table.inter
     if not use.any():
         return
     received = _received_sizes_and_kinds(table, np.flatnonzero(use), kinds)
-    in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
+    in_place = table.event_column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
     is_root = _ranks_in_communicator(table) == root
     gather, scatter = table.rows_calling(calls.TO_ROOT), table.rows_calling(calls.FROM_ROOT)
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
@@ -469,7 +481,7 @@ def _check_exchanged_bytes(
 
 
 def _ranks_in_communicator(table: _CollectiveTable) -> Ints:
-    """Return the rank of each row's process in its communicator."""
+    """Return for each row the rank of its process in the communicator of the collective."""
     trace = table.trace
     key = np.repeat(table.of.comm.astype(np.int64), np.diff(table.first)) * len(trace.ranks) + table.rank
     known, inverse = np.unique(key, return_inverse=True)
@@ -482,9 +494,8 @@ def _ranks_in_communicator(table: _CollectiveTable) -> Ints:
 def _received_sizes_and_kinds(
     table: _CollectiveTable, rows_asked: NDArray[Any], kinds: _BasicTypes
 ) -> tuple[Ints, Ints]:
-    """Return for the rows asked for recvcount times the size of recvtype in bytes, and the number of its basic type.
-
-    UNKNOWN for the others.
+    """Return two columns by row: recvcount times the size of recvtype in bytes, and the number that `kinds` gives the
+    basic type. Both are UNKNOWN for rows that are not in `rows_asked`.
     """
     found, kind = (np.full(len(table.rows), UNKNOWN, np.int64) for _ in range(2))
     wanted = np.zeros(len(table.rows), np.bool_)
@@ -504,12 +515,14 @@ def _received_sizes_and_kinds(
                 if datatype is not None and known is not None:
                     rows = types == id
                     found[at[rows]] = counts[rows] * known
-                    kind[at[rows]] = kinds.number_of(datatype)
+                    kind[at[rows]] = kinds.number_basic_type(datatype)
     return found, kind
 
 
 def _check_counts_by_member(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Check the v-collectives: what member i sends to member j must be what j expects from i."""
+    """Report collectives with a count for each member (MPI_Alltoallv and its kin) in which member i sends to member j
+    something else than j expects from i. `right`: a mask of the collectives to check.
+    """
     use = table.rows_calling(_BY_MEMBER) & ~table.inter
     of = table.instance
     seen: set[str] = set()
@@ -524,7 +537,7 @@ def _check_counts_by_member(table: _CollectiveTable, right: NDArray[np.bool_]) -
 
 
 def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Finding:
-    """Make the finding for two members of which one sends something else than the other expects."""
+    """Make the finding for two members of a collective: the one sends something else than the other expects."""
     sender, receiver, gives, takes, what = clash
     name = calls.message_name(sender.function.name)
     return make_finding(
@@ -539,13 +552,14 @@ def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Find
 
 
 def _check_neighbour_exchange(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Check that what a member sends along an edge of the topology is what its neighbour expects.
+    """Report neighbourhood collectives in which a member sends something else along an edge of the topology than the
+    neighbour expects. Calls from the same lines with the same counts as earlier ones are not checked again.
 
-    Calls from the same lines with the same counts as earlier ones are not checked again.
+    `right`: a mask of the collectives to check.
     """
     of = table.instance
     wanted = sorted_distinct(of[table.rows_calling(calls.NEIGHBOURS)]).tolist()
-    site, count = (table.column(name) for name in ("site", "count")) if wanted else (of, of)
+    site, count = (table.event_column(name) for name in ("site", "count")) if wanted else (of, of)
     seen: set[bytes] = set()
     known: dict[int, list[Edge]] = {}
     for instance in wanted:
@@ -568,8 +582,8 @@ MOST_ALIKE: Final = 64
 
 
 def _first_clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash | None:
-    """Return the first edge along which sender and receiver differ. `by_rank`: the call of each member, `along`: the
-    edges.
+    """Return the first difference between what a sender gives and what its receiver expects along the edges `along`;
+    None if there is none. `by_rank`: the call of each member.
     """
     for edge in along:
         sender, receiver = by_rank.get(edge.sender), by_rank.get(edge.receiver)
@@ -587,7 +601,9 @@ def _first_clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> 
 
 
 def _neighbour_amount(event: Event, side: str, index: int) -> Amount | None:
-    """Return what a member sends to, or receives from, its neighbour number `index`. `side`: "send" or "recv"."""
+    """Return the bytes and the basic type that a member sends to, or receives from, its neighbour number `index`; None
+    if unknown. `side`: "send" or "recv".
+    """
     args = event.args
     kinds = args.get(side + "types")
     if index < 0 and (kinds is not None or side + "counts" in args):
@@ -627,8 +643,8 @@ Clash = tuple[Event, Event, str, str, str]
 
 
 def _first_clash(events: list[Event]) -> Clash | None:
-    """Return the first pair of members of which the sender sends something else than the receiver expects; None if all
-    agree.
+    """Return the first difference between what a member sends to another and what the other expects; None if there is
+    none. `events`: the call of each member.
     """
     comm = events[0].comm
     if comm is None:
@@ -643,8 +659,8 @@ def _first_clash(events: list[Event]) -> Clash | None:
 
 
 def _compare_amounts(sender: Event, receiver: Event, gives: Amount | None, takes: Amount | None) -> Clash | None:
-    """Return how the bytes or the type that a sender gives differ from what its receiver expects; None if they agree or
-    are unknown.
+    """Return the difference between the bytes, or else the type, that a sender gives and its receiver takes. None if
+    they agree or one of the two is unknown.
     """
     if gives is None or takes is None:
         return None
@@ -656,7 +672,9 @@ def _compare_amounts(sender: Event, receiver: Event, gives: Amount | None, takes
 
 
 def _amount_at(event: Event, counts: Any, index: int, datatype: int) -> Amount | None:
-    """Return the bytes of entry `index` of `counts` (or of the one count) and their basic type; None if unknown."""
+    """Return the number of bytes and the basic type of one member's block, None if unknown. `counts`: one count for all
+    members, or a list of which the entry `index` counts.
+    """
     type = event.rank.datatype(datatype) if datatype > 1 else None
     size = size_in_bytes(type)
     if type is None or size is None or counts is None:
@@ -667,7 +685,9 @@ def _amount_at(event: Event, counts: Any, index: int, datatype: int) -> Amount |
 
 
 def _single_basic_type(datatype: Datatype) -> str | None:
-    """Return the one basic type of a datatype, None for several, for bytes and for packed data."""
+    """Return the name of the only basic type that a datatype consists of; None if it has several, or is of MPI_BYTE or
+    MPI_PACKED.
+    """
     signature = datatype.signature()
     if not signature or len(signature) != 1 or signature[0][0] in ("MPI_BYTE", "MPI_PACKED"):
         return None

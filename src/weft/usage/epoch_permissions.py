@@ -22,9 +22,10 @@ EpochViolation = tuple[Event, str, Event]
 
 
 def find_forbidden_operations(rank: Rank, epochs: Epochs) -> Iterator[EpochViolation]:
-    """Yield operations with a request (MPI_Rput …) outside of locks, and those that an assertion of a fence rules out.
+    """Yield one-sided operations that their epoch forbids: those with a request (MPI_Rput …) outside of a lock, and
+    those that an assertion of a fence rules out.
 
-    Each is `(call, what it does wrongly, the call that forbids it)`.
+    Each result is (call, what it does wrongly, the call that forbids it).
     """
     rows = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
     rows = rows[np.isin(epochs.sort[epochs.epoch[rows]], (FENCE, START))]
@@ -37,8 +38,8 @@ def find_forbidden_operations(rank: Rank, epochs: Epochs) -> Iterator[EpochViola
 
 
 def _find_operations_denied_by_fences(rank: Rank, epochs_of_rank: Epochs, rows: Ints) -> Iterator[EpochViolation]:
-    """Yield the first operation of each fence epoch in which MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE forbids
-    operations.
+    """Yield (call, what it does wrongly, the other call) for fence epochs with operations though MPI_MODE_NOSUCCEED at
+    their begin or MPI_MODE_NOPRECEDE at their end rules these out. Only the first operation of an epoch counts.
 
     `rows`: the operations, as rows of `epochs_of_rank`.
     """
@@ -61,7 +62,9 @@ def _find_operations_denied_by_fences(rank: Rank, epochs_of_rank: Epochs, rows: 
 
 
 def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> Iterator[EpochViolation]:
-    """Find operations that change a window for which its rank asserted MPI_MODE_NOPUT at the fence before."""
+    """Yield (call, what it does wrongly, the fence) for operations that change a rank's window though the rank asserted
+    MPI_MODE_NOPUT at the fence before. Only the first operation of an epoch counts.
+    """
     changing = (
         (accesses.origin == OPERATION) & (accesses.sort != READ) & (accesses.operation >= 0) & (accesses.fence >= 0)
     )
@@ -87,7 +90,9 @@ def denies_following_operations(rank: Rank, fence: int) -> bool:
 
 
 def _fence_assertions(rank: Rank, epochs: Epochs) -> dict[int, int]:
-    """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
+    """Return for the fences that assert MPI_MODE_NOPUT, NOPRECEDE or NOSUCCEED: event index → assertions, as MPI's
+    bits.
+    """
     found: dict[int, int] = {}
     for events, values in decode_columns(rank, epochs.event[epochs.call == FENCE], frozenset(("assert",))):
         if "assert" in values:

@@ -62,7 +62,9 @@ class Epochs:
 
 
 def read_epochs(rank: Rank, gatherings: CollectiveCalls) -> Epochs | None:
-    """Read the epochs of a rank; None for a rank without one-sided calls. MemoryError if memory is short."""
+    """Return a rank's one-sided calls and its access epochs, the spans between the calls that open and close access to
+    windows. None if the rank makes no one-sided calls. MemoryError if memory is short.
+    """
     masks, events = gatherings.masks, rank.events
     which = masks.where(rank, _ANY)
     if not len(which):
@@ -111,8 +113,8 @@ def _events_at_rows(which: Ints, rows: NDArray[np.int32]) -> Ints:
 def _number_windows(
     rank: Rank, gatherings: CollectiveCalls, which: Ints
 ) -> tuple[list[Window], NDArray[np.int32], NDArray[np.int32]]:
-    """Return the windows that the calls `which` name, the fences before each, and for each call the row of its window,
-    -1 if unknown.
+    """Return three parts: the windows that the calls `which` name, how many fences each had before this part of the
+    run, and for each call the index of its window in the list, -1 if unknown.
     """
     ids = rank.events["object"][which].astype(np.int64)
     requested = gatherings.masks.table(calls.REQUEST_RMA)[rank.events["function"][which]]
@@ -142,7 +144,7 @@ def _are_plain_fences(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArr
 
 
 def _lock_types(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the lock type of each call that locks, 0 for others."""
+    """Return for each call its lock type (shared or exclusive) as MPI's number; 0 for calls that do not lock."""
     found = np.zeros(len(which), np.uint8)
     for events, values in decode_columns(rank, which[call == LOCK], frozenset(("lock_type",))):
         kind = values.get("lock_type")

@@ -33,10 +33,10 @@ class Exposures:
     starts: dict[Pair, Ints] = field(default_factory=dict)
 
     def find_exposures_of(self, rank: Rank, epochs: Epochs, rows: Ints, target: Ints) -> tuple[Ints, Ints]:
-        """Return the exposure epoch in which each operation of a rank happens, as two columns of events of the target:
-        the post, and the wait that ends the exposure. Unknown events are -1.
+        """Return for each operation of a rank the exposure epoch of the target in which it happens. The two columns are
+        event indices of the target: the MPI_Win_post, and the wait that ends the exposure; -1 if unknown.
 
-        `rows`: rows of `epochs`, `target`: the target rank of each.
+        `rows`: the operations, as rows of `epochs`. `target`: the target rank of each.
         """
         opened, closed = (np.full(len(rows), -1, np.int64) for _ in range(2))
         epoch = epochs.epoch[rows]
@@ -56,8 +56,8 @@ class Exposures:
 
 
 def match_exposures(epochs_by_rank: Mapping[Rank, Epochs]) -> Exposures:
-    """Match the exposure epochs (MPI_Win_post) of a run with the access epochs (MPI_Win_start). `epochs_by_rank`: those
-    of each rank.
+    """Return the exposure epochs (from MPI_Win_post) and the access epochs (from MPI_Win_start) of a run, side by side
+    for each window and each pair of target and origin. `epochs_by_rank`: the epochs of each rank.
     """
     found = Exposures()
     for rank, of in epochs_by_rank.items():
@@ -76,7 +76,9 @@ def match_exposures(epochs_by_rank: Mapping[Rank, Epochs]) -> Exposures:
 
 
 def _rows_and_groups(rank: Rank, epochs: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return the rows of the calls in a mask that are on known windows, and the group that each names."""
+    """Return two columns: the rows of the calls in the mask `which` that name a known window, and the id of the group
+    that each of the calls names.
+    """
     rows = np.flatnonzero(which & (epochs.window >= 0))
     group = np.zeros(len(rows), np.int64)
     for events, found in decode_columns(rank, epochs.event[rows], frozenset(("group",))):
@@ -87,9 +89,11 @@ def _rows_and_groups(rank: Rank, epochs: Epochs, which: NDArray[np.bool_]) -> tu
 def _rows_by_window_and_partner(
     rank: Rank, epochs: Epochs, rows: Ints, group: Ints, *, as_target: bool
 ) -> list[tuple[Pair, Ints]]:
-    """Return the rows of posts or starts for each window and each pair of target and origin.
+    """Return ((window, target, origin), rows of the posts or starts between the two) for each pair of target and
+    origin.
 
-    `group`: the group that each row names. `as_target`: the rank itself is the target of each pair.
+    `group`: for each row the id of its group. `as_target`: the rank itself is the target (posts), else the origin
+    (starts).
     """
     parts: dict[Pair, list[Any]] = defaultdict(list)
     keys = epochs.window[rows].astype(np.int64) << 32 | group
@@ -102,7 +106,9 @@ def _rows_by_window_and_partner(
 
 
 def find_exposure_ends(rank: Rank, epochs: Epochs, rows: Ints) -> Ints:
-    """Return the call that ended the exposure of each post, -1 if none did. `rows`: the posts."""
+    """Return for each MPI_Win_post the event index of the call that ended the exposure, -1 if none did. `rows`: the
+    posts.
+    """
     done = (rank.events["flags"][epochs.event] & Flag.CLOSED) != 0
     done &= (epochs.call == WAIT) | ((epochs.call == TEST) & ((rank.events["flags"][epochs.event] & Flag.TRUE) != 0))
     ended = np.full(len(rows), -1, np.int64)

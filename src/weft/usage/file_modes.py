@@ -24,9 +24,10 @@ Told = tuple[int, str, str]
 
 
 def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
-    """Yield calls on files that the mode of their file does not allow, null files, and invalid modes.
+    """Yield calls that the mode in which their file was opened does not allow, calls on MPI_FILE_NULL, and invalid
+    modes.
 
-    Each is `(event index, parameter, what is wrong)`.
+    Each result is (event index, parameter, what is wrong).
     """
     functions = rank.trace.functions
     which = masks_of(functions).where(rank, _file_function_names(functions))
@@ -81,7 +82,9 @@ _WAYS: Final = {READ_ONLY: "MPI_MODE_RDONLY", WRITE_ONLY: "MPI_MODE_WRONLY", BOT
 
 
 def _explain_forbidden_call(name: str, mode: int) -> str | None:
-    """Return why a function may not be called on a file that was opened in a mode, None if it may."""
+    """Return in words why the function `name` may not be called on a file that was opened with `mode`, MPI's bits; None
+    if it may.
+    """
     doing = name.removeprefix("MPI_File_").split("_")
     if mode & WRITE_ONLY and doing[0] in ("read", "iread"):
         return "a file that was opened with MPI_MODE_WRONLY"

@@ -90,7 +90,7 @@ class FileAccesses:
 
 
 def collect_file_accesses(trace: Trace, gatherings: CollectiveCalls) -> FileAccesses:
-    """Collect the file accesses of all ranks."""
+    """Return what all ranks read and wrote in their files."""
     looked = FileAccesses(defaultdict(list), {}, [])
     for rank in trace.ranks:
         if len(rank) and len(masks_of(trace.functions).where(rank, word_set("File_open"))):
@@ -110,16 +110,16 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     whether = "it touches bytes of the file that another rank does"
     told = [make_left_out_note("file-race", event, whether) for event in looked.too_much[:1]]
     for file, found in looked.accesses.items():
-        told += _SharedFile(trace, order, gatherings, file).find(found)
+        told += _SharedFile(trace, order, gatherings, file).find_races(found)
     return told
 
 
 def are_files_quiescent(trace: Trace, match: Match) -> bool:
-    """Return whether all accesses to files are complete at the end of a segment, so that later segments need nothing of
-    it.
+    """Return whether later parts of the run can be analysed without knowing what this part of it did to files.
 
-    What a rank wrote and did not bring to the file by MPI_File_sync must be known to later readers, and the position of
-    a rank in a file follows from its own earlier calls. The accesses are kept with the match for `find`.
+    For that no transfer may be pending at the end. For each file that several ranks opened, each rank has closed it, or
+    else has not moved its file pointer and has called MPI_File_sync after its last write. The accesses are kept with
+    the match, for `find`.
     """
     table = masks_of(trace.functions).table(_ON_FILES)
     if not any(catalogue_of(rank).count(table) for rank in trace.ranks):
@@ -135,7 +135,7 @@ def are_files_quiescent(trace: Trace, match: Match) -> bool:
 
 
 def _has_pending_transfer(rank: Rank) -> bool:
-    """Return whether the rank has a file transfer pending, or makes more calls on files than are followed."""
+    """Return whether the rank has a file transfer pending, or makes too many calls on files to tell."""
     of, events = masks_of(rank.trace.functions), rank.events
     begun = of.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
     if len(begun) and (ends_of_requests(rank, begun, find_request_ends(Traffic(rank))) == len(rank)).any():
@@ -151,7 +151,7 @@ def _has_pending_transfer(rank: Rank) -> bool:
 def _has_called_on_file(
     rank: Rank, names: frozenset[str], file: File, gatherings: CollectiveCalls, behind: int = -1
 ) -> bool:
-    """Return whether a rank called one of some functions on a file after the event `behind`."""
+    """Return whether a rank called one of the functions `names` on a file, without error, after the event `behind`."""
     rows, events = masks_of(rank.trace.functions).where(rank, names), rank.events
     rows = rows[(rows > behind) & (events["error"][rows] == 0)]
     return bool((events["object"][rows] == gatherings.file_ids(rank)[file]).any())
@@ -181,7 +181,9 @@ def _follow_files_of_rank(
 def _follow_file(
     view: _FileView, events: list[Event], done: RequestEnds, most_parts: int
 ) -> tuple[_FileView, list[_FileAccess]]:
-    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most_parts` parts."""
+    """Follow a rank's calls on one file, and return its view at the end and its accesses. Once there are `most_parts`
+    ranges of bytes, further calls are only noted as too much.
+    """
     atomic = False
     found: list[_FileAccess] = []
     for event in events:
@@ -232,8 +234,8 @@ class _FileView:
 
     @classmethod
     def from_call(cls, event: Event, too_much: Event | None) -> _FileView:
-        """Return the view that a call of MPI_File_set_view gives. `too_much`: an earlier call whose bytes could not be
-        listed.
+        """Return the view that a call of MPI_File_set_view gives. `too_much`: an earlier call whose bytes were too many
+        parts to list, None if there is none.
         """
         args, view = event.args, cls()
         view.too_much = too_much
@@ -257,9 +259,11 @@ class _FileView:
             self.at += offset
 
     def resolve_access(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]] | None:
-        """Return the bytes of the file that a call of `size` bytes touches, and advance the file pointer.
+        """Return the ranges (first byte, end) of the file that a call of `size` bytes reads or writes. Also advances
+        the file pointer. Empty for shared file pointers and where the position is unknown; None if the ranges are too
+        many.
 
-        `offset`: an explicit offset in the view, None for the pointer. Returns None if the bytes lie in too many parts.
+        `name`: the function. `offset`: an explicit offset in the view, None to use the pointer.
         """
         if "shared" in name or "ordered" in name:
             return []
@@ -272,8 +276,8 @@ class _FileView:
         return self._locate_in_file(self.start, begin * self.unit, size)
 
     def _locate_in_file(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
-        """Return the ranges of the file that hold bytes `first` to `first + size` of the view; None for too many
-        parts.
+        """Return the ranges (first byte, end) of the file behind the bytes `first` to `first + size` of the view; None
+        if they are too many. `start`: the byte of the file at which the view begins.
         """
         if self.parts is None:
             return None
@@ -317,7 +321,7 @@ class _SharedFile:
         self.told: set[tuple[str, int, int]] = set()
         self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
 
-    def find(self, accesses: list[_FileAccess]) -> Iterator[Finding]:
+    def find_races(self, accesses: list[_FileAccess]) -> Iterator[Finding]:
         """Find the pairs of accesses of different ranks that overlap and race."""
         under_way: list[_FileAccess] = []
         for access in sorted(accesses, key=lambda a: (a.low, a.high)):
@@ -340,12 +344,14 @@ class _SharedFile:
         for a, b in ((one, two), (two, one)):
             if self._is_over_before(a.rank, a.end, b) or self._is_collective_between(a.rank, a.event, b):
                 if a.writes and not self._is_synced_before(a, b):
-                    yield from self._make_finding("unsynced", a, b)
+                    yield from self._report_race("unsynced", a, b)
                 return
-        yield from self._make_finding("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
+        yield from self._report_race("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
 
     def _is_over_before(self, rank: int, event: int, other: _FileAccess) -> bool:
-        """Return whether an event is over before an access begins, by the messages and collectives of the run."""
+        """Return whether an event of a rank returned before the access `other` began, as messages and collectives
+        show.
+        """
         if event >= len(self.trace.ranks[rank]):
             return False
         return self.order.reaches(EventId(rank, event), EventId(other.rank, other.event), a_end=True, b_end=False)
@@ -353,8 +359,8 @@ class _SharedFile:
     def _is_collective_between(self, rank: int, event: int, other: _FileAccess) -> bool:
         """Return whether a collective on the file lies between an event and another rank's access.
 
-        The standard does not promise that it makes ranks wait for each other, but accesses on its two sides are no
-        race.
+        The standard does not promise that such a collective makes ranks wait for each other, but accesses on its two
+        sides are not reported as a race.
         """
         mine, others = (self._calls_on_file(r, calls.FILE_COLLECTIVES) for r in (rank, other.rank))
         first = int(np.searchsorted(mine, event))
@@ -378,8 +384,10 @@ class _SharedFile:
             self._lists[rank, names] = rows[of.events["object"][rows] == local]
         return self._lists[rank, names]
 
-    def _make_finding(self, sort: str, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
-        """Report a race or an unsynced read, once for each pair of call sites. `sort`: "race" or "unsynced"."""
+    def _report_race(self, sort: str, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
+        """Report a race or an unsynced read, only the first of each pair of call sites. `sort`: "race" or "unsynced";
+        `one` is the write before an unsynced read.
+        """
         first, second = (self.trace.event(access.rank, access.event) for access in (one, two))
         key = (sort, first.site_id, second.site_id)
         if key in self.told:

@@ -28,7 +28,9 @@ _STEPS: Final = calls.FILE_BEGINS | calls.FILE_ENDS | _TOGETHER | _CLOSE
 
 
 def report_wrong_transfers(traffic: Traffic) -> Iterator[Finding]:
-    """Report split collectives that do not go together, and files that are closed while a transfer is pending."""
+    """Report split collectives whose begin and end do not fit, and files that are closed while a transfer is
+    pending.
+    """
     some = FindingLimiter()
     found = (
         [*_check_split_collectives(traffic), *_find_closed_while_pending(traffic)]
@@ -45,7 +47,9 @@ Wrong = tuple[str, str, list[Event]]
 
 
 def _check_split_collectives(traffic: Traffic) -> Iterator[Wrong]:
-    """Yield what is wrong with the split collectives (MPI_File_…_begin and _end) on each file."""
+    """Yield (kind of finding, what is wrong, calls) for wrong uses of split collectives (MPI_File_…_begin and _end) on
+    any file.
+    """
     rank = traffic.rank
     if not catalogue_of(rank).count(traffic.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
         return
@@ -56,8 +60,8 @@ def _check_split_collectives(traffic: Traffic) -> Iterator[Wrong]:
 
 
 def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
-    """Yield what is wrong with the calls on one file, on which one split collective at a time may be active. `steps`:
-    the calls.
+    """Yield (kind of finding, what is wrong, calls) for one file: only one split collective may be active on it at a
+    time. `steps`: the rank's calls on the file, as event indices.
     """
     active: Event | None = None
     for event in (rank.event(int(index)) for index in steps):
@@ -89,7 +93,7 @@ def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
 
 
 def _find_closed_while_pending(traffic: Traffic) -> Iterator[Wrong]:
-    """Yield calls that close a file before a transfer on it is complete."""
+    """Yield (kind of finding, what is wrong, calls) for files that are closed before a transfer on them is complete."""
     rank = traffic.rank
     makers = traffic.masks.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
     closes = traffic.masks.where(rank, _CLOSE)

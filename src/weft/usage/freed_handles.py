@@ -26,7 +26,7 @@ _LOOKED_AT: Final = ("OP", "INFO", "DATATYPE")
 
 
 def find_freed_handles(rank: Rank) -> Iterator[FreedHandle]:
-    """Find the calls that are given an object which was freed."""
+    """Yield (event index, parameter, what is wrong) for calls that are given an object which was freed before."""
     for kind in CLASSES:
         if kind.handle not in _LOOKED_AT:
             continue
@@ -57,7 +57,9 @@ def _input_parameters(function: Function, handle: str) -> list[str]:
 
 
 def _known_object_ids(rank: Rank, handle: str) -> Ints:
-    """Return the ids of all objects of a class that calls returned, or that the record defines."""
+    """Return the ids of all objects of a class that calls of the rank returned, or that the record defines. `handle`:
+    the class, such as "DATATYPE".
+    """
     found = [np.zeros(0, np.int64)]
     if handle == "DATATYPE":
         found.append(np.array(rank.definitions.ids(Def.DATATYPE), np.int64))

@@ -71,7 +71,9 @@ def _timing_finding(event: Event, why: str) -> Finding:
 
 
 def _check_calls_outside_mpi(rank: Rank) -> Iterator[Finding]:
-    """Report the first call before MPI was initialised, and one after its end that left no event."""
+    """Report the first call before MPI was initialised, and the first after MPI_Finalize if no such call is an event of
+    the record. The recorder notes such calls aside.
+    """
     whens = {EndingKind.NOT_INITIALISED: "before MPI was initialised", EndingKind.FINALISED: "after MPI_Finalize"}
     for kind, when in whens.items():
         told = next((one for one in rank.endings if one.kind is kind), None)
@@ -137,7 +139,7 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
 
 
 def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
-    """Report collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1,
+    """Report collectives on one communicator that two threads call at once: their order is then undefined (MPI-4.1,
     11.6.2).
     """
     if len(rank.threads) < 2:
@@ -164,8 +166,8 @@ def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
 
 
 def _check_finalizing_thread(rank: Rank) -> Iterator[Finding]:
-    """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them
-    call.
+    """Report MPI_Finalize in another thread than the one that initialised MPI. Only levels of thread support are
+    checked at which several threads may call MPI.
     """
     table, header = masks_of(rank.trace.functions), rank.header
     inits, ends = (table.where(rank, names) for names in (_INITS, calls.FINALIZE))
@@ -188,7 +190,7 @@ class _ProbeAndReceive(NamedTuple):
 
 
 def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
-    """Report probes of two threads that may see one message before either receives it (MPI-4.1, 3.8.2)."""
+    """Report probes of two threads that may see the same message before either thread receives it (MPI-4.1, 3.8.2)."""
     if len(rank.threads) < 2:
         return
     looks = sorted(_pair_probes_with_receives(rank), key=lambda look: look.begin)
@@ -215,7 +217,9 @@ def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
 
 
 def _pair_probes_with_receives(rank: Rank) -> Iterator[_ProbeAndReceive]:
-    """Yield each probe that saw a message with the receive that follows in its thread."""
+    """Yield each probe that saw a message, together with the next receive of the same thread on the same
+    communicator.
+    """
     table = masks_of(rank.trace.functions)
     rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
     looking = table.table(_LOOKS)
@@ -241,9 +245,11 @@ def _may_match_same_message(probe: Event, other_probe: Event) -> bool:
 
 
 def _first_overlapping_calls(rank: Rank, rows: Ints) -> tuple[int, int] | None:
-    """Return the first two of some calls, of different threads, of which one begins inside the other.
+    """Return the event indices of the first two calls of different threads that overlap in time; None if there are
+    none.
 
-    `rows`: events without folded failed polls, as a fold spans the time between its calls too.
+    `rows`: the calls to compare. Folds of failed polls must not be among them, as a fold spans the time between its
+    polls too.
     """
     enter, leave = rank.enter_ns(rows).tolist(), rank.exit_ns(rows).tolist()
     # Events are in order of their entries: a call overlaps if it begins before the latest end of another thread's.

@@ -53,10 +53,10 @@ class Handovers:
         self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
 
     def reaches(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
-        """Return whether event `event` of a rank comes before the end of `other_event` of another rank, as values that
-        were passed on under locks show.
+        """Return whether an event of a rank must come before the end of an event of another rank, because a value went
+        from one to the other under exclusive locks.
 
-        The other rank then read a value that the first rank wrote after its event, or a value that came through more
+        That is so if the other rank read a value that the first wrote after its event, directly or through further
         ranks.
         """
         if self._from is None:
@@ -75,8 +75,8 @@ class Handovers:
         )
 
     def _find_edges(self) -> Iterator[_HandoverEdge]:
-        """Yield for every target of a window the edges from each write under an exclusive lock to its reads by other
-        ranks.
+        """Yield an edge of the happens-before order for each value that one rank wrote and another read under exclusive
+        locks, for every window and target.
         """
         of = self.all
         rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0) & (of.shape == np.array(None)))
@@ -91,7 +91,7 @@ class Handovers:
                 yield from self._find_edges_of_target(some)
 
     def _find_edges_of_target(self, rows: Ints) -> Iterator[_HandoverEdge]:
-        """Yield an edge from each write to the reads of it by other ranks. `rows`: accesses of one target under
+        """Yield an edge from each write to the reads of its value by other ranks. `rows`: accesses of one target under
         exclusive locks.
         """
         of, table = self.all, masks_of(self.trace.functions).table
@@ -120,8 +120,8 @@ class Handovers:
                 last[place] = k
 
     def _transitive_closure(self, edges: list[_HandoverEdge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
-        """Return for each rank its events with edges, ascending, and for each of these events the earliest event of
-        every other rank that chains of edges lead to.
+        """Return by rank (events, earliest): `events` are the rank's events with edges, ascending, and `earliest` has
+        for each of them a dict from every other rank to the earliest event there that chains of edges lead to.
 
         The walk goes from the run's end to its begin, so that the edges that leave a rank later are known when an edge
         comes to the rank.
@@ -145,7 +145,7 @@ class Handovers:
 
 
 def _merge_earliest(one: dict[int, int], two: dict[int, int]) -> dict[int, int]:
-    """Return the smaller event for each rank of both."""
+    """Merge two dicts from ranks to events; where both have a rank, the earlier event counts."""
     found = dict(two)
     for rank, event in one.items():
         found[rank] = min(event, found.get(rank, event))

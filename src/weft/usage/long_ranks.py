@@ -43,8 +43,8 @@ def find(trace: Trace) -> list[Finding]:
 
 
 def has_clean_requests(rank: Rank) -> bool:
-    """Return whether a long rank's requests and buffers are all in order; False also if that cannot be seen piece by
-    piece.
+    """Return whether a rank with very many calls uses all its requests and pending buffers correctly, as a check piece
+    by piece shows. False also if the rank cannot be checked piece by piece.
     """
     of = masks_of(rank.trace.functions)
     if len(rank.threads) != 1 or len(rank) < 4 * PIECE or catalogue_of(rank).changed or len(of.where(rank, _UNDIVIDED)):
@@ -70,8 +70,9 @@ def has_clean_requests(rank: Rank) -> bool:
 
 
 def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
-    """Return for each call of `makers` the call of `frees` that frees the made object; the number of events if none
-    does.
+    """Return for each call that makes an object the call that frees it; the number of events if none does.
+
+    `makers`, `frees`: the calls that make and free such objects, as event indices.
     """
     ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
     row = first_row_after(freed, frees, ids, makers)
@@ -79,8 +80,8 @@ def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
 
 
 def find_cancelled_requests(rank: Rank) -> tuple[Ints, Ints]:
-    """Return the calls that made requests which are cancelled, and for each call the event that ends the request (the
-    number of events if none does).
+    """Return two columns: the calls that made requests for which MPI_Cancel is called, and the event that ends each of
+    these requests (the number of events if none does).
     """
     where, ids = masks_of(rank.trace.functions).where, rank.events["object"]
     cancels = where(rank, calls.CANCELS)
@@ -123,10 +124,10 @@ class _PersistentRequests:
 
 
 def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
-    """Return the next piece of a rank's calls, as a rank and its traffic. The piece begins at `start` and ends at a
-    moment at which no operation is pending, or with the rank; None if no such moment is near.
+    """Return a rank with the next calls only, and their traffic. The piece begins at event `start` and ends at a moment
+    at which no operation is pending, or with the rank. None if there is no such moment near enough.
 
-    `lasting`: the makers of persistent requests.
+    `lasting`: the calls that made the rank's persistent requests; they come along in every piece.
     """
     width = PIECE
     while width <= WIDEST * PIECE:
@@ -148,12 +149,12 @@ def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] |
 
 
 def _last_idle_moment(traffic: Traffic, least: int) -> int:
-    """Return the last moment at which no operation of the rank is pending: after a completing call, or the end. Return
-    0 if there is no such moment from `least` on.
+    """Return the last moment at which no operation of the rank is pending, as the number of events before it: after a
+    completing call, or at the end. 0 if there is none from `least` on.
 
-    A send, or an operation with MPI_PROC_NULL, may have been complete at once if its completion is not seen, as several
-    such operations had the same handle. This is assumed only if there is no such moment otherwise. If the assumption is
-    wrong, a later piece has a completion that belongs to no request of its own, and is not clean.
+    The completion of a send, or of an operation with MPI_PROC_NULL, may be missing from the record if it was complete
+    at once, as MPI gives several such operations the same handle. This is assumed only if there is no idle moment
+    otherwise. If the assumption is wrong, a later piece has a completion without a request, and is not clean.
     """
     rank, size = traffic.rank, len(traffic.events)
     rows = traffic.masks.where(rank, _MAKERS)

@@ -132,8 +132,8 @@ class _EndedPartners:
         self.freed = {rank.index: comm for rank in trace.ranks if (comm := _communicator_being_freed(rank)) is not None}
 
     def have_ended(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask: which of the ranks `peer` have ended or left the communicators `comm`; False for an unknown
-        rank.
+        """Return a mask of the rows whose partner takes part no more: the rank in `peer` has ended, or has freed the
+        communicator in `comm`. False for an unknown rank.
         """
         done: NDArray[np.bool_] = (peer >= 0) & self.ranks[np.maximum(peer, 0)]
         for rank, freed in self.freed.items():
@@ -142,7 +142,9 @@ class _EndedPartners:
 
 
 def _communicator_being_freed(rank: Rank) -> int | None:
-    """Return the index of the communicator that a rank was freeing when MPI ended it, else None."""
+    """Return the index of the communicator that a rank was freeing when MPI ended the rank; None if it was not freeing
+    one.
+    """
     if rank.state != "exited" or not len(rank.events):
         return None
     last = rank.event(len(rank.events) - 1)
@@ -151,8 +153,9 @@ def _communicator_being_freed(rank: Rank) -> int | None:
 
 
 def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched: bool) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have no flag in `excluded_flags`, and that have a partner (`matched`) or have
-    none (not `matched`).
+    """Return the rows of the sends or receives `posts` that belong to the ranks which this process analyses. Only rows
+    with a partner (`matched`) or only rows without one (not `matched`) are taken, and none with a flag in
+    `excluded_flags`.
     """
     part = posts.rows_of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & excluded_flags) == 0)
@@ -161,7 +164,9 @@ def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched
 
 
 def _find_unmatchable_rows(trace: Trace, posts: Posts, done: _EndedPartners) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have no partner and can get none, because the other side has ended."""
+    """Return the rows of the sends or receives `posts` that have no partner and can get none, as the other side has
+    ended (all ranks, for a receive from any source). Only rows of the ranks that this process analyses are taken.
+    """
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = _select_own_rows(trace, posts, skip, matched=False)
     peer = posts.peer[rows]
@@ -194,7 +199,9 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
 
 
 def _report_unreceived_probed_messages(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    """Report messages that a matched probe took out of the queue and no receive got (MPI-4.1, 3.8.2)."""
+    """Report messages that a matched probe (MPI_Mprobe) took out of the queue and that were never received (MPI-4.1,
+    3.8.2).
+    """
     table = masks_of(trace.functions)
     for rank in trace.own:
         taken = table.where(rank, calls.MATCHED_PROBES)
@@ -221,7 +228,9 @@ def _report_unreceived_probed_messages(trace: Trace, match: Match) -> Iterator[l
 
 
 def _message_handles(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
-    """Return for each event the handle of the message that a matched probe took, or a matched receive received."""
+    """Return for each of the events `which` (matched probes and matched receives) the id of its message handle, by
+    event index.
+    """
     functions, events = rank.trace.functions, rank.events
     in_tail = {f.id for f in functions if any(p.name == "message" for p in f.tail_in)}
     tails = np.isin(events["function"][which], list(in_tail))
@@ -232,8 +241,8 @@ def _message_handles(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
 
 
 def _was_fitting_receive_cancelled(trace: Trace, match: Match, row: int) -> bool:
-    """Return whether the receiver cancelled a receive that fits a message and freed its request without asking for the
-    outcome.
+    """Return whether the receiver of an unmatched send cancelled a receive that fits the message, and freed the
+    receive's request without asking for the outcome. `row`: the send's row in match.sends.
     """
     sends = match.sends
     rank = trace.ranks[int(sends.peer[row])]
@@ -286,7 +295,7 @@ def _channel(posts: Posts, row: int) -> tuple[int, int]:
 
 
 def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
-    """Yield the events of rows, at most MAX_OF_ONE_SITE for each call site of a rank."""
+    """Yield (event, row) for the rows of sends or receives, at most MAX_OF_ONE_SITE for each call site of a rank."""
     some = FindingLimiter()
     ranks = posts.ranks()[rows]
     for row, rank in zip(rows.tolist(), ranks.tolist(), strict=True):
@@ -296,11 +305,12 @@ def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) 
 
 
 def _find_near_miss(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tuple[str, list[Event]]:
-    """Return in words in what an unmatched call of the other side differs from this unmatched call, and the other call
-    in a list. The two differ in one thing only: the tag, the communicator or the partner. Both results are empty if
-    there is no such call.
+    """Find an unmatched call of the other side that would fit an unmatched send or receive but for one thing: the tag,
+    the communicator or the partner. Return the difference in words, and the call in a list; both empty if there is no
+    such call.
 
-    `others`: the other side's sends or receives, `rank`: the other side's rank, `mine` and `row`: this unmatched call.
+    `others`: the other side's sends or receives. `rank`: the other side's rank, negative if unknown. `mine`, `row`: the
+    sends or receives with the unmatched one, and its row.
     """
     if rank < 0:
         return "", []
@@ -319,7 +329,11 @@ def _find_near_miss(trace: Trace, others: Posts, rank: int, mine: Posts, row: in
 
 
 def _describe_difference(others: Posts, candidate: int, other: Event, mine: Posts, row: int) -> str:
-    """Say in words in what a near miss differs from an unmatched call."""
+    """Say in words what makes an unmatched call of the other side not fit: `rank 1 sent tag 3 at a.c:7`.
+
+    `others`, `candidate`, `other`: the sends or receives of the other side, the row and the event of the call. `mine`,
+    `row`: the same for this side.
+    """
     rank = other.rank.index
     sent = mine.tag[row], others.tag[candidate]
     names = other.rank.trace.communicators
@@ -337,8 +351,8 @@ def _describe_difference(others: Posts, candidate: int, other: Event, mine: Post
 def _types_and_counts(
     trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the datatype ids and the counts of rows; -1 for a count that is not in the slot. `receive`: the rows are
-    receives.
+    """Return two columns for the rows of sends or receives: the datatype ids (0 if unknown) and the counts (-1 if the
+    event's record has none). `receive`: the rows are receives.
     """
     types = np.zeros(len(rows), np.int64)
     counts = np.full(len(rows), -1, np.int64)
@@ -356,7 +370,7 @@ def _types_and_counts(
 
 
 def _split_rows_by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Rank, NDArray[np.int64]]]:
-    """Yield each rank that has some of the rows, and which."""
+    """Yield (rank, indices into `rows`) for each rank that some of the rows belong to."""
     ranks = posts.ranks()[rows]
     order = np.argsort(ranks, kind="stable")
     behind = np.cumsum(np.bincount(ranks, minlength=len(trace.ranks)))
@@ -369,8 +383,10 @@ def _split_rows_by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Itera
 def _fill_receiving_half(
     rank: Rank, rows: NDArray[Any], events: NDArray[Any], types: NDArray[Any], counts: NDArray[Any]
 ) -> None:
-    """Fill in count and type of the receiving half of MPI_Sendrecv, which its tail holds; MPI_Sendrecv_replace shares
-    those of the send.
+    """Set the types and counts of the receiving half of MPI_Sendrecv, which are among its further arguments.
+    MPI_Sendrecv_replace has one type and count for both halves and stays as it is.
+
+    `rows`: where to write in `types` and `counts`. `events`: the calls, one for each row.
     """
     order = np.argsort(events, kind="stable")
     for found, values in decode_columns(rank, events, frozenset(("recvcount", "recvtype"))):
@@ -402,13 +418,13 @@ def _report_type_and_size_misfits(trace: Trace, match: Match) -> Iterator[list[F
         receive = trace.event(*match.recvs.id(int(partner[odd[place]])))
         sent = trace.ranks[key[0]].datatype(key[1]), key[2]
         wanted = trace.ranks[key[3]].datatype(key[4]), key[5]
-        yield list(_compare_message_types(send, receive, sent, wanted, n))
+        yield list(_compare_sizes_and_types(send, receive, sent, wanted, n))
 
 
 def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    """Report partitioned messages that as a whole do not fit their receives (MPI-4.1, 4.2).
+    """Report partitioned messages whose total size or type does not fit the receive (MPI-4.1, 4.2).
 
-    Requests with one tag are matched in the order in which they were made, so only those with a tag of their own are
+    Requests with one tag are matched in the order in which they were made, so only requests whose tag no other has are
     compared.
     """
     rows = _select_own_rows(trace, match.sends, 0, matched=True)
@@ -429,12 +445,12 @@ def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Fin
             continue
         seen.add((send.rank.index, send.index))
         sent, wanted = ((e.rank.datatype(e.args["datatype"]), e.args["partitions"] * e.count) for e in (send, receive))
-        yield list(_compare_message_types(send, receive, sent, wanted, 1))
+        yield list(_compare_sizes_and_types(send, receive, sent, wanted, 1))
 
 
 def _explain_irecv_room(receive: Event, room: int) -> str:
-    """Return words on why a receive has its room, if mpi4py's irecv gave it, and how to give it more; "" for other
-    receives.
+    """Return why a receive has room for `room` bytes only, and how to give it more, if the receive is mpi4py's irecv
+    with its own buffer; "" for other receives.
     """
     spelled = sources.of(receive.rank.trace).called_names(receive.site.file or "", receive.site.line) or ()
     if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
@@ -445,12 +461,12 @@ def _explain_irecv_room(receive: Event, room: int) -> str:
     )
 
 
-def _compare_message_types(
+def _compare_sizes_and_types(
     send: Event, receive: Event, sent: tuple[Datatype | None, int], wanted: tuple[Datatype | None, int], times: int
 ) -> Iterator[Finding]:
-    """Report a truncation or a type mismatch of one message.
+    """Report that a message is too long for its receive, or that its type differs.
 
-    `sent`, `wanted`: datatype and count of both sides. `times`: how many such messages there are.
+    `sent`, `wanted`: datatype and count of the send and of the receive. `times`: how many such messages there are.
     """
     sizes = size_in_bytes(sent[0]), size_in_bytes(wanted[0])
     if sent[0] is None or wanted[0] is None or sizes[0] is None or sizes[1] is None:
@@ -481,11 +497,11 @@ def _compare_message_types(
 
 
 def compare_signatures(sent: Signature | None, count: int, wanted: Signature | None, room: int) -> Severity | None:
-    """Return how severely the type signatures of a message and of its receive differ, up to the end of the shorter
-    signature (MPI-4.1, 3.3.1). None if they agree or are unknown.
+    """Return how severely the type signature of a message differs from that of its receive, up to the end of the
+    shorter one (MPI-4.1, 3.3.1). None if they agree or are unknown.
 
-    "error" if basic types differ. "warning" if one side says bytes: the standard forbids it and every library lets it
-    pass. "note" if there are too many types to compare.
+    "error": basic types differ. "warning": one side says bytes, which the standard forbids and every library lets pass.
+    "note": there are too many types to compare. `count`, `room`: how often each signature is repeated.
     """
     if sent is None or wanted is None or count <= 0 or room <= 0 or sent == wanted:
         return None
@@ -505,7 +521,9 @@ def compare_signatures(sent: Signature | None, count: int, wanted: Signature | N
 def _pair_signature_runs(
     sent: Signature, count: int, wanted: Signature, room: int
 ) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
-    """Yield the runs of two repeated signatures in pairs, each pair of basic types that meets at least once."""
+    """Yield pairs of runs, (basic type, length) of the message and of its receive, that begin at the same element. Ends
+    after the period with which such pairs repeat, so each pair of basic types comes at least once.
+    """
     one, two = _repeat_signature(sent, count), _repeat_signature(wanted, room)
     a, b = next(one, None), next(two, None)
     period = lcm(sum(n for _, n in sent), sum(n for _, n in wanted))  # from there on all comes again
@@ -518,7 +536,7 @@ def _pair_signature_runs(
 
 
 def _repeat_signature(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
-    """Yield the runs of a signature that is repeated `times` times."""
+    """Yield the runs (basic type, length) of a signature, `times` times over."""
     if len(signature) == 1:
         yield signature[0][0], signature[0][1] * times
         return

@@ -20,10 +20,10 @@ SPARE_IDS: Final = 1 << 16
 
 
 def end_of_believable_ids(rank: Rank, more_objects: int = 0) -> int:
-    """Return the end of the ids that a rank's objects can have, to bound the size of a table by id.
+    """Return the end of the ids that a rank's objects can have, as a bound for the size of a table by id.
 
-    Ids are consecutive: one that is larger than the number of calls that could make it comes from a damaged record.
-    `more_objects`: how many are known to have been made otherwise.
+    Ids are consecutive, so an id that exceeds the number of calls that can make objects comes from a damaged record.
+    `more_objects`: how many objects were made by other means than recorded calls.
     """
     return min(
         ID_DYNAMIC + SPARE_IDS + 2 * (_count_recorded_calls(rank) + more_objects + _count_dropped_calls(rank)), MOST_IDS
@@ -47,7 +47,7 @@ def believable_ids(rank: Rank, ids_made: Callable[[], Ints]) -> range:
 
 
 def _count_recorded_calls(rank: Rank) -> int:
-    """Return how many calls the record holds, for a segment with those before it."""
+    """Return how many calls the rank's record holds; in a part of a run, also those of the parts before it."""
     held = len(rank)
     if (file := rank.trace.origin.ranks[rank.index].file) is not None:
         held += sum(file.stream_size(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize

@@ -89,7 +89,9 @@ class RmaAnalysis:
 
 
 def analyse_windows(trace: Trace) -> RmaAnalysis:
-    """Analyse the one-sided calls of each rank by itself."""
+    """Analyse the one-sided calls of each rank by itself: its epochs, its accesses, and the findings that need no other
+    rank.
+    """
     gatherings = CollectiveCalls(trace)
     found: list[Finding] = []
     parts: list[RmaAccesses] = []
@@ -105,7 +107,7 @@ def analyse_windows(trace: Trace) -> RmaAnalysis:
         found += report_shared_origin_buffers(rank, local, messages)
         parts += accesses_to_own_windows(rank, of, both_in_order(local, messages), gatherings)
         operations = _RankOperations(rank, of, gatherings)
-        found += operations.find()
+        found += operations.find_wrong_targets()
         parts.append(operations.accesses(exposed, over))
         unplaced |= operations.windows_with_unplaced_operations()
     return RmaAnalysis(gatherings, known, exposed, done, join_accesses(parts), unplaced, found)
@@ -122,7 +124,9 @@ def find(trace: Trace, order: Order) -> list[Finding]:
 
 
 def collect_operation_accesses(trace: Trace, gatherings: CollectiveCalls) -> RmaAccesses:
-    """Return the accesses of all operations of a run whose bytes are known."""
+    """Return the accesses to windows of all one-sided operations of a run. Operations whose bytes are unknown are left
+    out.
+    """
     known = {rank: of for rank in trace.ranks if len(rank) and (of := read_epochs(rank, gatherings)) is not None}
     exposed = match_exposures(known)
     return join_accesses(
@@ -153,7 +157,10 @@ def _report_epoch_misuse(rank: Rank, epochs: Epochs) -> Iterator[Finding]:
 def _misuse_finding(
     event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False
 ) -> Finding:
-    """Make a finding of the kind epoch-misuse about a call."""
+    """Make a finding of the kind epoch-misuse about a call.
+
+    `why`: what is wrong, in words. `others`: further calls to cite. `left_open`: an epoch is never closed.
+    """
     told = f"rank {event.rank.index} {why} in {call_at(event)}"
     evidence = Epoch(left_open=left_open)
     return make_finding(
@@ -181,8 +188,8 @@ class _RankOperations:
         self.target, self.strange = self.target[part], self.strange[part]
 
     def _find_target_ranks(self, peer: Ints) -> Ints:
-        """Return the ranks that are accessed, as indices in trace.ranks, -1 if unknown. `peer`: the targets as ranks of
-        the window.
+        """Return for each operation the index of its target in trace.ranks, -1 if unknown. `peer`: the targets as ranks
+        of the window.
         """
         found = np.full(len(peer), -1, np.int64)
         for window in sorted_distinct(self.window).tolist():
@@ -193,7 +200,7 @@ class _RankOperations:
         return found
 
     def _are_outside_group(self) -> NDArray[np.bool_]:
-        """Return which operations access a rank that is not in the group of their epoch."""
+        """Return a mask of the operations whose target is not in the group that MPI_Win_start named for their epoch."""
         of, epoch = self.of, self.of.epoch[self.rows]
         strange = np.zeros(len(self.rows), np.bool_)
         started = np.flatnonzero(of.sort == START)
@@ -209,10 +216,11 @@ class _RankOperations:
         return strange
 
     def _find_touched_blocks(self) -> tuple[Ints, Ints, Ints, Ints, Shapes]:
-        """Return the blocks that operations touch as columns, one or more for each operation.
+        """Return the blocks of the target's window that operations access, as five columns with one or more rows for
+        each operation.
 
-        The columns: which operation, first byte, end (-1 if the bytes are unknown), the window's size (-1 unknown), and
-        the layout if not all bytes between are touched.
+        They are: the index of the operation, the first byte, the end (-1 if the bytes are unknown), the size of the
+        window (-1 if unknown), and a layout if not all bytes between are accessed.
         """
         n = len(self.rows)
         disp, count, kind = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
@@ -240,7 +248,9 @@ class _RankOperations:
         return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
 
     def _window_units_and_sizes(self, rows_asked: Ints) -> tuple[Ints, Ints]:
-        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of some rows."""
+        """Return two columns for the rows `rows_asked`: the displacement unit (0 if unknown) and the size in bytes (-1
+        if unknown) of the target's part of the window.
+        """
         key = self.window[rows_asked].astype(np.int64) << 32 | np.maximum(self.target[rows_asked], 0)
         unique, inverse = np.unique(key, return_inverse=True)
         table = np.array(
@@ -250,14 +260,14 @@ class _RankOperations:
         return np.where(self.target[rows_asked] >= 0, unit, 0), size
 
     def _unit_and_size(self, window: Window, target: int) -> tuple[int, int]:
-        """Return displacement unit and size of a target's part of a window; (0, -1) if it is not known."""
+        """Return the displacement unit and the size in bytes of a target's part of a window; (0, -1) if unknown."""
         definition = self._window_definition(window, target)
         if definition is None:
             return 0, -1
         return (1, -1) if definition.flavor == _DYNAMIC else (definition.unit, definition.size)
 
     def _window_definition(self, window: Window, target: int) -> WindowDefinition | None:
-        """Return what the rank `target` recorded of its part of a window."""
+        """Return what the rank `target` recorded of its own part of a window (address, size, unit); None if nothing."""
         owner = self.trace.ranks[target]
         id = self.gatherings.window_ids(owner).get(window)
         return owner.definitions.window(id) if id else None
@@ -268,8 +278,10 @@ class _RankOperations:
         touching = (self.high >= 0) & (self.high > self.low)  # nothing may be anywhere
         return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
 
-    def find(self) -> Iterator[Finding]:
-        """Report accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
+    def find_wrong_targets(self) -> Iterator[Finding]:
+        """Report operations whose target is not in the group of their epoch, and those that access bytes outside of the
+        window.
+        """
         strange, beyond = (
             self._limit_reported_rows(wrong) for wrong in (self.strange, self._are_beyond_window & ~self.strange)
         )
@@ -289,7 +301,7 @@ class _RankOperations:
             )
 
     def _first_block_beyond_window(self, row: int) -> tuple[int, int]:
-        """Return first byte and end of a block of the row that is not entirely inside the window."""
+        """Return first byte and end of the first block of an access that is not entirely inside the window."""
         low, high, size, shape = (column[row] for column in (self.low, self.high, self.size, self.shape))
         if shape is None:
             return int(low), int(high)
@@ -310,7 +322,9 @@ class _RankOperations:
 
     @property
     def _are_unattached(self) -> NDArray[np.bool_]:
-        """Return which operations touch only memory that the target never attaches to its dynamic window."""
+        """Return a mask of the operations that access only memory which the target never attaches to its dynamic
+        window.
+        """
         found = np.zeros(len(self.rows), np.bool_)
         rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
         pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
@@ -324,10 +338,9 @@ class _RankOperations:
         return found
 
     def _attached_memory(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
-        """Return the memory that a rank attaches to a dynamic window, as two columns: the first byte of each piece,
-        ascending, and the furthest end of this piece and those before.
-
-        None if the window is not dynamic or not known.
+        """Return the memory that a rank attaches to a dynamic window, as two columns sorted by address: the first byte
+        of each piece, and the greatest end of this piece and all before it. None if the window is not dynamic or not
+        known.
         """
         definition, owner = self._window_definition(window, target), self.trace.ranks[target]
         if definition is None or definition.flavor != _DYNAMIC:
@@ -342,8 +355,8 @@ class _RankOperations:
         return low[order], np.maximum.accumulate((low + size)[order])
 
     def _limit_reported_rows(self, wrong: NDArray[np.bool_]) -> Ints:
-        """Return the wrong rows to report: the first row of each operation, for at most MAX_OF_ONE_SITE operations of a
-        call site.
+        """Return the rows of the mask `wrong` that are worth reporting: the first of each operation, and at most
+        MAX_OF_ONE_SITE operations of each call site.
         """
         rows = np.flatnonzero(wrong)
         rows = rows[np.unique(self.event[rows], return_index=True)[1]]
@@ -355,8 +368,8 @@ class _RankOperations:
         return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._are_beyond_window)
 
     def accesses(self, exposed: Exposures, over: RmaCompletion) -> RmaAccesses:
-        """Return the accesses whose bytes are known. `exposed`: the exposure epochs of the run, `over`: when operations
-        complete.
+        """Return the operations whose bytes are known as accesses to windows. `exposed`: the exposure epochs of the
+        run. `over`: for each operation the event that completes it.
         """
         of, keep = self.of, self._rows_with_known_bytes
         rows, target = self.rows[keep], self.target[keep]
@@ -365,7 +378,9 @@ class _RankOperations:
         return RmaAccesses.of_rank(self.rank, of, rows, places, time)
 
     def windows_with_unplaced_operations(self) -> set[Window]:
-        """Return the windows with operations whose bytes or epoch are unknown, or whose bytes are not listed."""
+        """Return the windows with an operation that may access any bytes: its bytes or its epoch are unknown, or its
+        blocks are too many to list.
+        """
         of = self.of
         left = of.call == 0
         left[self.rows[self._rows_with_known_bytes]] = False

@@ -52,9 +52,10 @@ BUFFERS: Final = {
 
 
 def report_shared_origin_buffers(rank: Rank, local: BufferAccesses, messages: BufferAccesses) -> Iterator[Finding]:
-    """Report operations whose local buffers share bytes with other pending buffers, at least one of them being written.
+    """Report one-sided operations whose local buffer shares bytes with another pending buffer, if at least one of the
+    two is written.
 
-    `local`: the local buffers of the rank's operations, `messages`: those of its messages.
+    `local`: the local buffers of the rank's operations. `messages`: those of its messages.
     """
     if not len(local):
         return
@@ -70,8 +71,8 @@ def report_shared_origin_buffers(rank: Rank, local: BufferAccesses, messages: Bu
 
 
 def _explain_flush(operation: Event, until: int) -> str:
-    """Return words on the last flush between an operation and event `until` that names another target, and so did not
-    complete the operation. Empty if there is none.
+    """Return words on the last flush between an operation and the event `until` if it names another target and so did
+    not complete the operation; "" if there is no such flush.
     """
     rank = operation.rank
     flushes = masks_of(rank.trace.functions).where(rank, word_set("Win_flush Win_flush_local"))
@@ -107,7 +108,9 @@ def _report_overlaps_in_one_call(rank: Rank, local: BufferAccesses) -> Iterator[
 
 
 def collect_local_buffers(rank: Rank, epochs: Epochs, over: RmaCompletion) -> BufferAccesses:
-    """Return the local buffers of a rank's operations, each until its operation is complete at the origin."""
+    """Return the local buffers of a rank's one-sided operations. Each is in use until its operation is complete at the
+    origin.
+    """
     parts = [_no_accesses()]
     ops = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
     functions = rank.events["function"][epochs.event[ops]]
@@ -126,10 +129,10 @@ def _no_accesses() -> BufferAccesses:
 
 
 def _accesses_of_buffer(rank: Rank, event: Ints, end: Ints, buffer: _LocalBuffer) -> BufferAccesses:
-    """Return the accesses to one buffer by calls of one function, without those that have no bytes, gaps, or no
-    significance.
+    """Return the accesses to one buffer parameter by calls of one function. Buffers that MPI does not use, that have no
+    bytes or whose datatype has gaps are left out.
 
-    `event`: the calls, `end`: the event that completes each.
+    `event`: the calls. `end`: for each the event that completes it.
     """
     address = decode_argument(rank, event, buffer.address)
     count = decode_argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)

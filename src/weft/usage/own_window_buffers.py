@@ -24,7 +24,8 @@ _DYNAMIC = 2
 def accesses_to_own_windows(
     rank: Rank, epochs: Epochs, local: pending_buffers.BufferAccesses, gatherings: CollectiveCalls
 ) -> list[RmaAccesses]:
-    """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
+    """Return the accesses of local buffers to the rank's own windows, one table for each window, while the window
+    exists.
 
     `local`: the local buffers of the rank's operations and messages.
     """
@@ -43,8 +44,8 @@ def accesses_to_own_windows(
 
 
 def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
-    """Return the events that made and freed a window, or -1 and the number of events if none did. Before and after
-    these events the window's bytes are plain memory.
+    """Return the event indices of the calls that made and freed a window; -1, or the number of events, if there is no
+    such call. Before and after these the window's bytes are plain memory.
     """
     table, ids = masks_of(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)
@@ -56,9 +57,9 @@ def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
 def _make_window_accesses(
     rank: Rank, epochs: Epochs, local: pending_buffers.BufferAccesses, rows: Ints, window_place: tuple[int, int, int]
 ) -> RmaAccesses:
-    """Return the rows of local buffers as accesses of a window.
+    """Return the local buffers in `rows` as accesses to a window.
 
-    `window_place`: communicator, ordinal and first byte of the window.
+    `window_place`: communicator, number on it and first address of the window.
     """
     comm, ordinal, base = window_place
     event, n = local.begin[rows], len(rows)
@@ -80,14 +81,18 @@ def _make_window_accesses(
 
 
 def _fence_epoch_numbers(epochs: Epochs, window: int, event: Ints) -> Ints:
-    """Return the number of the window's fence epoch that each event is in, -1 outside of any."""
+    """Return for each event the number of the fence epoch on a window that it is in (how many fences came before), -1
+    if in none. `window`: its index in `epochs.windows`.
+    """
     fences = epochs.event[(epochs.call == FENCE) & (epochs.window == window)]
     count = np.searchsorted(fences, event)
     return np.where((count > 0) & (count < len(fences)), count + epochs.fenced[window], -1).astype(np.int64)
 
 
 def _own_lock_types(rank: Rank, epochs: Epochs, window: int, event: Ints) -> Ints:
-    """Return the type of the lock that the rank holds on its own part of the window at each event, 0 for none."""
+    """Return for each event the type of the lock that the rank then holds on its own part of a window, 0 for none.
+    `window`: its index in `epochs.windows`.
+    """
     comm = rank.trace.communicators[epochs.windows[window][0]]
     row_window = epochs.window[np.searchsorted(epochs.event, epochs.begin)]
     mine = (row_window == window) & ((epochs.sort == LOCK_ALL) | (epochs.sort == LOCK))

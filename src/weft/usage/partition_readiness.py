@@ -14,7 +14,9 @@ from weft.trace import Event
 
 
 def report_wrong_pready_calls(traffic: Traffic) -> Iterator[Finding]:
-    """Report calls of MPI_Pready and its kin that do not fit their request."""
+    """Report calls of MPI_Pready and its kin with a partition that does not exist, is ready already, or whose request
+    is not started.
+    """
     if not catalogue_of(traffic.rank).count(traffic.masks.table(calls.READIES)):
         return
     inits = traffic.masks.where(traffic.rank, frozenset(("Psend_init",)))
@@ -27,8 +29,8 @@ def report_wrong_pready_calls(traffic: Traffic) -> Iterator[Finding]:
 
 
 def _find_wrong_calls_on_request(traffic: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
-    """Yield the wrong calls on the partitioned request that `init` made: `(call, what it says wrongly, other calls
-    involved)`.
+    """Yield (call, what it says wrongly, other calls to cite) for the wrong MPI_Pready calls on the partitioned request
+    that the call `init` made.
     """
     events, enter, leave = traffic.rank.events, traffic.rank.enter_ns(), traffic.rank.exit_ns()
     readies = traffic.masks.where(traffic.rank, calls.READIES)

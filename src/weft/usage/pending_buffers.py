@@ -82,8 +82,8 @@ class Overlaps(NamedTuple):
 
 
 def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], events: int) -> Overlaps:
-    """Find pairs of rows that share bytes while both are pending and at least one writes. Only the first pair is
-    returned for each two call sites.
+    """Return pairs of operations whose buffers share bytes while both are pending and at least one is written. Of each
+    two call sites only the first pair is returned.
 
     `site`: the call site of each row. `events`: number of events of the rank. MemoryError if memory is short.
     """
@@ -108,7 +108,7 @@ def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], ev
 
 
 def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) -> Iterator[Finding]:
-    """Yield a note if it was not decided whether two rows share bytes."""
+    """Yield a note if for some pair of rows it remained open whether they share bytes."""
     if found.undecided is not None:
         unknown = [row for row in found.undecided if rows.shape[row] is not None]
         event = rank.event(int(rows.begin[unknown[0]]))
@@ -116,8 +116,8 @@ def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) ->
 
 
 def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return two blocks that share bytes, each as `(first byte, end)`: one from each of two rows. If no such blocks are
-    found, return the whole ranges of the rows.
+    """Return two blocks that share bytes, one of the row `one` and one of the row `two`, each as (first address, end).
+    If no such blocks are found, these are the whole ranges of the rows.
     """
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
@@ -133,7 +133,9 @@ def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int,
 
 
 def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, note: str = "") -> Finding:
-    """Make the finding for rows `one`, still pending, and `two` that share bytes. `note` ends its message."""
+    """Make the finding that two rows share bytes: the operation of row `two` began while that of row `one` was pending.
+    `note`: text for the end of the message.
+    """
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
     met = _shared_blocks(rows, one, two)
     shared = min(high for _, high in met) - max(low for low, _ in met)
@@ -153,8 +155,8 @@ def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, note: 
 
 
 def _access_evidence(rank: Rank, rows: BufferAccesses, row: int, shared_bytes: tuple[int, int]) -> BufferAccess:
-    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `shared_bytes`: first byte
-    and end.
+    """Return the access in row `row` as evidence for a finding that two accesses share bytes, in the form that
+    weft.usage.proof reads. `shared_bytes`: first address and end of what both access.
     """
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
     return BufferAccess(
@@ -170,8 +172,8 @@ def collect_slot_buffers(of: Traffic) -> BufferAccesses:
 
 
 def collect_buffer_accesses(traffic: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
-    """Return the buffers of the operations that call `reads` or `writes`: nonblocking ones until their completion, and
-    blocking ones.
+    """Return the buffers of all calls of the functions `reads` and `writes`, and of the starts of their persistent
+    requests. The buffer of a nonblocking operation is in use until the operation is complete.
     """
     found = _accesses_of_calls(traffic, reads, writes)
     if not len(traffic.masks.where(traffic.rank, calls.STARTS)):
@@ -199,8 +201,8 @@ def merge_accesses(*parts: BufferAccesses) -> BufferAccesses:
 def _access_bits_by_function(
     functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
-    """Return two arrays by function id: whether the function is in `reads` or `writes`, and its bits of `Access`
-    (native/kernel/requests.h).
+    """Return two arrays by function id for the kernel in C: whether the function is in `reads` or `writes` and makes no
+    persistent request, and the bits of `Access` (native/kernel/requests.h) that say how it uses its buffer.
     """
     table = masks_of(functions).table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
@@ -214,7 +216,9 @@ def _access_bits_by_function(
 
 
 def _accesses_of_calls(traffic: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
-    """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
+    """Return the buffers of operations that a single call begins; starts of persistent requests are not among them.
+    Computed in native/kernel/requests.c.
+    """
     events = np.ascontiguousarray(traffic.events)
     chosen, sort = _access_bits_by_function(traffic.rank.trace.functions, reads, writes)
     room = catalogue_of(traffic.rank).count(chosen)
@@ -248,8 +252,8 @@ def _accesses_of_calls(traffic: Traffic, reads: frozenset[str], writes: frozense
 
 
 def _split_into_blocks(rank: Rank, accesses: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
-    """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has
-    gaps.
+    """Replace each access whose datatype has gaps by one access for each contiguous block. `gaps`: whether a datatype
+    has gaps, by its id.
     """
     datatype = rank.events["datatype"][accesses.args].astype(np.int64)
     inside = datatype < len(gaps)
@@ -269,7 +273,9 @@ def _split_into_blocks(rank: Rank, accesses: BufferAccesses, gaps: NDArray[np.bo
 
 
 def _mark_broadcast_writes(traffic: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
-    """Mark in `written` that a broadcast writes the buffer at every member but its root."""
+    """Set `written` for broadcasts at members other than the root, as these receive into the buffer. `begin`: the calls
+    of the rows.
+    """
     rows = np.flatnonzero(traffic.masks.table(_BROADCASTS)[traffic.events["function"][begin]])
     comms, roots = traffic.events["comm"][begin[rows]], traffic.events["peer"][begin[rows]]
     for id in sorted_distinct(comms).tolist():
@@ -305,7 +311,9 @@ def find_request_ends(traffic: Traffic) -> RequestEnds:
 
 
 def ends_of_requests(rank: Rank, rows: Ints, done: RequestEnds) -> Ints:
-    """Return the event that completed or freed the request of each of some calls; the number of events if none did."""
+    """Return for each of the calls `rows`, which made or name a request, the event that completed or freed the request;
+    the number of events if none did.
+    """
     places = rank.events["object"][rows].astype(np.int64) - done.first
     found = np.full(len(rows), NONE, np.int64)
     inside = (places >= 0) & (places < len(done.at))
@@ -314,8 +322,8 @@ def ends_of_requests(rank: Rank, rows: Ints, done: RequestEnds) -> Ints:
 
 
 def ends_of_starts(traffic: Traffic, request: Ints, start: Ints) -> Ints:
-    """Return the event that completed each start of a persistent request, or freed it; the number of events if none
-    did.
+    """Return for each start of a persistent request the event that completed it or freed the request; the number of
+    events if none did. `request`, `start`: the request's id and the event of each start.
     """
     frees = traffic.masks.where(traffic.rank, calls.RELEASES)
     done = np.concatenate([traffic.done[0], traffic.events["object"][frees].astype(np.int64)])
@@ -330,10 +338,10 @@ def ends_of_starts(traffic: Traffic, request: Ints, start: Ints) -> Ints:
 
 
 def buffer_spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Return three columns: first byte and end of each operation's buffer, and whether it is usable.
+    """Return three columns for the buffers that the events `args` name: first address, end, and whether the two can be
+    used.
 
-    Not usable are buffers with gaps, without an address, and with MPI_PROC_NULL. `args`: the events that name the
-    buffers.
+    They cannot for buffers with gaps or without an address, for MPI_PROC_NULL, and in calls that failed.
     """
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]

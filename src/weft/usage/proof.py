@@ -26,8 +26,8 @@ _ENDS_ACCESS: Final = UNLOCKS | FLUSHES | functions_with_sync(Sync.FENCE, Sync.C
 
 
 def is_evidence_confirmed(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Order) -> bool:
-    """Return whether the record alone confirms a finding's evidence: the buffer was changed, or the two accesses
-    overlap, one writes, and nothing keeps them apart.
+    """Return whether the record alone confirms a finding's evidence. Either the recorder saw that the buffer was
+    changed; or two accesses overlap, at least one writes, and neither their order nor fences and locks keep them apart.
     """
     if isinstance(evidence, Sampled):
         return bool(trace.event(*evidence.completed).flags & Flag.BUFFER_CHANGED)
@@ -46,9 +46,9 @@ def is_evidence_confirmed(trace: Trace, evidence: Sampled | Overlap | WindowOver
 
 
 def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bool:
-    """Return whether a call's arguments show that it accesses the bytes that the evidence names.
+    """Return whether the arguments of the evidence's call show that it accesses the bytes that the evidence names.
 
-    `target`: the rank whose window the bytes are in; None for memory.
+    `target`: the rank in whose window the bytes are; None for plain memory.
     """
     event = trace.event(*access.named)
     if access.as_ == "store":
@@ -56,14 +56,14 @@ def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bo
         return any(at < access.to and access.from_ < at + size for at, size, _ in ranges)
     if access.as_ == "operation":
         assert target is not None
-        return _operation_touches(trace, event, target, access.from_, access.to)
+        return _operation_covers(trace, event, target, access.from_, access.to)
     start = _window_base(trace, access, target) if access.as_ == "local buffer" else 0
     low, high = start + access.from_, start + access.to
     return any(_buffer_has_bytes(event, region, low, high) for region in list_regions(event))
 
 
 def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -> bool:
-    """Return whether a buffer of a call holds the bytes from address `low` to `high`."""
+    """Return whether a buffer of a call contains all bytes from address `low` to `high`."""
     if not region.address + region.low <= low <= high <= region.address + region.high:
         return False
     layout = buffer_layout(event, region.parameter) if region.datatype is not None else None
@@ -71,7 +71,9 @@ def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -
 
 
 def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
-    """Return the address at which the window begins that an operation's own buffer lies in; 0 if in none."""
+    """Return the address at which the window begins that contains a buffer of the access's call; 0 if the buffers are
+    in no window of the rank `target`.
+    """
     rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
     buffers = [r.address for r in list_regions(trace.event(*access.named))]
@@ -79,8 +81,10 @@ def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
     return max(held, default=0)
 
 
-def _operation_touches(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
-    """Return whether an operation accesses the bytes `first` to `end` of the target's window."""
+def _operation_covers(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
+    """Return whether an operation accesses all bytes from `first` up to `end` (excluded) of the window of rank
+    `target`. False if the window or the layout is unknown.
+    """
     window = _target_window(trace, event, target)
     if window is None:
         return False
@@ -92,15 +96,15 @@ def _operation_touches(trace: Trace, event: Event, target: int, first: int, end:
 
 
 def _target_window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:
-    """Return the window of an operation as its target knows it."""
+    """Return what the target of an operation recorded of its part of the window; None if nothing."""
     there, wanted = trace.ranks[target], window_of(event.rank, event.args["win"])
     ids = [id for id in there.definitions.ids(Def.WINDOW) if window_of(there, id) == wanted]
     return there.definitions.window(ids[0]) if wanted is not None and len(ids) == 1 else None
 
 
 def _can_complete(trace: Trace, access: BufferAccess) -> bool:
-    """Return whether the call that, by the evidence, completes an operation can do so: both name one request, or it
-    closes an epoch.
+    """Return whether the call that completes an access, by the evidence, comes later and can do so: it closes an epoch,
+    or names the request that the access's call made. True also if the evidence names no such call.
     """
     if access.until is None or access.until == access.call or access.as_ == "store":
         return True
@@ -119,14 +123,18 @@ def _requests(event: Event) -> set[int]:
 
 
 def _are_kept_apart(one: WindowAccess, two: WindowAccess) -> bool:
-    """Return whether fences or locks keep the accesses of two ranks apart."""
+    """Return whether the accesses of two ranks are in different fence epochs, or under locks of which one is
+    exclusive.
+    """
     fences = one.fence, two.fence
     locks = {one.lock, two.lock}
     return (None not in fences and fences[0] != fences[1]) or (None not in locks and "exclusive" in locks)
 
 
 def _ends_before(order: Order, one: WindowAccess, two: WindowAccess) -> bool:
-    """Return whether one access is over before the other begins, as its origin or the target knows it."""
+    """Return whether access `one` is over before access `two` begins, by the happens-before order of the calls at their
+    origins and at the target.
+    """
     ends = [end for end in (one.until, one.closed) if end]
     begins = [begin for begin in (two.begins, two.opened) if begin]
     return any(order.past(begin).started[end.rank] > end.event for end in ends for begin in begins)

@@ -84,7 +84,7 @@ def _report_failed_calls(rank: Rank, explained: set[EventId]) -> Iterator[Findin
 
 
 def _report_short_spawns(rank: Rank) -> Iterator[Finding]:
-    """Report spawns that started fewer tasks than were asked for."""
+    """Report calls of pvm_spawn that started fewer tasks than the program asked for."""
     for index in masks_of(rank.trace.functions).where(rank, rank.trace.system.spawns).tolist():
         event = rank.event(index)
         started, wanted = event.args.get("result", 0), event.count
@@ -134,7 +134,7 @@ class _BufferContents:
 
 
 def _report_mismatched_unpacks(trace: Trace, match: Match) -> Iterator[Finding]:
-    """Report messages from which other elements were unpacked than had been packed."""
+    """Report messages from which a task unpacks other elements than the sender packed."""
     packed = [_BufferContents(rank, PACKS) for rank in trace.ranks]
     taken = [_BufferContents(rank, UNPACKS) for rank in trace.ranks]
     some = FindingLimiter()
@@ -165,10 +165,8 @@ def _elements_of_own_arguments(rank: Rank, event: int) -> PackedElements:
 def find_first_difference(
     packed: Iterable[PackedElements], unpacked: Iterable[PackedElements]
 ) -> tuple[PackedElements | None, PackedElements] | None:
-    """Return the elements at the first difference between what was packed into a message and what is unpacked from it.
-
-    The first of the pair is what lies in the message, None if nothing is left; the second is what is asked for. None if
-    there is no difference.
+    """Return the first elements that were packed into a message and are unpacked as something else: (what the message
+    has, what is asked for). The first is None if nothing is left in the message. None instead of a pair if all fits.
     """
     left = iter(packed)
     has = next(left, None)
@@ -191,7 +189,9 @@ def are_types_alike(one: str, other: str) -> bool:
 
 
 def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, wants: PackedElements) -> Finding:
-    """Make the finding for elements that are unpacked as another type than they were packed."""
+    """Make the finding that a task unpacks other elements (`wants`) than the sender packed (`has`, None if nothing is
+    left).
+    """
     taker, sender = receiver.event(wants.event), sent.rank
     severity: Severity = "error"
     if has is None:
@@ -213,7 +213,7 @@ def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, w
 
 
 def _report_unfreed_buffers(rank: Rank) -> Iterator[Finding]:
-    """Report buffers that the program made or saved, and neither freed nor let PVM free."""
+    """Report buffers that the program made, or took out of use, and then neither freed nor left PVM to free."""
     table = masks_of(rank.trace.functions)
     which = table.where(rank, _KEPT)
     names = {id: rank.trace.functions[id].name for id in table.ids(_KEPT)}

@@ -38,10 +38,10 @@ def collect_message_buffers(of: Traffic) -> BufferAccesses:
 
 
 def collect_receive_buffers(traffic: Traffic) -> BufferAccesses:
-    """Return both buffers of MPI_Sendrecv and its kin, and the receive buffers of collectives, each until it is
-    complete.
+    """Return the buffers that MPI_Sendrecv and its kin use, and the receive buffers of collectives. Each is in use
+    until its call is complete.
 
-    Buffers with gaps, and those with a block for each member, are left out.
+    Left out are buffers whose datatype has gaps, and those with a count for each member.
     """
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
     parts = [BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), empty_shapes(0))]
@@ -62,7 +62,9 @@ def collect_receive_buffers(traffic: Traffic) -> BufferAccesses:
 
 
 def _buffers_of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[BufferAccesses]:
-    """Yield the buffers of the calls of one function. `end`: the event that completes each call."""
+    """Yield the buffers of the calls `which` of one function, a table for each parameter. `end`: for each call the
+    event that completes it.
+    """
     names = function.parameters_by_name
     if "recvbuf" in names:
         yield _accesses_of_buffer(rank, function, which, end, "recv")
@@ -73,8 +75,10 @@ def _buffers_of_function(rank: Rank, function: Function, which: Ints, end: Ints)
 
 
 def _accesses_of_buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -> BufferAccesses:
-    """Return one buffer of the calls of a function, as far as its bytes are known and significant. `side`: "send",
-    "recv" or "".
+    """Return the accesses to one buffer parameter by the calls `which` of a function. Left out are calls whose buffer
+    MPI does not use or whose bytes are not known.
+
+    `end`: for each call the event that completes it. `side`: "send", "recv", or "" for a function with one buffer.
     """
     names, row = function.parameters_by_name, meaning.find_meaning(function.name)
     either = (side + "count", "count"), (side + "type", "datatype")
@@ -100,7 +104,7 @@ _NOWHERE: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
 
 
 def _communicator_sizes(rank: Rank, which: Ints) -> Ints:
-    """Return the number of peers in each call's communicator."""
+    """Return for each of the calls `which` how many members of its communicator send to it; 0 if unknown."""
     ids = rank.events["comm"][which]
     found = np.zeros(len(which), np.int64)
     for id in sorted_distinct(ids).tolist():

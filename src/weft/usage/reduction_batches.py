@@ -26,13 +26,13 @@ STRETCH: Final = 1 << 21
 
 
 def find_wrong_results(trace: Trace, match: Match) -> Suspects:
-    """Return pairs of instance and member whose result is wrong, in order of the instances; a member is counted within
-    its collective.
+    """Return the wrong results of reductions as pairs: the index of the collective in match.instances, and the index of
+    the member among those of the collective. Sorted by both.
     """
     columns = _ReductionColumns(trace, match)
     found = [np.zeros((0, 2), np.int64)]
     found += [
-        wrong for group in columns.group_alike() for wrong in _ReductionGroup(columns, *group).find_wrong_members()
+        wrong for group in columns.group_by_shape() for wrong in _ReductionGroup(columns, *group).find_wrong_members()
     ]
     every = np.concatenate(found)
     return every[np.lexsort((every[:, 1], every[:, 0]))]
@@ -56,13 +56,13 @@ class _ReductionColumns:
                 self._read_rank(rank)
 
     def _read_rank(self, rank: Rank) -> None:
-        """Read the hashed contents of one rank's reductions into the columns."""
+        """Copy what one rank brought to its reductions, and got from them, into the columns."""
         part = self.match.collectives.of_rank(rank.index)
         rows = np.flatnonzero(np.isin(self.match.collectives.function[part], list(self.kins))) + part.start
         events = self.match.collectives.event[rows].astype(np.int64)
         slots = rank.events[events]
-        self.op[rows] = self._number_by_name(slots["tag"], self.operations, lambda id_: rank.object_name("OP", id_))
-        self.dtype[rows] = self._number_by_name(
+        self.op[rows] = self._number_names(slots["tag"], self.operations, lambda id_: rank.object_name("OP", id_))
+        self.dtype[rows] = self._number_names(
             slots["datatype"], self.dtypes, lambda id_: _dtype_text(rank.datatype(id_))
         )
         hashed = rank.message_hashes
@@ -76,9 +76,9 @@ class _ReductionColumns:
             self.bytes[side][rows[there]] = np.minimum(hashed.rows["bytes"][mine], CONTENT_MOST)
 
     @staticmethod
-    def _number_by_name(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
-        """Replace a rank's ids by numbers that all ranks share: indices in `known`, which grows. `named(id)` returns
-        the name of an id.
+    def _number_names(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
+        """Replace a rank's ids by numbers that all ranks share: indices in the list of names `known`, to which new
+        names are added. `named(id)`: returns the name of an id.
         """
         found, inverse = np.unique(ids, return_inverse=True)
         codes = []
@@ -89,9 +89,9 @@ class _ReductionColumns:
             codes.append(known.index(name))
         return np.array(codes, np.int64)[inverse] if len(found) else np.zeros(0, np.int64)
 
-    def group_alike(self) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
-        """Yield reductions (instances) of one shape, which can be computed together, with the rows of their members
-        (instance by member).
+    def group_by_shape(self) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
+        """Yield groups of reductions that differ only in their numbers, so that a group can be computed at once:
+        (indices in match.instances, rows of their calls as a matrix of reduction by member).
         """
         instances, collectives = self.match.instances, self.match.collectives
         sizes = np.diff(instances.first.astype(np.int64))
@@ -105,8 +105,11 @@ class _ReductionColumns:
             yield from self._split_by_shape(these, rows)
 
     def _split_by_shape(self, these: Ints, rows: NDArray[np.int64]) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
-        """Split instances of one size by communicator, function, operation, type and length. `these`: instances,
-        `rows`: their members.
+        """Yield groups of reductions that have communicator, function, operation, type and length in common: (indices,
+        rows).
+
+        `these`: indices of reductions with equally many members. `rows`: the rows of their calls, reduction by member.
+        Reductions whose members disagree, or for which numbers are missing, are left out.
         """
         width = np.array([np.dtype(one).itemsize if one else 1 for one in self.dtypes])
         sent = self.at[HashSide.SENT][rows]
@@ -125,7 +128,9 @@ class _ReductionColumns:
             yield these[part], rows[part]
 
     def read_numbers(self, side: HashSide, rows: Ints, count: int) -> NDArray[Any]:
-        """Return what some calls of one rank brought or got, `count` numbers a row."""
+        """Return the numbers that the calls `rows` of one rank gave to a reduction, or got from it (`side`): a matrix
+        with `count` numbers for each call.
+        """
         rank = self.trace.ranks[self.match.collectives.rank_of(int(rows[0]))]
         dtype = np.dtype(self.dtypes[int(self.dtype[rows[0]])])
         raw = rank.message_hashes.content[self.at[side][rows][:, None] + np.arange(count * dtype.itemsize)]
@@ -146,7 +151,9 @@ class _ReductionGroup:
     rows: NDArray[np.int64]
 
     def find_wrong_members(self) -> Iterator[Suspects]:
-        """Yield the members whose result is wrong, for one batch of instances after the other."""
+        """Yield pairs (index of the reduction, index of the member) whose result is wrong. They come in batches, so
+        that few numbers are in memory at once.
+        """
         row, columns = int(self.rows[0, 0]), self.columns
         count = int(columns.bytes[HashSide.SENT][row]) // np.dtype(columns.dtypes[int(columns.dtype[row])]).itemsize
         name = columns.operations[int(columns.op[row])]
@@ -161,8 +168,10 @@ class _ReductionGroup:
     def _find_wrong_by_member(
         self, rows: NDArray[np.int64], brought: NDArray[Any], name: str
     ) -> Iterator[tuple[int, Ints]]:
-        """Yield for each member the instances in which its result is wrong. `brought`: numbers by member, instance and
-        element.
+        """Yield (member, indices into `rows` of the reductions that gave it a wrong result).
+
+        `rows`: the members' calls, reduction by member. `brought`: what they gave, by member, reduction and element.
+        `name`: the operation.
         """
         columns, count = self.columns, brought.shape[2]
         scanned = PREFIX.get(columns.kins[int(columns.match.collectives.function[rows[0, 0]])])
@@ -184,7 +193,11 @@ class _ReductionGroup:
 
 
 def are_allowed_results(got: NDArray[Any], expected: NDArray[Any], bound: Any, name: str) -> NDArray[np.bool_]:
-    """Return which numbers a reduction may give: the operation's result, or one within `bound` of it."""
+    """Return which numbers of `got` a reduction may give: the expected one or, of floating-point types, one within
+    `bound` of it. Numbers that are infinite or not a number are allowed too.
+
+    `name`: the operation, such as MPI_LAND.
+    """
     if name in ("MPI_LAND", "MPI_LOR", "MPI_LXOR"):
         same: NDArray[np.bool_] = (got != 0) == expected
         return same

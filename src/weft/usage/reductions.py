@@ -44,7 +44,7 @@ class Element(Evidence):
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Find reductions whose result does not follow from what their members brought."""
+    """Find reductions that gave a rank a result that does not follow from what the ranks brought."""
     if not any(len(rank.hashes) for rank in trace.ranks):
         return []
     told: dict[tuple[int, int], int] = {}
@@ -60,7 +60,9 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 
 def _check_member_result(parts: list[Contribution], member: int) -> Iterator[Finding]:
-    """Compute one reduction again and report the member `member` if its result is wrong."""
+    """Compute one reduction again from what its members brought, and report if the result of the member `member` is
+    wrong.
+    """
     part, name = parts[member], operation_name(parts[0].event)
     of = blocking_name(part.event.function.name)
     expected = combine_contributions(parts[: member + PREFIX[of]] if of in PREFIX else parts, name)
@@ -72,7 +74,11 @@ def _check_member_result(parts: list[Contribution], member: int) -> Iterator[Fin
 def _wrong_result_finding(
     parts: list[Contribution], part: Contribution, name: str, wrong: NDArray[np.int64], expected: Numbers
 ) -> Finding:
-    """Make the finding for a wrong result. `wrong`: the elements that differ, `expected`: the right numbers."""
+    """Make the finding for a wrong result of one rank.
+
+    `parts`: what each rank brought and got, `part`: that of this rank. `wrong`: indices of the wrong elements.
+    `expected`: the right numbers.
+    """
     at, rank = int(wrong[0]), part.event.rank.index
     got = part.got[at] if part.got is not None else None
     brought = [one.brought[at].item() for one in parts if one.brought is not None]

@@ -48,7 +48,7 @@ def check_rank_requests(rank: Rank) -> list[Finding]:
     """Find what is wrong with the requests and pending buffers of a rank, with all of its calls at once."""
     of = Traffic(rank)
     return [
-        *Requests(of).find(),
+        *Requests(of).find_misuse(),
         *report_wrong_pready_calls(of),
         *_report_changed_buffers(rank),
         *report_wrong_transfers(of),
@@ -79,7 +79,9 @@ class Requests:
         self._build_tables_by_id()
 
     def _build_tables_by_id(self) -> None:
-        """Build tables by request id, from the smallest id on; ids are consecutive, so they index the tables."""
+        """Build tables indexed by request id minus the smallest id: whether the request was made, completed, freed. Ids
+        are consecutive, so the tables stay small.
+        """
         freed = self.freed[(self.freed >= max(ID_DYNAMIC, self._held.start)) & (self.freed < self._held.stop)]
         every = self.ids, self.request, freed
         self.first = min(int(ids.min(initial=self._held.stop)) for ids in every)
@@ -93,8 +95,8 @@ class Requests:
         self.freed_ids[freed - self.first] = True
         self.gone = self.freed_ids | (self.times > 0)
 
-    def find(self) -> Iterator[Finding]:
-        """Find leaks, and starts, waits and frees at the wrong time."""
+    def find_misuse(self) -> Iterator[Finding]:
+        """Find requests that leak, and starts, waits, tests and frees at the wrong time."""
         if has_reached_finalize(self.rank):
             yield from self._check_leaks()
         yield from self._check_stale_handles()
@@ -103,8 +105,8 @@ class Requests:
         yield from self._check_frees_of_collectives()
 
     def is_clean(self) -> bool:
-        """Return whether nothing is wrong with the requests of a part of a rank's calls, after which no request is
-        pending. Whether persistent requests are started and freed is not checked.
+        """Return whether nothing is wrong with the requests of a part of a rank's calls, and none is pending at its
+        end. Whether persistent requests are ever started and freed is not checked.
         """
         over = self.gone[self.ids - self.first] | self.persistent
         lost = self._unseen_instant_requests
@@ -135,11 +137,11 @@ class Requests:
         return int(unknown + (again - 1).sum())
 
     def _check_stale_handles(self) -> Iterator[Finding]:
-        """Report waits, tests and frees of a request that is over. The program names such a request by a copy of its
-        handle, as the call that ended the request has set its own handle to null.
+        """Report waits, tests and frees of a request that is over already. The program names it by an old copy of the
+        handle, as the call that ended the request has set the handle itself to null.
 
-        If the record lacks completions of requests that may have been complete at once, only calls that failed or never
-        returned are reported.
+        Only calls that failed or never returned are reported if the record lacks completions of requests that may have
+        been complete at once.
         """
         events = self.rank.events
         single = self.masks.where(self.rank, _USES)
@@ -158,14 +160,14 @@ class Requests:
             yield self._stale_finding(event)
 
     def _were_made(self, ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Return whether some call of the record made the request of each id."""
+        """Return a mask of the request ids that some call of the record made."""
         places = ids.astype(np.int64) - self.first
         known = (places >= 0) & (places < len(self.made))
         known[known] = self.made[places[known]]
         return known
 
     def _repeated_completions(self) -> Ints:
-        """Return the calls that completed a nonpersistent request which was complete before."""
+        """Return the events that completed a nonpersistent request after an earlier call had completed it."""
         if not (self.fired & (self.times > 1)).any():
             return np.zeros(0, np.int64)
         first = np.zeros(len(self.times), np.int64)
@@ -176,8 +178,8 @@ class Requests:
         return found
 
     def _failed_array_calls(self) -> Ints:
-        """Return the calls on several requests that failed or never returned, and name a request that no recorded call
-        made.
+        """Return the waits and tests on several requests that failed or never returned, and that name a request which
+        no recorded call made.
         """
         events = self.rank.events
         if not catalogue_of(self.rank).failed and not catalogue_of(self.rank).open:
@@ -201,8 +203,9 @@ class Requests:
         )
 
     def _explain_stale_handle(self, index: int) -> tuple[list[Event], str]:
-        """Return the calls to cite for a call on an invalid request, and in words why the request is invalid. The cited
-        call made the request, or failed to make it; the list is empty if unknown.
+        """Return the call to cite for a use of an invalid request, in a list, and in words why the request is invalid.
+        The cited call made the request, or failed to make it; the list is empty if the call is not known. `index`: the
+        event of the use.
         """
         if (self.makers < index).any():
             makers = self._only_maker_over_before(index)
@@ -219,8 +222,8 @@ class Requests:
 
     @cached_property
     def _first_request_ends(self) -> tuple[Ints, Ints]:
-        """Return the calls that made the two requests that end first, and the events that end these requests.
-        Persistent requests are left out.
+        """Return two columns for the two nonpersistent requests that end first: the calls that made them, and the
+        events that end them.
         """
         makers = self.makers[~self.persistent]
         at = ends_of_requests(self.rank, makers, find_request_ends(self.of))
@@ -228,14 +231,16 @@ class Requests:
         return makers[first], at[first]
 
     def _only_maker_over_before(self, index: int) -> list[Event]:
-        """Return the call that made the only request which ended before an event; nothing if there are several."""
+        """Return, in a list, the call that made the only request which ended before an event; empty if several or none
+        ended before.
+        """
         makers, at = self._first_request_ends
         over = makers[at < index]
         return [self.rank.event(int(over[0]))] if len(over) == 1 else []
 
     def _were_named_before(self, uses: Ints) -> NDArray[np.bool_]:
-        """Return for each use of a request whether a call of another kind named the request before. That call may have
-        made the request.
+        """Return a mask of the calls `uses` (waits, tests, frees) whose request an earlier call of another kind names.
+        That call may have made the request.
         """
         if not len(uses):
             return np.zeros(0, np.bool_)
@@ -248,7 +253,9 @@ class Requests:
 
     @cached_property
     def _unseen_instant_requests(self) -> Ints:
-        """Return the makers of requests that may have been complete at once and were never seen to complete."""
+        """Return the calls that made requests which never completed in the record but may have been complete at once:
+        sends, and operations with MPI_PROC_NULL.
+        """
         rows = np.flatnonzero(~self.gone[self.ids - self.first] & ~self.persistent)
         instant = self.masks.table(_SENDING)[self.functions[rows]]
         instant |= self.rank.events["peer"][self.makers[rows]] == PROC_NULL
@@ -325,7 +332,11 @@ class Requests:
             )
 
     def _are_still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
-        """Return which starts come before the previous start of the same request was complete."""
+        """Return a mask of the starts of persistent requests that come before the previous start of the same request
+        was complete.
+
+        `event`, `request`: the event and the request's id of each start.
+        """
         order = np.lexsort((event, request))
         again = np.flatnonzero(request[order][1:] == request[order][:-1])
         before, this = order[again], order[again + 1]
@@ -338,17 +349,19 @@ class Requests:
 
     @staticmethod
     def _count_rows_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
-        """Return for each request how many rows (`ids`, `at`) have its id and come before its event. `at`: the event of
-        each row.
+        """Return for each pair of `request` and `event` how many calls on the request came before the event.
+
+        `ids`, `at`: the request's id and the event of each of these calls.
         """
         rows = np.sort(ids << 32 | at)
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
 
     def _were_active_when_freed(self, frees: Ints, freed: Ints, makers: Ints) -> NDArray[np.bool_]:
-        """Return whether receives were active when the calls `frees` freed their requests.
+        """Return a mask of the receives whose request was active when it was freed.
 
-        `makers`: the calls that began the receives.
+        By receive: `frees`, the call that freed the request; `freed`, the request's id; `makers`, the call that made
+        the request (MPI_Irecv, or MPI_Recv_init: then only a start makes it active).
         """
         starts_of, started, _ = self.of.starts
         last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][makers]], makers, -1)
@@ -362,13 +375,17 @@ class Requests:
         return active
 
     def _were_cancelled_before(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
-        """Return whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
+        """Return a mask of the frees before which MPI_Cancel was called for the request, so that nobody waits for its
+        message.
+
+        `frees`, `freed`: the event of each free and the request's id.
+        """
         cancels = self.masks.where(self.rank, calls.CANCELS)
         ids = self.rank.events["object"][cancels].astype(np.int64)
         return self._count_rows_before(ids, cancels, freed, frees) > 0
 
     def _check_frees_while_active(self) -> Iterator[Finding]:
-        """Report frees of active receives: nothing tells then when the buffer is filled (MPI-4.1, 3.7.3)."""
+        """Report frees of active receives: the program then cannot know when the message is there (MPI-4.1, 3.7.3)."""
         receives = self.masks.table(calls.IRECVS | calls.RECV_INITS)
         order = np.argsort(self.ids, kind="stable") if len(self.frees) else _NONE
         known = np.isin(self.freed, self.ids)
@@ -410,8 +427,8 @@ class Requests:
 def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
     """Report operations whose buffer the program changed before they were complete, as the recorder saw.
 
-    A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there
-    when it was posted nor came with its message.
+    For a send the recorder compares the buffer at the start and at the completion. For a receive it finds bytes that
+    were neither there before nor in the message.
     """
     if not catalogue_of(rank).changed:
         return
@@ -432,8 +449,9 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
 
 
 def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tuple[str, str, list[Event]]:
-    """Return words for the operations whose buffer was changed, the pronoun for these operations, and the operation to
-    cite, in a list. The list is empty if the operations have different buffers.
+    """Return words for the operations whose buffer was changed, the pronoun for them ("it" or "them"), and a list with
+    the operation to cite, empty if the operations have different buffers. `makers`: the calls that began the
+    operations.
     """
     buffers = {maker.buffer for maker in makers}
     if len(buffers) != 1:
@@ -448,7 +466,9 @@ def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tup
 
 
 def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
-    """Return the one-sided operation that a synchronising call completes and whose origin buffer has changed."""
+    """Return, in a list, the last one-sided operation before a synchronising call that has its window and buffer; empty
+    if there is none. The recorder notes in that call the buffer that was changed.
+    """
     events = rank.events[: event.index]
     same = (events["object"] == event.object) & (events["buffer"] == event.buffer)
     found = np.flatnonzero(same & masks_of(rank.trace.functions).table(calls.RMA)[events["function"]])
@@ -456,8 +476,8 @@ def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
 
 
 def _find_makers_of_requests(rank: Rank, event: Event) -> list[Event]:
-    """Return the operations among the requests of a completing call that have the buffer which changed, or that may
-    have it.
+    """Return the calls that made the requests of a completing call: those with the buffer that was changed or, if none
+    has it, all. At most MAX_OF_ONE_SITE are returned.
     """
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
@@ -479,7 +499,7 @@ def _may_write_pending_buffers(traffic: Traffic) -> bool:
 
 
 def report_shared_buffers(traffic: Traffic) -> Iterator[Finding]:
-    """Report buffers of operations that are pending together, at least one of which is written."""
+    """Report buffers that share bytes while operations on both are pending, if at least one of them is written."""
     rank = traffic.rank
     if not _may_write_pending_buffers(traffic):
         return

@@ -43,7 +43,9 @@ _FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
 
 
 def _describe_object_class(handle: str) -> _ObjectClass:
-    """Describe the class of objects with a kind of handle, from the table of functions."""
+    """Return which functions make and free the objects with one kind of handle ("COMM", "WIN" …), from the table of
+    functions.
+    """
     rows = meaning.all_meanings().values()
     # A request's communicator is there when the request is complete, and the call's object is the request.
     makers = meaning.names_of(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
@@ -58,11 +60,13 @@ _OWN_ENDS: Final = re.compile(r"lib(hdf5|petsc|slepc|adios2|netcdf)[^/]*\.so")
 
 
 def find(trace: Trace) -> list[Finding]:
-    """Find the leaks of each rank that reached its end."""
+    """Find the objects that ranks never freed. Ranks that did not reach MPI_Finalize are left out, unless their MPI ran
+    out of communicators.
+    """
     found: list[Finding] = []
     for rank in trace.own:
         if _ran_out_of_communicators(rank):
-            found += _report_exhaustion(rank)
+            found += _report_exhausted_communicators(rank)
             continue
         if not has_reached_finalize(rank):
             continue
@@ -82,8 +86,10 @@ def _ran_out_of_communicators(rank: Rank) -> bool:
     return any("oo many communicators" in text for text in texts)
 
 
-def _report_exhaustion(rank: Rank) -> Iterator[Finding]:
-    """Report the line that made most of the communicators which a rank had when its MPI could make no more."""
+def _report_exhausted_communicators(rank: Rank) -> Iterator[Finding]:
+    """Report that a rank's MPI could make no more communicators: name the line that made most of those which were not
+    freed.
+    """
     made = _find_unfreed(rank, CLASSES[0])
     sites, counts = np.unique(rank.events["site"][made], return_counts=True)
     if not len(sites):
@@ -109,10 +115,8 @@ def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
 
 
 def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
-    """Return the calls that made attribute keys whose delete functions MPI_Finalize calls: keys that are set on a
-    predefined communicator (MPI-4.1, 11.2.4).
-
-    Such a function may free what is left, and nothing is recorded there.
+    """Return the calls that made an attribute key which is set on a predefined communicator and has a delete function.
+    MPI_Finalize calls that function (MPI-4.1, 11.2.4), and it may free what is left, unseen by the recorder.
     """
     table = masks_of(rank.trace.functions)
     sets = table.where(rank, word_set("Comm_set_attr"))
@@ -134,7 +138,8 @@ def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
 
 
 def _frees_only_its_own(maker: Event) -> bool:
-    """Return whether the delete function of a key of attributes is a library's that frees only what the library made.
+    """Return whether the delete function of an attribute key belongs to a library and frees only what the library made
+    itself. `maker`: the call that made the key.
 
     mpi4py makes a key without state for itself, and one with state for the program.
     """
@@ -153,7 +158,9 @@ def _is_mpi4py(module: str) -> bool:
 
 
 def _note_unknown_cleaner(maker: Event, leaks: list[Finding]) -> Finding:
-    """Make the note that a function of the program that MPI_Finalize calls may free what looks like leaks."""
+    """Make the note that what looks like leaks may be freed by a function of the program which MPI_Finalize calls.
+    `maker`: the call that made the function's attribute key.
+    """
     rank = maker.rank.index
     count = sum(1 + leak.beyond for leak in leaks)
     return make_finding(
@@ -166,8 +173,8 @@ def _note_unknown_cleaner(maker: Event, leaks: list[Finding]) -> Finding:
 
 
 def _report_unfreed_objects(rank: Rank, cleaned: frozenset[str]) -> Iterator[Finding]:
-    """Report objects of every class that are never freed, but for those that a library in `cleaned` made: it frees its
-    own inside MPI_Finalize.
+    """Report objects of all classes that are never freed. Objects that a library in `cleaned` made are left out, as it
+    frees them inside MPI_Finalize.
     """
     table = masks_of(rank.trace.functions)
     events = rank.events
@@ -187,8 +194,8 @@ def _report_unfreed_objects(rank: Rank, cleaned: frozenset[str]) -> Iterator[Fin
 
 
 def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
-    """Return the calls that make an object with this kind of handle, and its id: from the slot, or else from the
-    tail.
+    """Return two columns, sorted by call: the calls of `makers`, and the id of the object of this kind that each
+    made.
     """
     functions = rank.events["function"][makers]
     found: list[tuple[Ints, Ints]] = []
@@ -247,7 +254,9 @@ def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
 
 
 def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
-    """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made: which ones, the record does not say."""
+    """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made; the record does not tell which
+    pieces.
+    """
     table = masks_of(rank.trace.functions)
     made, freed = (table.where(rank, word_set(name)) for name in ("Alloc_mem", "Free_mem"))
     made = made[rank.events["error"][made] == 0]
@@ -268,9 +277,10 @@ def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
 
 
 def _is_made_by_mpi4py(event: Event) -> bool:
-    """Return whether mpi4py made a communicator for itself: its lowercase collectives duplicate one and keep it.
+    """Return whether mpi4py made a communicator for itself, as its lowercase collectives do. True if the source line of
+    the MPI_Comm_dup does not say dup or clone; False without the source.
 
-    mpi4py frees it in an attribute's delete function, inside MPI_Finalize or MPI_Comm_free, where nothing is recorded.
+    mpi4py frees such a communicator inside MPI_Finalize or MPI_Comm_free, where nothing is recorded.
     """
     if not (event.site.file or "").endswith(".py") or event.function.name != "MPI_Comm_dup":
         return False

@@ -33,7 +33,9 @@ class RmaCompletion(NamedTuple):
 
 
 def find_completing_events(rank: Rank, epochs: Epochs) -> RmaCompletion:
-    """Return which event completes each operation of a rank. Rows of other calls have no meaning."""
+    """Return for each one-sided operation of a rank the events that complete it at the origin and at the target. Rows
+    of other calls have no meaning.
+    """
     rows = np.flatnonzero((epochs.call == 0) & (epochs.epoch >= 0))
     remote = np.full(len(epochs.event), _NEVER, np.int64)
     end = epochs.end[epochs.epoch[rows]]
@@ -59,10 +61,10 @@ def _take_earlier(column: Ints, rows: Ints, events: Ints) -> None:
 
 
 def _first_call_after(epochs: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
-    """Return for each row the event of the first later call on the same window that the mask `ending` selects; _NEVER
-    if none follows.
+    """Return for each row of `rows` the event of the first later call on the same window that the mask `ending`
+    selects; _NEVER if there is none.
 
-    `peer`: the target of each call, which must then be the same.
+    `peer`: the target of every call of `epochs`; if given, the later call must have the same target.
     """
     by = np.flatnonzero(ending)
     if not len(by):
@@ -81,7 +83,7 @@ def _first_call_after(epochs: Epochs, rows: Ints, ending: NDArray[np.bool_], pee
 
 
 def _request_completions(rank: Rank, events: Ints) -> Ints:
-    """Return for each operation the call that completed its request, as an event; _NEVER if none did."""
+    """Return for each operation the event that completed its request; _NEVER if none did. `events`: the operations."""
     request, at = Traffic(rank).done
     order = np.lexsort((at, request))
     request, at = request[order], at[order]

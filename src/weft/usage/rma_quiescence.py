@@ -22,14 +22,14 @@ from weft.usage.exposure_epochs import Exposures, find_exposure_ends
 from weft.usage.one_sided import LOOKED, analyse_windows
 from weft.usage.rma_completion import RmaCompletion
 from weft.usage.window_accesses import LOCAL, RmaAccesses
-from weft.usage.window_stores import need_later_writes
+from weft.usage.window_stores import needs_later_writes
 
 _ON_WINDOWS: Final = calls.ON_WINDOWS | calls.WINDOW_MAKERS
 
 
 def is_rma_quiescent(trace: Trace, match: Match) -> bool:
-    """Return whether nothing is pending in any window. The analysis of the windows is kept with the match for
-    `one_sided.find`.
+    """Return whether no one-sided operation or epoch is pending in any window at the end of this part of the run. Also
+    keeps the analysis of the windows with the match, for `one_sided.find`.
     """
     table = masks_of(trace.functions).table(_ON_WINDOWS)
     if not any(catalogue_of(rank).count(table) for rank in trace.ranks):
@@ -40,7 +40,7 @@ def is_rma_quiescent(trace: Trace, match: Match) -> bool:
     return _are_starts_matched(looked.exposed) and all(
         _is_rank_complete(rank, of, looked.over[rank])
         and not any(_needs_later_calls(rank, of, local, epoch) for epoch in _open_fence_epochs(of))
-        and not need_later_writes(rank, looked.gatherings, looked.accesses)
+        and not needs_later_writes(rank, looked.gatherings, looked.accesses)
         for rank, of in looked.known.items()
     )
 
@@ -52,8 +52,8 @@ def _are_starts_matched(exposed: Exposures) -> bool:
 
 
 def _is_rank_complete(rank: Rank, epochs: Epochs, over: RmaCompletion) -> bool:
-    """Return whether a rank's operations are complete at their targets, its starts completed, and its posts waited
-    for.
+    """Return whether all operations of a rank are complete at their targets, each MPI_Win_start has its
+    MPI_Win_complete, and each MPI_Win_post its wait.
     """
     operations = epochs.call == 0
     if (over.remote[operations & (epochs.epoch >= 0)] < 0).any() or (epochs.window[operations] < 0).any():
@@ -64,7 +64,7 @@ def _is_rank_complete(rank: Rank, epochs: Epochs, over: RmaCompletion) -> bool:
 
 
 def _open_fence_epochs(epochs: Epochs) -> Iterator[int]:
-    """Yield the fence epochs that are open at the end."""
+    """Yield the fence epochs that are open at the end and whose window is not freed."""
     freed = epochs.window[epochs.call == FREE]
     for epoch in np.flatnonzero((epochs.sort == FENCE) & (epochs.end < 0)).tolist():
         if _window_of_epoch(epochs, epoch) not in freed:
@@ -76,11 +76,11 @@ def _window_of_epoch(of: Epochs, epoch: int) -> int:
 
 
 def _needs_later_calls(rank: Rank, epochs: Epochs, local: RmaAccesses, epoch: int) -> bool:
-    """Return whether an open fence epoch can only be judged together with later calls. There are two reasons for this.
+    """Return whether an open fence epoch can only be judged together with later calls, for one of two reasons.
 
     The rank itself accesses the window's memory in the epoch, and operations of other ranks in the same epoch may
-    overlap this access. Or epochs of locks or starts follow the fence, because a second fence would join them with the
-    fence epoch.
+    overlap this access. Or epochs of locks or starts follow the fence: a second fence would make them part of the fence
+    epoch.
     """
     window, begin = _window_of_epoch(epochs, epoch), int(epochs.begin[epoch])
     comm, ordinal = epochs.windows[window]

@@ -53,7 +53,7 @@ def find_rma_races(trace: Trace, order: Order, accesses: RmaAccesses) -> Iterato
     changed = (np.diff(keys[:, order_of], axis=1) != 0).any(axis=0)
     cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(accesses)]
     for first, last in pairwise(cuts):
-        yield from _TargetAccesses(trace, order, handed, accesses.pick(slice(first, last))).races()
+        yield from _TargetAccesses(trace, order, handed, accesses.pick(slice(first, last))).find_races()
 
 
 class _TargetAccesses:
@@ -73,7 +73,7 @@ class _TargetAccesses:
         return bool((self.all.rank != self.all.rank[0]).any())
 
     def _build_classes(self) -> None:
-        """Sort the accesses into classes of equal rank, line, bytes and operation."""
+        """Sort the accesses into classes that have rank, line, bytes and operation in common."""
         accesses = self.all
         by = (number_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
         by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
@@ -85,8 +85,10 @@ class _TargetAccesses:
         self.fenced = np.minimum.reduceat(fence, starts) >= 0
         self.excluding = np.logical_and.reduceat(lock == EXCLUSIVE, starts)
 
-    def races(self) -> Iterator[Finding]:
-        """Sweep the accesses by address and report the races; say so if too much overlaps to compare all of it."""
+    def find_races(self) -> Iterator[Finding]:
+        """Yield a finding for each race, the first of each two lines, and notes if there were too many overlaps or
+        blocks to compare all.
+        """
         told: set[tuple[str, str]] = set()
         seen: set[tuple[int, int, int, int]] = set()
         between = chain(self._pairs_in_one_fence(), self._pairs_of_classes(told)) if self._several_ranks else ()
@@ -99,15 +101,15 @@ class _TargetAccesses:
             key = self._call_sites(one, two)
             if key not in told:
                 told.add(key)
-                yield self._make_finding(one, two)
+                yield self._race_finding(one, two)
         if self.left is not None:
             event = self.trace.event(int(self.all.rank[self.left[0]]), int(self.all.event[self.left[0]]))
             yield make_left_out_note("rma-race", event, "it touches bytes that others do")
         if self.asked > MAX_COMPARED:
-            yield self._note_given_up()
+            yield self._note_uncompared_pairs()
 
     def _pairs_in_one_epoch(self) -> Iterator[tuple[int, int]]:
-        """Yield conflicting accesses of one rank in one epoch."""
+        """Yield pairs of accesses of one rank that conflict, in one epoch with no flush between them."""
         of = self.all
         for pair in self._conflicting_pairs(np.arange(len(of)), np.stack([of.rank, of.bucket])):
             if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._is_earlier_complete(*pair):
@@ -120,7 +122,7 @@ class _TargetAccesses:
         return 0 <= self.all.end.item(first) < later
 
     def _pairs_in_one_fence(self) -> Iterator[tuple[int, int]]:
-        """Yield conflicting accesses of two ranks between the same fences."""
+        """Yield pairs of accesses of two ranks that conflict, between the same two fences."""
         of = self.all
         rows = np.flatnonzero(of.fence >= 0)
         for pair in self._conflicting_pairs(rows, of.fence[rows][None]):
@@ -128,7 +130,9 @@ class _TargetAccesses:
                 yield pair
 
     def _conflicting_pairs(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
-        """Yield pairs of rows with equal keys that overlap and conflict. `keys`: columns by row."""
+        """Yield pairs of rows that overlap, conflict and have equal keys. `keys`: columns with a value for each of
+        `rows`.
+        """
         of = self.all
         order = np.lexsort((of.low[rows], *keys[::-1]))
         rows, keys = rows[order], keys[:, order]
@@ -161,9 +165,10 @@ class _TargetAccesses:
                 pending = np.append(pending, row)
 
     def _pairs_of_classes(self, reported: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
-        """Yield conflicting accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders.
+        """Yield pairs of accesses of two ranks that conflict and that nothing orders, in epochs of locks, or of starts
+        and posts.
 
-        `reported`: pairs of lines that are reported already.
+        `reported`: pairs of lines that have a finding already; they are skipped.
         """
         pending = np.zeros(0, np.int64)
         of = self.classes
@@ -188,7 +193,9 @@ class _TargetAccesses:
             pending = np.append(pending, k)
 
     def _share_bytes(self, one: int, two: int) -> bool:
-        """Return whether two accesses whose ranges overlap share a byte, as far as that is known."""
+        """Return whether two accesses whose ranges overlap share a byte. If they have too many blocks to decide, return
+        False and note the pair in `left`.
+        """
         shapes = self.all.shape
         if shapes[one] is None and shapes[two] is None:
             return True
@@ -199,7 +206,9 @@ class _TargetAccesses:
         return bool(found)
 
     def _layouts_of_pair(self, one: int, two: int) -> tuple[Layout, Layout, int]:
-        """Return the layouts of two accesses, and how many bytes after the first the second begins."""
+        """Return the layouts of two accesses, and by how many bytes the origin of the second layout is behind that of
+        the first.
+        """
         of = self.all
         several = [
             (
@@ -212,8 +221,8 @@ class _TargetAccesses:
         return first, second, high - second.low - (low - first.low)
 
     def _shared_blocks(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return two blocks that share bytes, each as `(first byte, end)`: one from each of two accesses. If no such
-        blocks are found, return the whole ranges of the accesses.
+        """Return two blocks that share bytes, one of access `one` and one of access `two`, each as (first byte, end).
+        If no such blocks are found, these are the whole ranges of the accesses.
         """
         of = self.all
         ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
@@ -245,10 +254,10 @@ class _TargetAccesses:
     def _first_unordered_pair(
         self, a: Ints, b: Ints, fenced_a: NDArray[np.bool_], fenced_b: NDArray[np.bool_]
     ) -> tuple[int, int] | None:
-        """Return the first pair of accesses of two classes that nothing orders, None if there is none.
+        """Return the first pair of accesses of two classes that nothing orders; None if there is none.
 
-        Walks along the epochs of both ranks in their order: what comes before an epoch comes before all later ones.
-        `a`, `b`: the accesses of the classes; `fenced_a`, `fenced_b`: which are in fence epochs.
+        The search walks along the epochs of both ranks: an access that is over before an epoch is over before all later
+        ones. `a`, `b`: the accesses of the classes, in order. `fenced_a`, `fenced_b`: masks of those in fence epochs.
         """
         of = self.all
         exclusive = (of.lock[a] == EXCLUSIVE).all() and (of.lock[b] == EXCLUSIVE).all()
@@ -278,14 +287,16 @@ class _TargetAccesses:
         return 0 not in locks and EXCLUSIVE in locks
 
     def _completion_time(self, row: int) -> float:
-        """Return when an access is complete, ns; infinity if never."""
+        """Return when an access is complete, in ns; infinity if it never is."""
         end = int(self.all.end[row])
         event = self.trace.event(int(self.all.rank[row]), end) if end >= 0 else None
         leave = event.exit_ns if event else None
         return float("inf") if leave is None else leave
 
     def _is_over_before(self, one: int, two: int) -> bool:
-        """Return whether one access is over before the other begins, as the origins or the target know it."""
+        """Return whether access `one` is over before access `two` begins, by the order of the calls at their origins
+        and at the target, or because values were handed over under locks.
+        """
         of = self.all
         target = int(of.target[0])
         ends = EventId(int(of.rank[one]), int(of.end[one])), EventId(target, int(of.closed[one]))
@@ -294,7 +305,7 @@ class _TargetAccesses:
             return True
         return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
 
-    def _make_finding(self, one: int, two: int) -> Finding:
+    def _race_finding(self, one: int, two: int) -> Finding:
         """Make the finding for two accesses that race."""
         of, target = self.all, int(self.all.target[0])
         one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))
@@ -329,7 +340,9 @@ class _TargetAccesses:
         )
 
     def _access_evidence(self, row: int, shared_bytes: tuple[int, int]) -> WindowAccess:
-        """Return an access as evidence, in the form that weft.usage.proof reads. `shared_bytes`: first byte and end."""
+        """Return an access as evidence for a finding that two accesses race, in the form that weft.usage.proof reads.
+        `shared_bytes`: first byte and end of what both access.
+        """
         of = self.all
         rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
 
@@ -343,7 +356,7 @@ class _TargetAccesses:
             lock=_LOCKS.get(int(of.lock[row])), fence=fence if fence >= 0 else None,
         )  # fmt: skip
 
-    def _note_given_up(self) -> Finding:
+    def _note_uncompared_pairs(self) -> Finding:
         """Make the note that too many accesses overlap to compare every pair."""
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
         return make_finding(
@@ -354,7 +367,9 @@ class _TargetAccesses:
         )  # fmt: skip
 
     def _describe_access(self, row: int) -> str:
-        """Say in words what an access is: the operation, or for a store of the program the fence after it."""
+        """Say in words what an access is: the operation with its place, or a store of the program with the fence after
+        it.
+        """
         told = call_at(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
         if self.all.origin[row] == LOCAL:
             return f"in {told}, whose own buffer lies there,"
@@ -366,9 +381,8 @@ _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "l
 
 
 def _have_different_elements(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
-    """Return which of the accesses `others` are updates whose elements do not coincide with those of the update `one`.
-
-    Such updates are not atomic to each other.
+    """Return a mask of the accesses `others` that are updates (accumulates) and whose elements begin elsewhere, or are
+    of another type, than those of the update `one`. Such updates are not atomic to each other.
     """
     updates = (accesses.sort[others] == UPDATE) & (accesses.sort[one] == UPDATE)
     known = (accesses.element[others] > 0) & (accesses.element[one] > 0)
@@ -377,9 +391,10 @@ def _have_different_elements(accesses: RmaAccesses, others: Ints, one: int) -> N
 
 
 def _find_conflicting(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
-    """Return which of the accesses `others` conflict with `one` if they overlap (MPI-4.1, 12.7).
+    """Return a mask of the accesses `others` that conflict with access `one` if they overlap (MPI-4.1, 12.7).
 
-    Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
+    No conflict are two reads, and two updates of the same elements with the same operation, or from the same origin
+    that keeps their order.
     """
     no_op, mine = accesses.operation[others] < 0, accesses.operation[one] < 0
     reads = ((accesses.sort[others] == READ) | no_op) & ((accesses.sort[one] == READ) | mine)
@@ -391,8 +406,8 @@ def _find_conflicting(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[
 
 
 def _may_conflict(accesses: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
-    """Return which groups of rows may have conflicting accesses: groups of several accesses that are neither all reads
-    nor all equal updates. `firsts`: the first row of each group.
+    """Return a mask of the groups of rows that may contain a conflict: they have several accesses, and these are
+    neither all reads nor all equal updates. `firsts`: the first row of each group.
     """
     kind = np.where(
         accesses.sort == UPDATE, UPDATE + (np.abs(accesses.operation) << 32 | accesses.element), accesses.sort

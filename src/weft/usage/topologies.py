@@ -26,9 +26,8 @@ class Edge(NamedTuple):
 
 
 def topology_edges(trace: Trace, comm: Communicator) -> list[Edge]:
-    """List the edges of a communicator's topology by ranks in it, as far as the calls that made the topology are known.
-
-    A member that was still inside that call when the run ended has no edges.
+    """Return the edges of a communicator's topology between its ranks, from the calls that made the topology. A member
+    that never returned from that call has no edges.
     """
     makers = {
         comm.rank_of(index): made for index in comm.members if (made := _find_creating_call(trace.ranks[index], comm))
@@ -43,7 +42,7 @@ def topology_edges(trace: Trace, comm: Communicator) -> list[Edge]:
 
 
 def _find_creating_call(rank: Rank, comm: Communicator) -> Event | None:
-    """Return the call by which a rank made a communicator with a topology."""
+    """Return the call by which a rank made a communicator with a topology; None if it is not in the record."""
     for index in masks_of(rank.trace.functions).where(rank, _MAKERS).tolist():
         event = rank.event(index)
         made = rank.comm(event.args.get("comm_cart", event.args.get("comm_dist_graph", 0)))
@@ -53,8 +52,8 @@ def _find_creating_call(rank: Rank, comm: Communicator) -> Event | None:
 
 
 def _grid_edges(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
-    """Yield the edges of a Cartesian grid: in each dimension the lower neighbour first; the last dimension counts
-    fastest.
+    """Yield the edges of a Cartesian grid. At each rank the neighbours are numbered by dimension, the lower one first;
+    ranks count fastest in the last dimension.
     """
     size = 1
     for n in dims:
@@ -73,9 +72,10 @@ def _grid_edges(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
 
 
 def _graph_edges(makers: dict[int, Event]) -> Iterator[Edge]:
-    """Yield the edges of a distributed graph topology that both of their ranks declare. Of several edges between the
-    same two ranks, the n-th that the sender declares is paired with the n-th that the receiver declares. `makers`: by
-    rank, the call that makes the topology.
+    """Yield the edges of a distributed graph topology that both of their ranks declare. If there are several edges
+    between the same two ranks, the n-th that the sender declares is the n-th that the receiver declares.
+
+    `makers`: for each rank the call that made the topology.
     """
     sources = {rank: event.args["sources"] for rank, event in makers.items()}
     for sender, event in makers.items():
@@ -88,9 +88,10 @@ def _graph_edges(makers: dict[int, Event]) -> Iterator[Edge]:
 
 
 def find_unequal_edge_counts(events: dict[int, Event]) -> tuple[Event, Event, int, int] | None:
-    """Return the first two members that disagree on how many edges lead from one to the other; None if all agree.
+    """Find the first two members that disagree on how many edges lead from one to the other; None if all agree.
 
-    Returns `(sender, receiver, edges that the sender names, edges that the receiver names)`.
+    Return (call of the sender, call of the receiver, number of edges that the sender names, number that the receiver
+    names).
     """
     for sender, event in events.items():
         for receiver, other in events.items():

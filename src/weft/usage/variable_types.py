@@ -34,10 +34,10 @@ class Variable(Evidence):
 def report_type_misfits(
     memory: RankMemory, event: Event, region: BufferRegion, room: MemoryRange | None
 ) -> Iterator[Finding]:
-    """Report a buffer whose elements are not those of its variable.
+    """Report a buffer whose datatype has other elements than the variable behind it.
 
-    `room`: the memory behind the buffer, if known. A pointer's declared type proves less, as its memory may have been
-    made for another use: that is a warning.
+    `room`: the memory behind the buffer, if known. A variable's type proves an error. The declared type of a pointer
+    proves less, as its memory may have been made for another use, and gives a warning.
     """
     if region.datatype is None or region.parameter == "base":
         return
@@ -58,7 +58,11 @@ def report_type_misfits(
 def _misfit_finding(
     event: Event, region: BufferRegion, named: tuple[str, VariableType], wrong: str, severity: Severity
 ) -> Finding:
-    """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
+    """Make the finding that a buffer's datatype does not fit its variable.
+
+    `named`: name and type of the variable. `wrong`: what does not fit, as the end of the sentence. `severity`:
+    "warning" if the variable is a pointer.
+    """
     name, kind = named
     datatype = region.datatype.name if region.datatype else "?"
     points = "is" if severity == "error" else "points to"
@@ -76,9 +80,11 @@ def _misfit_finding(
 
 
 def _first_misfit(region: BufferRegion, kind: VariableType, offset: int, *, whole: bool) -> str | None:
-    """Say in words where the first element does not fit; None if all fit, or that is unknown.
+    """Return in words where the first element of the buffer does not fit its variable, as the end of a sentence that
+    may be "". None if all elements fit or that is unknown.
 
-    `offset`: bytes from the variable's begin to the buffer's. `whole`: several elements of the datatype are compared.
+    `offset`: bytes from the variable's begin to the buffer's. `whole`: compare several elements of the datatype, not
+    only the first.
     """
     runs = type_map(region.datatype)
     if not runs or not kind.element or not kind.parts or any(p.sort == "?" for p in kind.parts):
@@ -94,7 +100,9 @@ def _first_misfit(region: BufferRegion, kind: VariableType, offset: int, *, whol
 
 
 def _misfit_of_run(run: TypeMapRun, start: int, kind: VariableType) -> str | None:
-    """Say in words which element of a run does not fit the variable; None if all fit."""
+    """Return in words which element of a run of equal basic types does not fit the variable, "" for a variable of one
+    type; None if all fit. `start`: bytes from the variable's begin to the run's datatype.
+    """
     for k in range(min(run.times, _ELEMENTS)):
         place = (start + run.at + k * run.width) % kind.element
         part = next((p for p in kind.parts if p.at <= place < p.at + p.width), None)
@@ -111,15 +119,18 @@ def _misfit_of_run(run: TypeMapRun, start: int, kind: VariableType) -> str | Non
 
 
 def _basic_type_letter(name: str) -> str:
-    """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be
-    anything.
+    """Return "i" for an integer type, "f" for a floating-point type, "c" for a complex one, and "" for a type that may
+    be anything.
     """
     kind = machine_type(name)
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
 
 def _does_element_fit(name: str, width: int, byte_offset: int, part: TypePart | None) -> bool:
-    """Return whether an element of a basic type may lie at a byte of a structure. `part`: the member there."""
+    """Return whether an element of a basic type may begin at a byte of a structure.
+
+    `width`: bytes of the element. `part`: the structure's member at that byte, None for a gap.
+    """
     sort = _basic_type_letter(name)
     if not sort or width == 1:
         return True  # bytes are taken of anything

@@ -69,29 +69,34 @@ class RmaAccesses:
 
     @classmethod
     def of_rank(
-        cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints, Shapes], time: tuple[Ints, Ints, Ints]
+        cls,
+        rank: Rank,
+        epochs: Epochs,
+        rows: Ints,
+        places: tuple[Ints, Ints, Ints, Shapes],
+        time: tuple[Ints, Ints, Ints],
     ) -> RmaAccesses:
-        """Make the accesses of some of a rank's one-sided calls.
+        """Return the accesses of some of a rank's one-sided operations.
 
-        `of`: the epochs of the rank. `rows`: rows of these epochs, one for each access. `places`: target rank, first
-        byte, end and shape of each. `time`: the event that completes each, and the post and the wait of its target.
+        `rows`: rows of `epochs`, one for each access. `places`: for each the target rank, first byte, end and shape.
+        `time`: for each the event that completes it, and the post and the wait of its target.
         """
         target, low, high, shape = places
-        event, epoch = of.event[rows], of.epoch[rows].astype(np.int64)
-        windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
+        event, epoch = epochs.event[rows], epochs.epoch[rows].astype(np.int64)
+        windows = np.array(epochs.windows, np.int64).reshape(-1, 2)[epochs.window[rows]]
         table = masks_of(rank.trace.functions).table
         function = rank.events["function"][event]
         sort = np.where(table(_READING)[function], READ, UPDATE)
         sort[table(_WRITING)[function]] = WRITE
-        fence = np.where(of.sort[epoch] == FENCE, of.number[epoch], -1).astype(np.int64)
-        lock = np.where(of.sort[epoch] == LOCK, of.lock_type[epoch], 0).astype(np.int64)
-        lock[of.sort[epoch] == LOCK_ALL] = SHARED  # a shared lock of every rank (12.5.3)
+        fence = np.where(epochs.sort[epoch] == FENCE, epochs.number[epoch], -1).astype(np.int64)
+        lock = np.where(epochs.sort[epoch] == LOCK, epochs.lock_type[epoch], 0).astype(np.int64)
+        lock[epochs.sort[epoch] == LOCK_ALL] = SHARED  # a shared lock of every rank (12.5.3)
         operation, element = _number_updates(rank, event, sort, low)
         return cls(
             np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
             windows[:, 1], target, low, high, sort.astype(np.int64), operation, element, _keeps_update_order(rank,
-            of, rows), epoch << 32 | of.phase[rows], fence, event, *time, lock, np.full(len(rows), OPERATION, np.int64),
-            shape,
+            epochs, rows), epoch << 32 | epochs.phase[rows], fence, event, *time, lock,
+            np.full(len(rows), OPERATION, np.int64), shape,
         )  # fmt: skip
 
     def pick(self, rows: Any) -> RmaAccesses:
@@ -105,8 +110,8 @@ _UNNAMED: Final = 1 << 20
 
 
 def _number_updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints]:
-    """Return for each access the number of its operation (0: no update), and a number for the basic type and offset of
-    its elements.
+    """Return two columns that are equal for accesses that are atomic to each other: the number of the operation of each
+    access (0 for no update), and a number for the basic type and the offset of its elements (0 if unknown).
     """
     operation, element = (np.zeros(len(event), np.int64) for _ in range(2))
     updates = np.flatnonzero(sort == UPDATE)
@@ -129,7 +134,9 @@ def _number_updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Int
 
 
 def _read_tail_parameter(rank: Rank, events: Ints, name: str) -> Ints | None:
-    """Read one parameter from the tails of events of one function; None if the function has no such parameter there."""
+    """Return the values of the parameter `name` in events of one function, whose further arguments have it; None if
+    they do not.
+    """
     each, inverse = np.unique(events, return_inverse=True)  # an operation may have several accesses
     found = np.zeros(len(each), np.int64)
     for some, values in decode_columns(rank, each, frozenset((name,))):
@@ -140,10 +147,10 @@ def _read_tail_parameter(rank: Rank, events: Ints, name: str) -> Ints | None:
 
 
 def _number_elements(rank: Rank, datatype_id: int, low: Ints) -> Ints:
-    """Return for each access a number for the basic type and the offset of its elements; 0 for a datatype of several
-    basic types.
+    """Return for each access a number for the basic type of its elements and the offset at which they begin; 0 for a
+    datatype of several basic types.
 
-    `low`: the first byte of each.
+    `low`: the first byte of each access.
     """
     datatype = rank.datatype(datatype_id)
     signature = datatype.signature() if datatype else None
@@ -158,8 +165,8 @@ def _number_elements(rank: Rank, datatype_id: int, low: Ints) -> Ints:
 
 
 def _keeps_update_order(rank: Rank, epochs: Epochs, rows: Ints) -> Ints:
-    """Return 1 for each row whose window keeps the order of updates, 0 if it was made with accumulate_ordering
-    (MPI-4.1, 12.7.2).
+    """Return 1 for each row whose window keeps the order of updates from one origin; 0 if the window was made with
+    accumulate_ordering that gives this up (MPI-4.1, 12.7.2).
     """
     found = np.ones(len(rows), np.int64)
     loose = {

@@ -34,10 +34,10 @@ _MOST: Final = 1 << 16
 def find_window_stores(
     trace: Trace, gatherings: CollectiveCalls, accesses: RmaAccesses, unplaced: set[Window]
 ) -> RmaAccesses | None:
-    """Return the stores as accesses, for windows whose operations are all in fence epochs with known bytes; None if
-    there are none.
+    """Return the program's own stores to its windows as accesses; None if there are none. Only windows are taken whose
+    operations are all in fence epochs.
 
-    `unplaced`: windows with operations whose bytes are not known.
+    `unplaced`: windows with operations whose bytes are not known; they are left out too.
     """
     rows: list[tuple[int, ...]] = []
     for rank in trace.ranks:
@@ -54,9 +54,9 @@ def find_window_stores(
     return RmaAccesses(*columns)
 
 
-def need_later_writes(rank: Rank, gatherings: CollectiveCalls, accesses: RmaAccesses) -> bool:
-    """Return whether only later calls can tell which bytes a rank itself stored before its last fence. That is so if
-    operations of other ranks touch these bytes in the epoch of that fence.
+def needs_later_writes(rank: Rank, gatherings: CollectiveCalls, accesses: RmaAccesses) -> bool:
+    """Return whether later calls are needed to tell which bytes a rank itself stored before its last fence. That is so
+    if operations of other ranks access these bytes in the epoch of that fence.
     """
     for id, of in _changed_ranges_by_window(rank):
         window = gatherings.window(rank, id)
@@ -81,7 +81,9 @@ class _ChangedRanges(NamedTuple):
 
 
 def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]]:
-    """Yield the id of each window and what the rank's own stores may have changed in it between two fences."""
+    """Yield (window id, the ranges of bytes that changed between its fences) for each window in which the rank's own
+    stores may have changed something.
+    """
     if rank.file is None or len(rank.accesses_to_pending_buffers) or not rank.definitions.stored:
         return  # what is touched is each of its stores, by line (weft.access)
     which = masks_of(rank.trace.functions).where(rank, _FENCE)
@@ -103,7 +105,9 @@ def _accesses_of_target(accesses: RmaAccesses, window: Window, target: int) -> R
 def _store_rows_of_window(
     rank: Rank, window: Window, changed: _ChangedRanges, operations: RmaAccesses
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the stores to one window as rows of Accesses. `operations`: the operations on it."""
+    """Yield the rank's own stores to one window as rows of RmaAccesses. `operations`: the accesses of operations to the
+    window.
+    """
     for number, stored in enumerate(changed.stored):
         nth = stored.fences - changed.before
         begin, end = int(changed.fences[nth - 1]), int(changed.fences[nth])
@@ -115,7 +119,9 @@ def _store_rows_of_window(
 
 
 def _surely_stored_ranges(stored: StoredDefinition, operations: RmaAccesses) -> Iterator[tuple[int, int]]:
-    """Yield first byte and end of what the owner surely stored. `operations`: the operations on its window."""
+    """Yield first byte and end of the ranges that the window's owner must have stored, as no operation explains their
+    change. `operations`: the accesses of operations to the window.
+    """
     size = min(max((at + n for at, n, _ in stored.ranges), default=0), _MOST)
     changed, again = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     for at, n, twice in stored.ranges:
@@ -129,7 +135,7 @@ def _surely_stored_ranges(stored: StoredDefinition, operations: RmaAccesses) -> 
 
 
 def _count_writers(operations: RmaAccesses, fence: int, size: int) -> NDArray[np.int32]:
-    """Return how many operations of a fence epoch write each of the first `size` bytes."""
+    """Return for each of the first `size` bytes of a window how many operations of the fence epoch `fence` write it."""
     rows = np.flatnonzero((operations.fence == fence) & (operations.sort != READ) & (operations.low < size))
     steps = np.zeros(size + 1, np.int32)
     low: Ints = np.clip(operations.low[rows], 0, size)

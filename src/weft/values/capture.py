@@ -31,12 +31,13 @@ class UnfitValue(Exception):
     """A probe cannot keep this value; the message says why."""
 
 
-def begin_capture(path: str) -> Capture | None:
-    """Return the Capture by which this process records values. None in a child of a rank, or if the library cannot be
-    loaded.
+def begin_capture(library_path: str) -> Capture | None:
+    """Load the native library at `library_path`, and return the Capture by which this process records values. In
+    os.environ, note that the values are this process's, for children. None in a child process of a rank, or if the
+    library cannot be loaded.
     """
     try:
-        library = ctypes.CDLL(path)
+        library = ctypes.CDLL(library_path)
         give = library.weft_values_entries
         for name, (returns, parameters) in _SIGNATURES.items():
             function = getattr(library, name)
@@ -143,8 +144,9 @@ def _to_numbers(value: object) -> NDArray[Any]:
 
 
 def _to_indices(given: Any, array: NDArray[Any], what: str) -> list[int]:
-    """Return one index for each dimension of an array; a single 0 stands for zeros in all dimensions. UnfitValue if
-    `given` has more or fewer.
+    """Return one index for each dimension of an array; a single 0 stands for zeros in all dimensions. `what`: the name
+    of the setting, for messages. Raises UnfitValue if `given` has another number of indices than the array has
+    dimensions.
     """
     known = [int(one) for one in np.atleast_1d(given)]
     if known == [0]:

@@ -104,7 +104,7 @@ def suggest_names(word: str, known: Iterable[str]) -> str:
 
 
 def read_configuration(path: Path, run: Path | None = None) -> Configuration:
-    """Read a configuration from a TOML file. UsageError that names the wrong entry if it is invalid.
+    """Read a configuration from a TOML file. Raises UsageError, which names the wrong entry, if it is invalid.
 
     `run`: the run directory that holds the file; others may have written there, so that only a regular file is read.
     Without `run`, the user names the file, which may be a pipe.
@@ -208,8 +208,8 @@ class _Reader:
         )
 
     def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
-        """Return the number that `known` gives the word under an entry's key; `unsaid` if the entry does not have the
-        key.
+        """Return the number that belongs to the word under an entry's key; `unsaid` if the entry does not have the key.
+        `known`: the allowed words with their numbers. Raises an error for any other word.
         """
         word = entry.get(key)
         if word is None:
@@ -227,8 +227,8 @@ class _Reader:
         return value
 
     def _read_iterations(self, text: object, where: str) -> tuple[int, int, int]:
-        """Return (first, last, step) of a text `first:last:step`, any part of which may be left out. The last iteration
-        is included.
+        """Return (first, last, step) of a text `first:last:step`; the last iteration is included. Parts may be left
+        out; a single number means that iteration only. Without a text, return all iterations.
         """
         if text is None:
             return _FIRST, _LAST, 1

@@ -88,7 +88,9 @@ def part(
 
 
 def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
-    """Return the array whose accesses are recorded; `values` itself without `weft run`."""
+    """Return an array like `values` whose accesses are recorded; `values` itself without `weft run`. `said`: the other
+    arguments of `part`.
+    """
     if _find_capture() is None or not os.environ.get("WEFT_INTERNAL_VALUES"):
         return values
     # It needs numpy, which a program without `weft run` does not wait for.

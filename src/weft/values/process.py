@@ -187,8 +187,8 @@ class ArrayRebuilder:
         self._states: dict[int, tuple[int, NDArray[Any]]] = {}
 
     def elements_at(self, kept: KeptValue) -> NDArray[Any]:
-        """Return all elements of a value that was kept as changes, in memory order. The changes that its place recorded
-        up to it are applied one after the other.
+        """Return all elements of a value that was kept as changes, in memory order. They are rebuilt: all changes that
+        the probe recorded, up to this value, are applied one after the other.
         """
         place = kept.place.number
         last, state = self._states.get(place, (-1, np.zeros(0)))
@@ -249,8 +249,8 @@ class ProcessValues:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def _used_bytes(self, size: int) -> int:
-        """Return how many bytes of records the file holds, and note a problem if the file ends before the last one.
-        `size`: the size of the file.
+        """Return how many bytes of records the file holds. Note a problem if the file is cut off, or if the recording
+        stopped early. `size`: the size of the file in bytes.
         """
         used = int(self.header["used"])
         if used > size - VALUES_PAGE:

@@ -14,7 +14,7 @@ INCLUDE: Final = Path(__file__).parent / "native" / "include"
 
 
 def library() -> Path | None:
-    """What keeps values in a program, None where it was not built."""
+    """Return the path of the native library that records values; None if it was not built."""
     return next(Path(__file__).parent.glob("_values*.so"), None)
 
 
@@ -44,7 +44,8 @@ def prepare_values(run: Path, configuration: Path | None) -> dict[str, str]:
 
 def finish_values(run: Path, configuration: Path | None, *, watched: bool = False) -> RecordedValues:
     """After the end of a job, cut its files of values to their contents, look up source lines, and write the
-    configuration if it is new. Return what was recorded.
+    configuration if it is new. Return what was recorded. `watched`: lines were watched, so that a program without
+    probes is no problem.
     """
     folder = run / FOLDER
     files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []

@@ -27,7 +27,7 @@ class UnfitExpression(Exception):
     """The expression cannot be kept; the message says why."""
 
 
-class ReadElements:
+class Elements:
     """Elements read from the program, in the form that the library takes."""
 
     def __init__(
@@ -103,24 +103,24 @@ def read_member(value: Any, path: str) -> Any:
 
 
 def read_item(value: Any, index: int) -> Any:
-    """Return an element of an array, a container or a pointer."""
+    """Return the element at an index of an array, of a contiguous C++ container, or behind a pointer."""
     held = find_elements(value)
     return dereference((value if held is None else held[0])[index])
 
 
-def read_number(value: Any) -> ReadElements:
+def read_number(value: Any) -> Elements:
     """Read a single number from memory or from the value of an expression."""
     kind, size = number_type(value.type)
     if value.is_optimized_out:
         raise UnfitExpression("the compiler has optimised it away at this line: compile with -Og or -O0")
     if value.address is not None:
-        return ReadElements(kind, size, bytes(gdb.selected_inferior().read_memory(int(value.address), size)))
+        return Elements(kind, size, bytes(gdb.selected_inferior().read_memory(int(value.address), size)))
     if kind == "f":
         # An expression's value lies nowhere: gdb computes it as the program would.
-        return ReadElements("f", 4 if size == 4 else 8, struct.pack("=f" if size == 4 else "=d", float(value)))
+        return Elements("f", 4 if size == 4 else 8, struct.pack("=f" if size == 4 else "=d", float(value)))
     if kind == "c":
         raise UnfitExpression("it is a complex expression: name a variable")
-    return ReadElements(kind, size, (int(value) & (2 ** (8 * size) - 1)).to_bytes(size, "little"))
+    return Elements(kind, size, (int(value) & (2 ** (8 * size) - 1)).to_bytes(size, "little"))
 
 
 def parse_subscripts(text: str) -> tuple[str, list[str]] | None:
@@ -221,7 +221,7 @@ class ArrayRange:
             raise UnfitExpression("its elements do not lie in memory")
         return int(value.address)
 
-    def read_elements(self) -> ReadElements:
+    def read_elements(self) -> Elements:
         """Read the elements of all ranges from the program's memory."""
         kind, size = number_type(self.first_element().type)
         begin = self.element_address()
@@ -232,11 +232,13 @@ class ArrayRange:
         span = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + size
         if not 0 < span <= MOST or min(strides) < 0:
             raise UnfitExpression(f"its elements lie {span:,} bytes apart")
-        return ReadElements(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
+        return Elements(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
 
 
-def read_expression(text: str, fortran: bool) -> ReadElements:
-    """Read the number or the array that an expression names in the selected frame."""
+def read_value(text: str, fortran: bool) -> Elements:
+    """Read the number or the array that an expression names in the selected frame. `fortran`: the expression has
+    Fortran's subscripts, `a(1:n, 2)`. Raises UnfitExpression if it cannot be read.
+    """
     found = parse_subscripts(text)
     if found is None and re.fullmatch(r"[\w.>%&*()-]+", text) and (rank := count_dimensions(text)):
         found = text, [":"] * rank
@@ -258,7 +260,7 @@ class Library:
         texts = [text.encode(errors="replace") for text in (name, file, function)]
         return int(self.entry.weft_values_place(1, texts[0], texts[1], line, texts[2]))
 
-    def keep(self, place: int, kept: ReadElements, of: str, lower: Sequence[int], *, fortran: bool) -> None:
+    def keep(self, place: int, kept: Elements, of: str, lower: Sequence[int], *, fortran: bool) -> None:
         """Pass elements to the library that records values, as a value of a place. `of`, `lower`: the global array that
         they are a part of, and their index in it.
         """
@@ -309,7 +311,7 @@ class WatchedLine(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         )
         fortran = "fortran" in gdb.execute("show language", to_string=True).lower()
         lower = [int(evaluate(one)) for one in split_subscripts(self.one["lower"])] if self.one["of"] else []
-        kept = read_expression(self.one["text"], fortran)
+        kept = read_value(self.one["text"], fortran)
         if self.one["of"] and len(lower) != len(kept.shape):
             raise UnfitExpression(
                 f"as {self.one['of']}[...] has {len(lower)} numbers, and the array {len(kept.shape)} dimensions"
@@ -336,7 +338,7 @@ def begin() -> None:
 
 
 def has_exact_line(point: WatchedLine) -> bool:
-    """Return whether gdb sets a breakpoint at its very line, and not at a later one."""
+    """Return whether gdb has code at the watched line itself. If not, gdb would set the breakpoint at a later line."""
     try:
         _, found = gdb.decode_line(f"{point.one['file']}:{point.one['line']}")
     except gdb.error:
@@ -344,9 +346,9 @@ def has_exact_line(point: WatchedLine) -> bool:
     return any(sal.line == point.one["line"] for sal in found or ())
 
 
-def find_addresses(_: object = None) -> None:
-    """At lines that gdb does not know, set breakpoints by address instead; called once the program or a library is
-    loaded.
+def set_address_breakpoints(_: object = None) -> None:
+    """Replace breakpoints at lines that gdb does not know by breakpoints at addresses. It is called when the program or
+    a library has been loaded.
     """
     for point in list(_State.unknown):
         places = line_addresses(point.one["file"], point.one["line"])
@@ -358,8 +360,8 @@ def find_addresses(_: object = None) -> None:
 
 
 def line_addresses(file: str, line: int) -> list[tuple[int, int]]:
-    """Return (line, address) of the start of a line in each function that has code of it. If no function has, the next
-    line with code is taken, in functions that begin before the line.
+    """Return (line, address) of the start of a line in each function that has code of the line. If no function has, the
+    next line with code is taken, in functions that begin before the line.
 
     Optimising compilers mark few instructions as beginnings of statements (gcc with -Og none of many lines), and gdb
     accepts no others: it goes on to the next line, which may be in another function. All are in the line tables, which
@@ -414,8 +416,10 @@ def exit_like_program(code: int | None) -> None:
     gdb.execute(f"quit {1 if code is None else code}")
 
 
-def run_program() -> None:
-    """Run the program to its end."""
+def run_watched_program() -> None:
+    """Run the rank's program in gdb to its end, with breakpoints that record values at the lines of
+    WEFT_INTERNAL_WATCHES. Then end gdb with the program's exit status or signal.
+    """
     for setting in _SETTINGS:
         try:
             gdb.execute(setting, to_string=True)
@@ -435,12 +439,12 @@ def run_program() -> None:
     gdb.execute("python begin()", to_string=True)  # what gdb says of it is reported after the run
     try:
         gdb.execute("starti", to_string=True)
-        find_addresses()  # from here on the program is where it will be
-        gdb.events.new_objfile.connect(find_addresses)
+        set_address_breakpoints()  # from here on the program is where it will be
+        gdb.events.new_objfile.connect(set_address_breakpoints)
         gdb.execute("continue", to_string=True)
     except gdb.error as error:
         sys.stderr.write(f"weft: --watch: gdb cannot run the program: {error}\n")
     exit_like_program(ended[0] if ended else None)
 
 
-run_program()
+run_watched_program()

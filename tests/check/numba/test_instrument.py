@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from weft.native.headers.numba import MAX_ARGUMENTS
 from weft.numba.instrument import (
+    IterationAddresses,
     Module,
     Roots,
-    Stamps,
     find_frame_pointers,
     find_line_chains,
     operand_of_argument,
@@ -57,7 +57,7 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
 
 
 def test_a_kernel_asks_by_itself_whether_an_iteration_wrote_a_whole_cell_before() -> None:
-    stamps = Stamps(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
+    stamps = IterationAddresses(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
     hooked = Module(KERNEL, lambda chain: 3, True, stamps, 8192).instrument().split("@_ZN4main.weft.whole(")[0]
     assert hooked.count("and i64") == 2
     assert "load i32, ptr inttoptr (i64 64 to ptr)" in hooked

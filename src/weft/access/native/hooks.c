@@ -22,30 +22,37 @@ static struct weft_client client = {.version = WEFT_CLIENT_VERSION,
 /* Weak: a program that is linked statically has no dlsym, and no recorder either. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 
-__attribute__((constructor)) static void announce(void) {
+/* When the program is loaded: hand the hooks' tables to the recorder, if one is preloaded. */
+__attribute__((constructor)) static void join_recorder(void) {
     if (!dlsym) return;
     void (*join)(struct weft_client *) = (void (*)(struct weft_client *))dlsym(NULL, "weft_access_join");
     if (join) join(&client);
 }
 
-__attribute__((destructor)) static void retract(void) {
+/* When the program ends: tell the recorder, if it joined one, that the hooks' tables are gone. */
+__attribute__((destructor)) static void leave_recorder(void) {
     if (!client.touched || !dlsym) return;
     void (*leave)(struct weft_client *) = (void (*)(struct weft_client *))dlsym(NULL, "weft_access_leave");
     if (leave) leave(&client);
 }
 
-static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
+/* Tell the recorder of an access if it watches this page for reads or writes. Anything else passes in a few
+ * instructions. */
+static inline __attribute__((always_inline)) void report_watched_access(uintptr_t address, size_t byte_count,
+                                                                        unsigned kind, uintptr_t return_address) {
     uint8_t counts = kind & WEFT_HOOK_WRITE ? WEFT_PAGE_READS | WEFT_PAGE_WRITES : WEFT_PAGE_READS;
-    if (LIKELY(!(weft_hook_pages[(a >> WEFT_PAGE_SHIFT) % WEFT_PAGES] & counts))) return;
-    uint8_t held =
-        client.fine[(a >> WEFT_FINE_SHIFT) % WEFT_FINE] | client.coarse[(a >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
-    if (held & counts) client.touched(a, bytes, kind, place);
+    if (LIKELY(!(weft_hook_pages[(address >> WEFT_PAGE_SHIFT) % WEFT_PAGES] & counts))) return;
+    uint8_t held = client.fine[(address >> WEFT_FINE_SHIFT) % WEFT_FINE] |
+                   client.coarse[(address >> WEFT_COARSE_SHIFT) % WEFT_COARSE];
+    if (held & counts) client.touched(address, byte_count, kind, return_address);
 }
 
-/* Ranges may begin outside of what is of interest. */
-static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
-    if (LIKELY(!weft_hook_span || !bytes || a >= range_low + weft_hook_span || a + bytes <= range_low)) return;
-    client.touched(a, bytes, kind, place);
+/* Tell the recorder of an access that may span pages, if it touches the watched range at all. */
+static inline void report_watched_range(uintptr_t address, size_t byte_count, unsigned kind, uintptr_t return_address) {
+    if (LIKELY(!weft_hook_span || !byte_count || address >= range_low + weft_hook_span ||
+               address + byte_count <= range_low))
+        return;
+    client.touched(address, byte_count, kind, return_address);
 }
 
 #ifdef __x86_64__
@@ -58,23 +65,25 @@ struct question {
     int64_t step;
     uint64_t extent, bits;
 };
-__attribute__((used, target("general-regs-only"))) static void reach(struct question *of) {
-    int64_t low = (int64_t)(of->address >> WEFT_PAGE_SHIFT);
-    int64_t high = (int64_t)((of->address + of->extent) >> WEFT_PAGE_SHIFT);
+/* Answer a loop's question: set question->most to how many iterations may leave out the hooks of an access before they
+ * touch a watched page; 0: none. Called from assembly, by name. */
+__attribute__((used, target("general-regs-only"))) static void limit_unchecked_iterations(struct question *question) {
+    int64_t low = (int64_t)(question->address >> WEFT_PAGE_SHIFT);
+    int64_t high = (int64_t)((question->address + question->extent) >> WEFT_PAGE_SHIFT);
     for (int64_t page = low; page <= high; page++)
-        if (weft_hook_pages[page % WEFT_PAGES] & of->bits) of->most = 0;
-    int64_t way = of->most ? (of->most - 1) * of->step : 0;
-    int64_t up = (int64_t)((of->address + of->extent + (uint64_t)way) >> WEFT_PAGE_SHIFT);
-    int64_t down = (int64_t)((of->address + (uint64_t)way) >> WEFT_PAGE_SHIFT);
+        if (weft_hook_pages[page % WEFT_PAGES] & question->bits) question->most = 0;
+    int64_t way = question->most ? (question->most - 1) * question->step : 0;
+    int64_t up = (int64_t)((question->address + question->extent + (uint64_t)way) >> WEFT_PAGE_SHIFT);
+    int64_t down = (int64_t)((question->address + (uint64_t)way) >> WEFT_PAGE_SHIFT);
     for (int64_t page = high + 1; way > 0 && page <= up; page++)
-        if (weft_hook_pages[page % WEFT_PAGES] & of->bits) {
-            int64_t left = (page << WEFT_PAGE_SHIFT) - (int64_t)(of->address + of->extent);
-            of->most = (left + of->step - 1) / of->step;
+        if (weft_hook_pages[page % WEFT_PAGES] & question->bits) {
+            int64_t left = (page << WEFT_PAGE_SHIFT) - (int64_t)(question->address + question->extent);
+            question->most = (left + question->step - 1) / question->step;
             return;
         }
     for (int64_t page = low - 1; way < 0 && page >= down; page--)
-        if (weft_hook_pages[page % WEFT_PAGES] & of->bits) {
-            of->most = ((int64_t)of->address - ((page + 1) << WEFT_PAGE_SHIFT)) / -of->step + 1;
+        if (weft_hook_pages[page % WEFT_PAGES] & question->bits) {
+            question->most = ((int64_t)question->address - ((page + 1) << WEFT_PAGE_SHIFT)) / -question->step + 1;
             return;
         }
 }
@@ -83,28 +92,34 @@ __attribute__((used, target("general-regs-only"))) static void reach(struct ques
 __asm__(".text\n\t.globl weft_hook_reach\n\t.hidden weft_hook_reach\n\t.type weft_hook_reach, @function\n"
         "weft_hook_reach:\n\t.cfi_startproc\n"
         "\tpush %rcx\n\tpush %rdx\n\tpush %rsi\n\tpush %rdi\n\tpush %r8\n\tpush %r9\n\tpush %r10\n\tpush %r11\n"
-        "\t.cfi_adjust_cfa_offset 64\n\tlea 72(%rsp), %rdi\n\tcall reach\n"
+        "\t.cfi_adjust_cfa_offset 64\n\tlea 72(%rsp), %rdi\n\tcall limit_unchecked_iterations\n"
         "\tpop %r11\n\tpop %r10\n\tpop %r9\n\tpop %r8\n\tpop %rdi\n\tpop %rsi\n\tpop %rdx\n\tpop %rcx\n"
         "\t.cfi_adjust_cfa_offset -64\n\tret\n\t.cfi_endproc\n\t.size weft_hook_reach, .-weft_hook_reach\n");
 #endif
 
 #define HOOKS(n)                                                                                                       \
-    void __tsan_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                                    \
-    void __tsan_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                                  \
-    void __tsan_volatile_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE); }      \
-    void __tsan_volatile_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE); }    \
-    void __tsan_read_write##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE); }
+    void __tsan_read##n(void *p) { report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                    \
+    void __tsan_write##n(void *p) { report_watched_access((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                  \
+    void __tsan_volatile_read##n(void *p) {                                                                            \
+        report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                            \
+    }                                                                                                                  \
+    void __tsan_volatile_write##n(void *p) {                                                                           \
+        report_watched_access((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                           \
+    }                                                                                                                  \
+    void __tsan_read_write##n(void *p) {                                                                               \
+        report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                               \
+    }
 #define UNALIGNED(n)                                                                                                   \
-    void __tsan_unaligned_read##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                    \
-    void __tsan_unaligned_write##n(void *p) { touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                  \
+    void __tsan_unaligned_read##n(void *p) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }           \
+    void __tsan_unaligned_write##n(void *p) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }         \
     void __tsan_unaligned_read_write##n(void *p) {                                                                     \
-        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                         \
+        report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_read##n(void *p) {                                                                  \
-        touch_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                                      \
+        report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                             \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_write##n(void *p) {                                                                 \
-        touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                                     \
+        report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                            \
     }
 HOOKS(1)
 HOOKS(2)
@@ -116,13 +131,15 @@ UNALIGNED(4)
 UNALIGNED(8)
 UNALIGNED(16)
 
-void __tsan_read_range(void *p, size_t n) { touch_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }
-void __tsan_write_range(void *p, size_t n) { touch_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }
+void __tsan_read_range(void *p, size_t n) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }
+void __tsan_write_range(void *p, size_t n) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }
 void __tsan_init(void) {}
 void __tsan_func_entry(void *caller) { (void)caller; }
 void __tsan_func_exit(void) {}
-void __tsan_vptr_update(void **p, void *v) { (void)v, touch((uintptr_t)p, sizeof *p, WEFT_HOOK_WRITE, PLACE); }
-void __tsan_vptr_read(void **p) { touch((uintptr_t)p, sizeof *p, WEFT_HOOK_READ, PLACE); }
+void __tsan_vptr_update(void **p, void *v) {
+    (void)v, report_watched_access((uintptr_t)p, sizeof *p, WEFT_HOOK_WRITE, PLACE);
+}
+void __tsan_vptr_read(void **p) { report_watched_access((uintptr_t)p, sizeof *p, WEFT_HOOK_READ, PLACE); }
 void __tsan_ignore_thread_begin(void) {}
 void __tsan_ignore_thread_end(void) {}
 
@@ -134,26 +151,26 @@ void __tsan_ignore_thread_end(void) {}
 #define UPDATES (READS | WRITES)
 #define FETCH(n, type, op)                                                                                             \
     type __tsan_atomic##n##_fetch_##op(volatile type *p, type v, int order) {                                          \
-        (void)order, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                                   \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                   \
         return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST);                                                            \
     }
 #define EXCHANGE(n, type, strength, weak)                                                                              \
     int __tsan_atomic##n##_compare_exchange_##strength(volatile type *p, type *expected, type v, int order,            \
                                                        int fail) {                                                     \
-        (void)order, (void)fail, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                       \
+        (void)order, (void)fail, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                       \
         return __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
     }
 #define ATOMIC(n, type)                                                                                                \
     type __tsan_atomic##n##_load(const volatile type *p, int order) {                                                  \
-        (void)order, touch((uintptr_t)p, sizeof *p, READS, PLACE);                                                     \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, READS, PLACE);                                     \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                   \
     }                                                                                                                  \
     void __tsan_atomic##n##_store(volatile type *p, type v, int order) {                                               \
-        (void)order, touch((uintptr_t)p, sizeof *p, WRITES, PLACE);                                                    \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, WRITES, PLACE);                                    \
         __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                      \
     }                                                                                                                  \
     type __tsan_atomic##n##_exchange(volatile type *p, type v, int order) {                                            \
-        (void)order, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                                   \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                   \
         return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
     FETCH(n, type, add)                                                                                                \
@@ -165,7 +182,7 @@ void __tsan_ignore_thread_end(void) {}
     EXCHANGE(n, type, strong, 0)                                                                                       \
     EXCHANGE(n, type, weak, 1)                                                                                         \
     type __tsan_atomic##n##_compare_exchange_val(volatile type *p, type expected, type v, int order, int fail) {       \
-        (void)order, (void)fail, touch((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                       \
+        (void)order, (void)fail, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                       \
         __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
         return expected;                                                                                               \
     }
@@ -180,16 +197,18 @@ void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(
 typedef uintptr_t library_place;
 #define HERE PLACE
 #define WATCHED UNLIKELY(weft_hook_span)
-#define RANGE(p, n, write, place) touch_range((uintptr_t)(p), n, (write) ? WEFT_HOOK_WRITE : WEFT_HOOK_READ, place)
+#define RANGE(p, n, write, place)                                                                                      \
+    report_watched_range((uintptr_t)(p), n, (write) ? WEFT_HOOK_WRITE : WEFT_HOOK_READ, place)
 #include "libc.h"
 #include "fortran.h"
 
-/* What clang calls in place of its own copies. */
+/* Replace clang's own memcpy: tell the recorder of what is read and written. */
 void *__tsan_memcpy(void *to, const void *from, size_t n) {
     READ(from, n), WRITTEN(to, n);
     return __real_memcpy(to, from, n);
 }
 
+/* Replace clang's own memmove: tell the recorder of what is read and written. */
 void *__tsan_memmove(void *to, const void *from, size_t n) {
     READ(from, n), WRITTEN(to, n);
     return __real_memmove(to, from, n);
@@ -205,8 +224,8 @@ void *__tsan_memset(void *to, int value, size_t n) {
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
     void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room) {                                        \
         if (UNLIKELY(weft_hook_span) && n <= room) {                                                                   \
-            if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                         \
-            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
+            if (reads) report_watched_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                \
+            report_watched_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                            \
         }                                                                                                              \
         return __real___##name##_chk(to, from, n, room);                                                               \
     }
@@ -217,10 +236,12 @@ CHECKED(memset, int, 0)
 /* ---- memory that the program gives back: what lies there later is something else ---- */
 extern size_t malloc_usable_size(void *p) __attribute__((weak));
 
-static inline void released(void *p, size_t n) {
-    uintptr_t a = (uintptr_t)p;
-    if (UNLIKELY(weft_hook_span) && a < range_low + weft_hook_span && a + n > range_low)
-        client.touched(a, n, WEFT_HOOK_FREE, 0);
+/* Tell the recorder, if it watches memory there, that a block is being freed: what lies there later is something
+ * else. */
+static inline void report_freed_memory(void *block, size_t byte_count) {
+    uintptr_t a = (uintptr_t)block;
+    if (UNLIKELY(weft_hook_span) && a < range_low + weft_hook_span && a + byte_count > range_low)
+        client.touched(a, byte_count, WEFT_HOOK_FREE, 0);
 }
 
 static inline size_t block_size(void *p) {
@@ -229,13 +250,13 @@ static inline size_t block_size(void *p) {
 
 void __real_free(void *p);
 void __wrap_free(void *p) {
-    released(p, block_size(p));
+    report_freed_memory(p, block_size(p));
     __real_free(p);
 }
 
 void *__real_realloc(void *p, size_t n);
 void *__wrap_realloc(void *p, size_t n) {
-    released(p, block_size(p));
+    report_freed_memory(p, block_size(p));
     return __real_realloc(p, n);
 }
 
@@ -243,7 +264,7 @@ void *__wrap_realloc(void *p, size_t n) {
 #define DELETES(name, more, given, n)                                                                                  \
     extern void __real_##name more __attribute__((weak));                                                              \
     void __wrap_##name more {                                                                                          \
-        released(p, n);                                                                                                \
+        report_freed_memory(p, n);                                                                                     \
         if (__real_##name) __real_##name given;                                                                        \
     }
 DELETES(_ZdlPv, (void *p), (p), 1)

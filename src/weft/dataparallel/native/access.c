@@ -1,4 +1,4 @@
-/* The compiler's hooks: what most accesses pass in a few instructions; the rest goes to judge(). */
+/* The compiler's hooks: what most accesses pass in a few instructions; the rest goes to judge_access(). */
 #include "access.h"
 
 #include "cells.h"
@@ -17,89 +17,100 @@ struct site weft_sites[SITES];
 #define PLACE ((uintptr_t)__builtin_return_address(0))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
-static inline struct site *site_for(uintptr_t place) { return &weft_sites[(place >> 2) & (SITES - 1)]; }
+static inline struct site *site_for(uintptr_t pc) { return &weft_sites[(pc >> 2) & (SITES - 1)]; }
 
-/* The finest cell that stands for [a, a+size) alone, or NULL: judge() takes care of it. */
-static inline __attribute__((always_inline)) struct cell *cell_for(uintptr_t a, size_t size) {
-    struct cell *c = cell8(a);
+/* Return the shadow cell that stands for exactly [address, address + size), or NULL where there is none: then judge_access()
+ * splits cells. */
+static inline __attribute__((always_inline)) struct cell *find_exact_cell(uintptr_t address, size_t size) {
+    struct cell *c = cell8(address);
     if (size == 8) return c;
     if (size == 4 && c->written == SPLIT) {
-        c = cell4(a);
+        c = cell4(address);
         if (c->written != SPLIT) return c;
     }
     return NULL;
 }
 
-static inline bool site_allows(const struct site *s, uintptr_t a, uintptr_t place) {
-    return s->key == place && a - *s->home - s->low <= s->reach;
+static inline bool is_within_site(const struct site *site, uintptr_t address, uintptr_t pc) {
+    return site->key == pc && address - *site->home - site->low <= site->reach;
 }
 
-/* A read of what is shared, at an open site: it is noted. (Where nothing is looked at no site is open.) */
-static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t a, size_t size, uintptr_t place,
-                                                                   struct site *s) {
-    if (!s->track || s->size != size || !site_allows(s, a, place)) return false;
-    struct cell *c = cell_for(a, size);
-    if (!c || c->written < s->since || (c->written > s->known && c->written != now.cur)) return false;
+/* Note a read of shared data if its site (what this place of the program may access) is open and the cell allows it.
+ * Return whether the read is done with; else it has to be judged. */
+static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t address, size_t size, uintptr_t pc,
+                                                                   struct site *site) {
+    if (!site->track || site->size != size || !is_within_site(site, address, pc)) return false;
+    struct cell *c = find_exact_cell(address, size);
+    if (!c || c->written < site->since || (c->written > site->known && c->written != now.cur)) return false;
     if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
     return true;
 }
 
-/* A read that is wrong just as the last one was: it is counted. */
-static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t a, size_t size, uintptr_t place,
-                                                                       struct site *s) {
-    if (!wrong_again(s, a, size, place)) return false;
-    const struct cell *c = cell_for(a, size);
+/* Count a read that has the fault already reported for its site (what one place in the code may access). Return whether
+ * the read is done with; else it has to be judged. */
+static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t address, size_t size, uintptr_t pc,
+                                                                       struct site *site) {
+    if (!has_same_fault(site, address, size, pc)) return false;
+    const struct cell *c = find_exact_cell(address, size);
     if (!c || (c->written > now.base && c->written != now.cur)) return false;
-    ++*s->wrong;
+    ++*site->wrong;
     return true;
 }
 
-/* Whether judge() has nothing to say of a write of what each iteration has of its own: it is not the first one of the
- * construct, and no other iteration reads what was there before. */
-static bool is_harmless_own_write(const struct site *s, const struct cell *c) {
-    if (weft_in_region || here.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way || s->since)
+/* Return whether a write to a variable that each iteration writes before it reads (a replicated one) needs no judging:
+ * it is not the construct's first write, and no iteration has read the old value. */
+static bool is_harmless_own_write(const struct site *site, const struct cell *cell) {
+    if (weft_in_region || here.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way || site->since)
         return false;
-    if (c->read > now.base || (c->written >= SPLIT && c->written < NO_VALUE)) return false;
+    if (cell->read > now.base || (cell->written >= SPLIT && cell->written < NO_VALUE)) return false;
     for (int i = 0; i < here.written_count; i++)
-        if (here.written[i] == s->object) return true;
+        if (here.written[i] == site->object) return true;
     return false;
 }
 
-/* A write of all 8 bytes of a granule that was accessed by halves, as the hooks let pass: from here on it is one again,
- * as on the stack, where another function's 4-byte variables lay. */
-static bool join_halves(const struct site *s, uintptr_t a, uintptr_t place) {
-    const struct cell *low = cell4(a), *high = cell4(a + 4);
-    if (s->track || cell8(a)->written != SPLIT || !site_allows(s, a, place) || low->read != high->read) return false;
-    if (low->written - s->floor < s->span || high->written - s->floor < s->span) return false;
+/* Handle an 8-byte write to a granule that was accessed by halves before: if its site (what one place in the code may
+ * access) allows both halves, make it one cell again and stamp the write. Return whether that was done. Such granules
+ * come from stack memory where another function had 4-byte variables. */
+static bool write_and_join_halves(const struct site *site, uintptr_t address, uintptr_t pc) {
+    const struct cell *low = cell4(address), *high = cell4(address + 4);
+    if (site->track || cell8(address)->written != SPLIT || !is_within_site(site, address, pc) ||
+        low->read != high->read)
+        return false;
+    if (low->written - site->floor < site->span || high->written - site->floor < site->span) return false;
     if (low->written == SPLIT || high->written == SPLIT) return false;
-    *cell8(a) = (struct cell){now.cur, low->read};
+    *cell8(address) = (struct cell){now.cur, low->read};
     return true;
 }
 
-/* Not the ordinary case of a parallel construct. */
-static __attribute__((noinline)) void judge_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+/* Handle a read that the fast path did not let pass: ignore it while checks are off, hand it to the tracer, or have
+ * judge_access() examine it. */
+static __attribute__((noinline)) void check_read_slowly(uintptr_t address, size_t size, uintptr_t pc,
+                                                        struct site *site) {
     if (now.off) return;
     if (weft_traced) {
-        turns_access(a, size, false, place);
+        turns_trace_access(address, size, false, pc);
         return;
     }
-    if (!now.looked && !wrong_again(s, a, size, place)) {
-        stamp_t w = cell8(a)->written;
-        if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur))) return;
+    if (!now.looked && !has_same_fault(site, address, size, pc)) {
+        stamp_t w = cell8(address)->written;
+        if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(address)->written <= now.cur))) return;
     }
-    judge(a, size, false, place, s);
+    judge_access(address, size, false, pc, site);
 }
 
-static __attribute__((noinline)) void judge_write(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+/* Handle a write that the fast path did not let pass: ignore it, hand it to the tracer, stamp its cell in the frequent
+ * harmless cases, or have judge_access() examine it. */
+static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size_t size, uintptr_t pc,
+                                                         struct site *site) {
     if (now.off) return;
     if (weft_traced) {
-        turns_access(a, size, true, place);
+        turns_trace_access(address, size, true, pc);
         return;
     }
-    struct cell *c = cell_for(a, size);
-    if (wrong_again(s, a, size, place)) {
+    struct cell *c = find_exact_cell(address, size);
+    if (has_same_fault(site, address, size, pc)) {
         if (c && (c->written <= now.base || c->written == now.cur)) {
-            ++*s->wrong;
+            ++*site->wrong;
             c->written = now.cur;
             return;
         }
@@ -109,88 +120,99 @@ static __attribute__((noinline)) void judge_write(uintptr_t a, size_t size, uint
             return;
         }
     } else {
-        if (s->key == place && s->mode == FREE && site_allows(s, a, place)) return;
-        if (s->track == 1 && s->size == size && site_allows(s, a, place) && c &&
+        if (site->key == pc && site->mode == FREE && is_within_site(site, address, pc)) return;
+        if (site->track == 1 && site->size == size && is_within_site(site, address, pc) && c &&
             (c->written <= now.base || c->written >= NO_VALUE) && (c->read <= now.base || c->read == now.cur)) {
             c->written = now.cur;
             return;
         }
-        if (size == 8 && join_halves(s, a, place)) return;
-        if (s->track == 2 && s->write && s->size == size && site_allows(s, a, place) && c &&
-            is_harmless_own_write(s, c)) {
+        if (size == 8 && write_and_join_halves(site, address, pc)) return;
+        if (site->track == 2 && site->write && site->size == size && is_within_site(site, address, pc) && c &&
+            is_harmless_own_write(site, c)) {
             c->written = now.cur;
             return;
         }
     }
-    judge(a, size, true, place, s);
+    judge_access(address, size, true, pc, site);
 }
 
-static inline __attribute__((always_inline)) void handle_read(uintptr_t a, size_t size, uintptr_t place) {
-    struct site *s = site_for(place);
-    if (LIKELY(site_allows(s, a, place))) {
-        const struct cell *c = cell8(a);
-        if (size <= 4 && c->written == SPLIT) c = cell4(a);
+/* Check an aligned read of 4 or 8 bytes: pass it in a few instructions if its site (what one place in the code may
+ * access) and cell allow it, else examine it. `pc`: the hook's return address, or a front end's site number times 4. */
+static inline __attribute__((always_inline)) void check_aligned_read(uintptr_t address, size_t size, uintptr_t pc) {
+    struct site *s = site_for(pc);
+    if (LIKELY(is_within_site(s, address, pc))) {
+        const struct cell *c = cell8(address);
+        if (size <= 4 && c->written == SPLIT) c = cell4(address);
         stamp_t w = c->written;
         if (LIKELY(w - s->least <= s->limit) || w == now.cur) return;
     }
-    if (!note_shared_read(a, size, place, s) && !count_repeated_fault(a, size, place, s)) judge_read(a, size, place, s);
+    if (!note_shared_read(address, size, pc, s) && !count_repeated_fault(address, size, pc, s))
+        check_read_slowly(address, size, pc, s);
 }
 
-static inline __attribute__((always_inline)) void handle_write(uintptr_t a, size_t size, uintptr_t place) {
-    struct site *s = site_for(place);
-    if (LIKELY(site_allows(s, a, place))) {
-        struct cell *c = cell_for(a, size);
+/* Check an aligned write of 4 or 8 bytes and stamp its cell in a few instructions if its site (what one place in
+ * the code may access) allows it, else examine it. `pc`: the hook's return address, or a front end's site number
+ * times 4. */
+static inline __attribute__((always_inline)) void check_aligned_write(uintptr_t address, size_t size, uintptr_t pc) {
+    struct site *s = site_for(pc);
+    if (LIKELY(is_within_site(s, address, pc))) {
+        struct cell *c = find_exact_cell(address, size);
         if (LIKELY(c && (c->written - s->floor >= s->span || c->written == now.cur))) {
             c->written = now.cur;
             return;
         }
     }
-    judge_write(a, size, place, s);
+    check_write_slowly(address, size, pc, s);
 }
 
 /* What rewritten assembly calls where its own few instructions did not let the access pass. The site is the place's own. */
 #define SLOW(n)                                                                                                        \
     void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
         if (!note_shared_read(a, n, s->key, s) && !count_repeated_fault(a, n, s->place, s))                            \
-            judge_read(a, n, PLACE, s);                                                                                \
+            check_read_slowly(a, n, PLACE, s);                                                                         \
     }                                                                                                                  \
-    void weft_check_slow_write##n(uintptr_t a, struct site *s) { judge_write(a, n, PLACE, s); }
+    void weft_check_slow_write##n(uintptr_t a, struct site *s) { check_write_slowly(a, n, PLACE, s); }
 SLOW(4)
 SLOW(8)
 
-/* Pieces that keep to the granules: what is not aligned, and ranges. */
-static void split_access(uintptr_t a, size_t size, bool write, uintptr_t place) {
+/* Check an access of any size and alignment: cut it into aligned pieces of 8, 4, 2 or 1 bytes and check each. */
+static void check_access_in_pieces(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (now.off) return;
     if (weft_traced) {
-        turns_access(a, size, write, place);
+        turns_trace_access(address, size, is_write, pc);
         return;
     }
     while (size) {
-        size_t n = size >= 8 && a % 8 == 0 ? 8 : size >= 4 && a % 4 == 0 ? 4 : size >= 2 && a % 2 == 0 ? 2 : 1;
-        if (write)
-            n == 8   ? handle_write(a, 8, place)
-            : n == 4 ? handle_write(a, 4, place)
-                     : judge(a, n, true, place, site_for(place));
+        size_t n = size >= 8 && address % 8 == 0   ? 8
+                   : size >= 4 && address % 4 == 0 ? 4
+                   : size >= 2 && address % 2 == 0 ? 2
+                                                   : 1;
+        if (is_write)
+            n == 8   ? check_aligned_write(address, 8, pc)
+            : n == 4 ? check_aligned_write(address, 4, pc)
+                     : judge_access(address, n, true, pc, site_for(pc));
         else
-            n == 8   ? handle_read(a, 8, place)
-            : n == 4 ? handle_read(a, 4, place)
-                     : judge(a, n, false, place, site_for(place));
-        a += n;
+            n == 8   ? check_aligned_read(address, 8, pc)
+            : n == 4 ? check_aligned_read(address, 4, pc)
+                     : judge_access(address, n, false, pc, site_for(pc));
+        address += n;
         size -= n;
     }
 }
 
-void access_range(uintptr_t a, size_t size, bool write, uintptr_t place) { split_access(a, size, write, place); }
+void access_range(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
+    check_access_in_pieces(address, size, is_write, pc);
+}
 
 #define GATE                                                                                                           \
     if (__builtin_expect(now.off, 0)) return;
 
 #define HOOKS(n)                                                                                                       \
-    void __tsan_read##n(void *p) { handle_read((uintptr_t)p, n, PLACE); }                                              \
-    void __tsan_write##n(void *p) { handle_write((uintptr_t)p, n, PLACE); }
+    void __tsan_read##n(void *p) { check_aligned_read((uintptr_t)p, n, PLACE); }                                       \
+    void __tsan_write##n(void *p) { check_aligned_write((uintptr_t)p, n, PLACE); }
 #define PIECES(n)                                                                                                      \
-    void __tsan_unaligned_read##n(void *p) { split_access((uintptr_t)p, n, false, PLACE); }                            \
-    void __tsan_unaligned_write##n(void *p) { split_access((uintptr_t)p, n, true, PLACE); }
+    void __tsan_unaligned_read##n(void *p) { check_access_in_pieces((uintptr_t)p, n, false, PLACE); }                  \
+    void __tsan_unaligned_write##n(void *p) { check_access_in_pieces((uintptr_t)p, n, true, PLACE); }
 HOOKS(8)
 HOOKS(4)
 PIECES(2)
@@ -198,17 +220,17 @@ PIECES(4)
 PIECES(8)
 PIECES(16)
 
-void __tsan_read1(void *p) { split_access((uintptr_t)p, 1, false, PLACE); }
-void __tsan_write1(void *p) { split_access((uintptr_t)p, 1, true, PLACE); }
-void __tsan_read2(void *p) { split_access((uintptr_t)p, 2, false, PLACE); }
-void __tsan_write2(void *p) { split_access((uintptr_t)p, 2, true, PLACE); }
-void __tsan_read16(void *p) { split_access((uintptr_t)p, 16, false, PLACE); }
-void __tsan_write16(void *p) { split_access((uintptr_t)p, 16, true, PLACE); }
-void __tsan_read_range(void *p, size_t n) { split_access((uintptr_t)p, n, false, PLACE); }
-void __tsan_write_range(void *p, size_t n) { split_access((uintptr_t)p, n, true, PLACE); }
+void __tsan_read1(void *p) { check_access_in_pieces((uintptr_t)p, 1, false, PLACE); }
+void __tsan_write1(void *p) { check_access_in_pieces((uintptr_t)p, 1, true, PLACE); }
+void __tsan_read2(void *p) { check_access_in_pieces((uintptr_t)p, 2, false, PLACE); }
+void __tsan_write2(void *p) { check_access_in_pieces((uintptr_t)p, 2, true, PLACE); }
+void __tsan_read16(void *p) { check_access_in_pieces((uintptr_t)p, 16, false, PLACE); }
+void __tsan_write16(void *p) { check_access_in_pieces((uintptr_t)p, 16, true, PLACE); }
+void __tsan_read_range(void *p, size_t n) { check_access_in_pieces((uintptr_t)p, n, false, PLACE); }
+void __tsan_write_range(void *p, size_t n) { check_access_in_pieces((uintptr_t)p, n, true, PLACE); }
 void __tsan_read_write8(void *p) {
-    handle_read((uintptr_t)p, 8, PLACE);
-    handle_write((uintptr_t)p, 8, PLACE);
+    check_aligned_read((uintptr_t)p, 8, PLACE);
+    check_aligned_write((uintptr_t)p, 8, PLACE);
 }
 void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
 void __tsan_vptr_read(void **p) { (void)p; }
@@ -217,6 +239,8 @@ void __tsan_init(void) {}
 static uintptr_t frames[4096];
 unsigned weft_depth;
 
+/* Hook of -fsanitize=thread at the head of each function: note its frame's address, and forget frames that longjmp
+ * left. */
 void __tsan_func_entry(void *caller) {
     (void)caller;
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
@@ -225,34 +249,46 @@ void __tsan_func_entry(void *caller) {
     if (weft_depth < sizeof frames / sizeof *frames) frames[weft_depth++] = frame;
 }
 
+/* Hook of -fsanitize=thread at the end of each function: forget its frame and the stack variables that were registered
+ * in it. */
 void __tsan_func_exit(void) {
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     while (weft_depth && frames[weft_depth - 1] < frame) weft_depth--;
     if (weft_depth) weft_depth--;
     uintptr_t caller = weft_depth ? frames[weft_depth - 1] : 0;
-    if (caller && weft_lowest_stack < caller) objects_leave(caller);
+    if (caller && weft_lowest_stack < caller) drop_objects_of_returned_functions(caller);
 }
 
-static inline uintptr_t place_of(int site, uintptr_t caller) { return site ? (uintptr_t)site << 2 : caller; }
+static inline uintptr_t place_of(int site_id, uintptr_t caller) { return site_id ? (uintptr_t)site_id << 2 : caller; }
 
-void weft_check_read(const void *address, size_t bytes, int site) {
-    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) handle_read((uintptr_t)address, 8, place_of(site, PLACE));
-    else split_access((uintptr_t)address, bytes, false, place_of(site, PLACE));
+/* Check a read of `bytes` bytes. `site_id`: number of the place in the source map; 0: the caller's address identifies
+ * it. */
+void weft_check_read(const void *address, size_t bytes, int site_id) {
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
+        check_aligned_read((uintptr_t)address, 8, place_of(site_id, PLACE));
+    else check_access_in_pieces((uintptr_t)address, bytes, false, place_of(site_id, PLACE));
 }
 
-void weft_check_write(const void *address, size_t bytes, int site) {
-    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) handle_write((uintptr_t)address, 8, place_of(site, PLACE));
-    else split_access((uintptr_t)address, bytes, true, place_of(site, PLACE));
+/* Check a write of `bytes` bytes. `site_id`: number of the place in the source map; 0: the caller's address identifies
+ * it. */
+void weft_check_write(const void *address, size_t bytes, int site_id) {
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
+        check_aligned_write((uintptr_t)address, 8, place_of(site_id, PLACE));
+    else check_access_in_pieces((uintptr_t)address, bytes, true, place_of(site_id, PLACE));
 }
 
-void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
-                              int site) {
-    GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, place_of(site, PLACE));
+/* Report an index that lies outside low..high in one dimension of an array. `site_id`: number of the place in the
+ * source map; 0: the caller's address identifies it. */
+void weft_check_out_of_bounds(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
+                              int64_t high, int site_id) {
+    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, place_of(site_id, PLACE));
 }
 
-void weft_check_out_of_bounds_at(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,
-                                 const void *pc) {
-    GATE findings_bounds(data, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
+/* Report an index that lies outside low..high in one dimension of an array. `pc`: address of the access in the
+ * program. */
+void weft_check_out_of_bounds_at(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
+                                 int64_t high, const void *pc) {
+    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
 }
 
 /* -fsanitize=bounds (gcc and clang; layout of libubsan's ubsan_handlers.h: SourceLocation, two type descriptors). */
@@ -266,15 +302,19 @@ struct ubsan_bounds {
     const struct ubsan_type *array, *index;
 };
 
-static int64_t ubsan_value(const struct ubsan_type *type, uintptr_t value) {
+/* Return the index that -fsanitize=bounds reports, sign-extended from its type's width. An index of more than 64 bits
+ * is passed by address. */
+static int64_t decode_ubsan_index(const struct ubsan_type *type, uintptr_t value) {
     unsigned bits = 1u << (type->info >> 1);
     if (bits > 64) return *(const int64_t *)value;
     if (type->info & 1 && bits < 64) return (int64_t)((uint64_t)value << (64 - bits)) >> (64 - bits);
     return (int64_t)value;
 }
 
-void __ubsan_handle_out_of_bounds(struct ubsan_bounds *d, uintptr_t value) {
-    GATE findings_place(d->file, d->line, d->column, d->array->name, ubsan_value(d->index, value));
+/* Hook of -fsanitize=bounds: report an index outside an array's bounds at its line and column. */
+void __ubsan_handle_out_of_bounds(struct ubsan_bounds *report, uintptr_t index_value) {
+    GATE findings_report_index_at_line(report->file, report->line, report->column, report->array->name,
+                                       decode_ubsan_index(report->index, index_value));
 }
 
 void __ubsan_handle_out_of_bounds_abort(struct ubsan_bounds *d, uintptr_t value) {

@@ -15,9 +15,9 @@ extern struct clock weft_now; /* `cur`, then `base`: weft.instrument.assembly kn
 #define now weft_now
 
 extern unsigned weft_depth; /* of the functions that are being run */
-void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
+void access_range(uintptr_t address, size_t size, bool is_write, uintptr_t pc);
 
 /* Of what is put out whole, but for the gaps in it. */
-void put_out_whole(uintptr_t low, size_t n, uintptr_t place);
+void check_structure_output(uintptr_t address, size_t byte_count, uintptr_t pc);
 
 #endif

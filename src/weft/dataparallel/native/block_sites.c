@@ -40,56 +40,65 @@ static uintptr_t anchors[ANCHORS];
 
 void block_sites_forget(void) { set_count = next_set = aside.count = 0; }
 
-static void add(struct list *l, struct site *where) {
-    if (l->count < MOST_KEPT) l->kept[l->count++] = (struct kept){where, *where};
+/* Append a copy of a site and its address to a list, unless the list is full. */
+static void save_site(struct list *list, struct site *slot) {
+    if (list->count < MOST_KEPT) list->kept[list->count++] = (struct kept){slot, *slot};
 }
 
-static struct site *next_site(struct site *s) { return s->next == s ? NULL : s->next; }
+static struct site *next_site(struct site *site) { return site->next == site ? NULL : site->next; }
 
-static void swap_site(struct kept *one) {
-    struct site was = *one->where;
-    *one->where = one->site;
-    one->where->next = was.next;
-    one->site = was;
+/* Exchange a saved site (what one place in the code may access) with the site that now stands at its address; the chain
+ * of open sites stays as it is. */
+static void exchange_saved_site(struct kept *saved) {
+    struct site was = *saved->where;
+    *saved->where = saved->site;
+    saved->where->next = was.next;
+    saved->site = was;
 }
 
-/* Its place is to have another site. */
-void block_site_aside(struct site *s) {
-    if (s->key && s->follows) add(&aside, s);
+/* Save a site that follows its array before its place gets another one, so that it can come back. */
+void block_site_lay_aside(struct site *site) {
+    if (site->key && site->follows) save_site(&aside, site);
 }
 
-/* Whether a site that was laid aside of this one's place has the element: it is the place's again. */
-bool block_site_again(struct site *s, uintptr_t a, size_t size) {
+/* Put back a saved site (what one place in the code may access) that covers this access, if the place has one. Return
+ * whether that was done. */
+bool block_site_restore(struct site *site, uintptr_t address, size_t size) {
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
-        if (one->where == s && one->site.key == s->key && one->site.size == size &&
-            a - one->site.low <= one->site.reach) {
-            bool longer = one->site.reach > s->reach;
-            swap_site(one);
-            if (longer) s->changed = ++weft_sites_changed; /* what was proved with it stands without it */
+        if (one->where == site && one->site.key == site->key && one->site.size == size &&
+            address - one->site.low <= one->site.reach) {
+            bool longer = one->site.reach > site->reach;
+            exchange_saved_site(one);
+            if (longer) site->changed = ++weft_sites_changed; /* what was proved with it stands without it */
             return true;
         }
     return false;
 }
 
-static uintptr_t block_anchor(const struct aspect *v) {
-    uintptr_t a = *v->home;
+/* Return the address of the iteration's own element of an array, without the part that the innermost loop index
+ * adds. */
+static uintptr_t own_element_address(const struct aspect *aspect) {
+    uintptr_t a = *aspect->home;
     int64_t own[WEFT_MAX_RANK];
-    home_of(v, here.index, own);
-    for (int k = 0; k < v->object->rank; k++)
-        if (!v->free[k] && v->own[k].axis == here.rank - 1)
-            a -= (uintptr_t)((own[k] - v->object->lower[k]) * v->object->stride[k]);
+    compute_own_element_index(aspect, here.index, own);
+    for (int k = 0; k < aspect->object->rank; k++)
+        if (!aspect->free[k] && aspect->own[k].axis == here.rank - 1)
+            a -= (uintptr_t)((own[k] - aspect->object->lower[k]) * aspect->object->stride[k]);
     return a;
 }
 
-/* A site of the aspect's array is being opened: its interval goes along with the aspect from here on. */
-bool block_site_follows(const struct aspect *v) {
-    ptrdiff_t number = v - here.aspects;
-    if (number >= ANCHORS || here.rank < 2 || !v->exact) return false;
-    anchors[number] = block_anchor(v);
+/* Return whether a site (what one place in the code may access) of this array may move along with the iteration's own
+ * element, and note where that element is now. */
+bool block_site_starts_following(const struct aspect *aspect) {
+    ptrdiff_t number = aspect - here.aspects;
+    if (number >= ANCHORS || here.rank < 2 || !aspect->exact) return false;
+    anchors[number] = own_element_address(aspect);
     return true;
 }
 
-static void keep_sites(uint64_t blocks) {
+/* Save all open and laid-aside sites (what places in the code may access) under the blocks that the iterations are
+ * leaving (`blocks`: their hash), in place of the oldest set if the table is full. */
+static void save_sites_of_blocks(uint64_t blocks) {
     struct set *set = sets;
     while (set < sets + set_count && set->blocks != blocks) set++;
     if (set == sets + set_count) {
@@ -98,18 +107,20 @@ static void keep_sites(uint64_t blocks) {
         set_count += set_count < SETS;
     }
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
-        if (one->site.key == one->where->key && one->site.reach > one->where->reach) swap_site(one);
+        if (one->site.key == one->where->key && one->site.reach > one->where->reach) exchange_saved_site(one);
     set->blocks = blocks;
     set->open.count = 0;
     set->aside.count = aside.count;
     for (int i = 0; i < ANCHORS; i++) set->anchors[i] = anchors[i];
     for (struct site *s = sites_opened(); s; s = next_site(s))
-        if (s->key) add(&set->open, s);
+        if (s->key) save_site(&set->open, s);
     for (int i = 0; i < aside.count; i++) set->aside.kept[i] = aside.kept[i];
     aside.count = 0;
 }
 
-static void restore_sites(uint64_t blocks) {
+/* Open the saved sites (what places in the code may access) of these blocks again (`blocks`: their hash), if they are
+ * in the table. */
+static void restore_sites_of_blocks(uint64_t blocks) {
     for (const struct set *set = sets; set < sets + set_count; set++) {
         if (set->blocks != blocks) continue;
         for (int i = 0; i < ANCHORS; i++) anchors[i] = set->anchors[i];
@@ -117,61 +128,65 @@ static void restore_sites(uint64_t blocks) {
             *one->where = one->site;
             one->where->next = NULL;
             one->where->changed = weft_sites_changed;
-            open_site(one->where);
+            add_open_site(one->where);
         }
         for (int i = 0; i < set->aside.count; i++) aside.kept[i] = set->aside.kept[i];
         aside.count = set->aside.count;
     }
 }
 
-/* Its interval moves; where the rows there are not alike it is to be opened anew. */
-static void move_interval(struct site *s, uintptr_t by) {
-    uintptr_t low = s->low + by;
+/* Move a site's interval by `offset` bytes. Where the rows there are distributed otherwise, close the site instead. */
+static void move_site_interval(struct site *site, uintptr_t offset) {
+    uintptr_t low = site->low + offset;
     weft_sites_changed++;
-    uintptr_t step = (uintptr_t)s->object->stride[s->follows - 1];
-    if (low >= s->lowest && low <= s->highest && (low - s->lowest) % step == 0) {
-        s->low = low;
-        s->changed = weft_sites_changed;
+    uintptr_t step = (uintptr_t)site->object->stride[site->follows - 1];
+    if (low >= site->lowest && low <= site->highest && (low - site->lowest) % step == 0) {
+        site->low = low;
+        site->changed = weft_sites_changed;
         return;
     }
-    s->key = 0;
-    s->low = 1;
-    s->reach = 0;
+    site->key = 0;
+    site->low = 1;
+    site->reach = 0;
 }
 
-static void follow_arrays(struct site *s, const uintptr_t by[], int count) {
-    for (int i = 0; i < count && s->key && s->follows; i++)
-        if (here.aspects[i].object == s->object && !here.aspects[i].remote && by[i]) {
-            move_interval(s, by[i]);
+/* Move a site (what one place in the code may access) by the distance that its array's own element has moved.
+ * `offsets`: bytes for each of `count` arrays. */
+static void move_site_with_its_array(struct site *site, const uintptr_t offsets[], int count) {
+    for (int i = 0; i < count && site->key && site->follows; i++)
+        if (here.aspects[i].object == site->object && !here.aspects[i].remote && offsets[i]) {
+            move_site_interval(site, offsets[i]);
             return;
         }
 }
 
-/* All sites that follow arrays which have moved since. */
+/* Move all sites (what places in the code may access) whose array's own element has moved since the last call, also the
+ * saved ones. Drop saved ones that had to be closed. */
 static void move_following_sites(void) {
     uintptr_t by[ANCHORS];
     bool moved = false;
     int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
-        uintptr_t at = block_anchor(&here.aspects[i]);
+        uintptr_t at = own_element_address(&here.aspects[i]);
         by[i] = at - anchors[i];
         anchors[i] = at;
         moved |= by[i] != 0;
     }
     if (!moved) return;
-    for (struct site *s = sites_opened(); s; s = next_site(s)) follow_arrays(s, by, count);
+    for (struct site *s = sites_opened(); s; s = next_site(s)) move_site_with_its_array(s, by, count);
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++) {
-        follow_arrays(&one->site, by, count);
+        move_site_with_its_array(&one->site, by, count);
         if (!one->site.key) *one-- = aside.kept[--aside.count];
     }
 }
 
-/* A row of iterations begins, or another block: the blocks were `from`. */
-void block_sites(uint64_t from) {
-    if (here.blocks != from) {
-        keep_sites(from);
+/* Bring the sites (what places in the code may access) up to date where a row of iterations begins or the iterations
+ * enter other blocks of the grid. `previous_blocks`: hash of the blocks before. */
+void block_sites_enter_row(uint64_t previous_blocks) {
+    if (here.blocks != previous_blocks) {
+        save_sites_of_blocks(previous_blocks);
         close_sites();
-        restore_sites(here.blocks);
+        restore_sites_of_blocks(here.blocks);
     }
     move_following_sites();
 }

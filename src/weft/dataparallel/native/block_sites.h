@@ -5,10 +5,10 @@
 #include "objects.h"
 
 struct aspect;
-bool block_site_follows(const struct aspect *v);
-bool block_site_again(struct site *s, uintptr_t a, size_t size);
-void block_site_aside(struct site *s);
-void block_sites(uint64_t from);
+bool block_site_starts_following(const struct aspect *aspect);
+bool block_site_restore(struct site *site, uintptr_t address, size_t size);
+void block_site_lay_aside(struct site *site);
+void block_sites_enter_row(uint64_t previous_blocks);
 void block_sites_forget(void);
 
 #endif

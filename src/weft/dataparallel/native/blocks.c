@@ -27,70 +27,81 @@ static bool any;
 #define STRETCH 9
 static uintptr_t barren[64];
 
-void blocks_made(void) {
+void blocks_note_new_block(void) {
     any = true;
     memset(barren, 0, sizeof barren);
 }
 
-bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high) {
-    uintptr_t stretch = a >> STRETCH;
-    if (!any || a < NAMED || barren[stretch % 64] == stretch) return false;
-    a &= ~(uintptr_t)7;
-    for (uintptr_t at = a; a - at <= NAMED; at -= 8)
+/* Find the small heap block around an address by the red zones before and behind it. Return false if there is none;
+ * else [*low, *high) are its bytes. */
+bool find_heap_block(uintptr_t address, uintptr_t *low, uintptr_t *high) {
+    uintptr_t stretch = address >> STRETCH;
+    if (!any || address < NAMED || barren[stretch % 64] == stretch) return false;
+    address &= ~(uintptr_t)7;
+    for (uintptr_t at = address; address - at <= NAMED; at -= 8)
         if (cell8(at)->written == REDZONE) {
             *low = at + 8;
-            for (*high = a; *high - a <= NAMED && cell8(*high)->written != REDZONE;) *high += 8;
-            return at != a && *high - a <= NAMED;
+            for (*high = address; *high - address <= NAMED && cell8(*high)->written != REDZONE;) *high += 8;
+            return at != address && *high - address <= NAMED;
         }
     barren[stretch % 64] = stretch;
     return false;
 }
 
-static const struct form *form_of(int data) {
-    return data > 0 && (size_t)data < form_room && forms[data].element ? &forms[data] : NULL;
+static const struct form *find_shape_of_variable(int variable_id) {
+    return variable_id > 0 && (size_t)variable_id < form_room && forms[variable_id].element ? &forms[variable_id]
+                                                                                            : NULL;
 }
 
-static void set_shape(struct object *o, const struct form *f, size_t size) {
-    int64_t extent[WEFT_MAX_RANK] = {(int64_t)((o->high - o->low) / size)};
-    if (f && f->rank > 0) {
-        size_t row = f->element;
-        memcpy(extent, f->extent, sizeof extent);
-        for (int d = 1; d < f->rank; d++) row *= extent[d] > 0 ? (size_t)extent[d] : 1;
-        extent[0] = (int64_t)((o->high - o->low) / row);
+/* Give a heap block the array shape that its variable's declaration has; without one, that of elements of `access_size`
+ * bytes. */
+static void set_block_shape(struct object *object, const struct form *shape, size_t access_size) {
+    int64_t extent[WEFT_MAX_RANK] = {(int64_t)((object->high - object->low) / access_size)};
+    if (shape && shape->rank > 0) {
+        size_t row = shape->element;
+        memcpy(extent, shape->extent, sizeof extent);
+        for (int d = 1; d < shape->rank; d++) row *= extent[d] > 0 ? (size_t)extent[d] : 1;
+        extent[0] = (int64_t)((object->high - object->low) / row);
         if (extent[0] > 0) {
-            object_shape(o, f->element, f->rank, NULL, extent, WEFT_ORDER_C);
+            object_set_shape(object, shape->element, shape->rank, NULL, extent, WEFT_ORDER_C);
             return;
         }
-        extent[0] = (int64_t)((o->high - o->low) / size);
+        extent[0] = (int64_t)((object->high - object->low) / access_size);
     }
-    object_shape(o, size, 1, NULL, extent, WEFT_ORDER_C);
+    object_set_shape(object, access_size, 1, NULL, extent, WEFT_ORDER_C);
 }
 
-void block_shape(struct object *o, size_t size) { set_shape(o, NULL, size); }
+void block_set_plain_shape(struct object *object, size_t access_size) { set_block_shape(object, NULL, access_size); }
 
-/* The object of the block that an access of `size` bytes touches; NULL: none that is known. */
-struct object *block_object(uintptr_t a, size_t size) {
+/* Return a new object for the heap block around an address, with its variable's name and shape; NULL if no known block
+ * is there. */
+struct object *make_object_of_heap_block(uintptr_t address, size_t access_size) {
     uintptr_t low, high;
-    if (!block_around(a, &low, &high)) return NULL;
+    if (!find_heap_block(address, &low, &high)) return NULL;
     int data = (int)cell8(low - 8)->read;
-    struct object *o = object_insert(data, low, high - low);
-    set_shape(o, form_of(data), size);
+    struct object *o = register_object(data, low, high - low);
+    set_block_shape(o, find_shape_of_variable(data), access_size);
     return o;
 }
 
-void weft_check_heap(int data, const void *base, size_t element, int rank, const int64_t extent[]) {
+/* Name the heap block that begins at `base` and keep its shape in the shadow cells; it becomes an object only when it
+ * is first examined. Does nothing if no block begins there. */
+void weft_check_name_heap_block(int variable_id, const void *base, size_t element, int dimension_count,
+                                const int64_t extent[]) {
     uintptr_t low = (uintptr_t)base;
-    if (now.off || !base || low % 8 || data < 1 || rank > WEFT_MAX_RANK || cell8(low - 8)->written != REDZONE) return;
-    GROW_TO(forms, (size_t)data, form_room);
-    struct form *f = &forms[data];
+    if (now.off || !base || low % 8 || variable_id < 1 || dimension_count > WEFT_MAX_RANK ||
+        cell8(low - 8)->written != REDZONE)
+        return;
+    GROW_TO(forms, (size_t)variable_id, form_room);
+    struct form *f = &forms[variable_id];
     f->element = element ? element : 1;
-    f->rank = rank;
-    for (int d = 0; d < rank; d++) f->extent[d] = extent[d];
-    cell8(low - 8)->read = (stamp_t)data;
-    struct object *o = object_at(low);
+    f->rank = dimension_count;
+    for (int d = 0; d < dimension_count; d++) f->extent[d] = extent[d];
+    cell8(low - 8)->read = (stamp_t)variable_id;
+    struct object *o = find_object_at(low);
     if (o && o->low == low && !o->distributed) {
-        o->data = o->first_data = data;
-        if (rank > 0) set_shape(o, f, element);
+        o->data = o->first_data = variable_id;
+        if (dimension_count > 0) set_block_shape(o, f, element);
         forget_sites();
     }
 }

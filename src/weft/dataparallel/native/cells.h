@@ -45,13 +45,18 @@ struct cell {
 #define FOLD1 0x00ffffffffffull
 #define END1 (SPACE1 + (FOLD1 + 1) * sizeof(struct cell))
 
-static inline struct cell *cell8(uintptr_t a) { return (struct cell *)(SPACE8 + (a & FOLD & ~(uintptr_t)7)); }
-static inline struct cell *cell4(uintptr_t a) { return (struct cell *)(SPACE4 + ((a & FOLD & ~(uintptr_t)3) << 1)); }
-static inline struct cell *cell1(uintptr_t a) { return (struct cell *)(SPACE1 + ((a & FOLD1) << 3)); }
+static inline struct cell *cell8(uintptr_t address) {
+    return (struct cell *)(SPACE8 + (address & FOLD & ~(uintptr_t)7));
+}
+static inline struct cell *cell4(uintptr_t address) {
+    return (struct cell *)(SPACE4 + ((address & FOLD & ~(uintptr_t)3) << 1));
+}
+static inline struct cell *cell1(uintptr_t address) { return (struct cell *)(SPACE1 + ((address & FOLD1) << 3)); }
 
-bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least, stamp_t limit, stamp_t also);
-void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise);
-void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise);
-bool wide(void); /* the processor has AVX2 */
+bool is_every_word_allowed(const void *cells, int64_t stride, int64_t count, int tile_width, stamp_t lowest,
+                           stamp_t span, stamp_t exception);
+void set_read_stamps(void *cells, int64_t stride, int64_t count, int tile_width, stamp_t first_stamp, stamp_t rise);
+void set_written_stamps(void *cells, int64_t stride, int64_t count, int tile_width, stamp_t first_stamp, stamp_t rise);
+bool has_avx2(void); /* the processor has AVX2 */
 
 #endif

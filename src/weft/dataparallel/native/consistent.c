@@ -10,32 +10,35 @@
 /* Until then what an iteration wrote is its processor's alone. */
 static struct groups groups;
 
-bool is_consistent(const struct object *o) {
+/* Return whether the loop that runs names an array in a CONSISTENT clause. */
+bool is_consistent(const struct object *object) {
     for (int i = 0; i < here.consistent_count; i++)
-        if (here.consistent[i].object == o) return true;
+        if (here.consistent[i].object == object) return true;
     return false;
 }
 
-void consistent_hold(void) {
+/* At a loop's end: leave arrays of asynchronous CONSISTENT clauses without values until their group has completed. */
+void undefine_unfinished_consistent_arrays(void) {
     for (int i = 0; i < here.consistent_count; i++) {
         const struct object *o = here.consistent[i].object;
         if (!here.consistent[i].group) continue;
-        undefine(o->low, o->high);
-        groups_hold(&groups, here.consistent[i].group, o->low, o->high);
+        undefine_written_values(o->low, o->high);
+        groups_add_memory(&groups, here.consistent[i].group, o->low, o->high);
     }
 }
 
-void weft_check_consistent_start(int construct, int group) {
-    groups_start(&groups, construct, group, "consistent-start", NULL);
+void weft_check_consistent_start(int construct_id, int group_id) {
+    groups_start(&groups, construct_id, group_id, "consistent-start", NULL);
 }
 
-static void made_the_same(uintptr_t low, uintptr_t high) {
+/* Give elements in [low, high) whose values were undefined a value again: all copies are the same now. */
+static void mark_values_defined(uintptr_t low, uintptr_t high) {
     for (uintptr_t a = low & ~(uintptr_t)3; a < high; a += 4) {
         struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
         if (c->written == UNDEFINED) c->written = now.cur;
     }
 }
 
-void weft_check_consistent_wait(int construct, int group) {
-    groups_wait(&groups, construct, group, "consistent-wait", made_the_same);
+void weft_check_consistent_wait(int construct_id, int group_id) {
+    groups_wait(&groups, construct_id, group_id, "consistent-wait", mark_values_defined);
 }

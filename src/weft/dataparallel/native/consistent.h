@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 struct object;
-bool is_consistent(const struct object *o);
-void consistent_hold(void);
+bool is_consistent(const struct object *object);
+void undefine_unfinished_consistent_arrays(void);
 
 #endif

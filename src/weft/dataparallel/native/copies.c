@@ -32,52 +32,59 @@ struct owners {
     int64_t at[];
 };
 
-static int64_t coordinate(int d, const int64_t index[]) {
-    const struct term *t = &here.at[d];
-    if (here.on->kinds[d] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
+/* Return the coordinate, in one dimension of the loop's ON array, of the processor that runs an iteration; EVERYWHERE
+ * where all processors along that dimension run it. */
+static int64_t find_iteration_coordinate(int dimension, const int64_t index[]) {
+    const struct term *t = &here.at[dimension];
+    if (here.on->kinds[dimension] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
     return t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
 }
 
-static struct owners *room_for(struct object *o) {
-    size_t elements = o->element ? (o->high - o->low) / o->element : 0;
+/* Return the table that holds, for each element of a replicated array, which iteration's coordinates wrote it. Make it
+ * if need be, and drop one of an older distribution. NULL if it would be too large. */
+static struct owners *ensure_owner_table(struct object *object) {
+    size_t elements = object->element ? (object->high - object->low) / object->element : 0;
     size_t bytes = elements * (size_t)here.on->rank * sizeof(int64_t);
-    if (o->owners && (o->owners->root != here.on || o->owners->mapped != here.on->mapped)) copies_forget(o);
-    if (!o->owners && bytes && bytes < MOST_BYTES) o->owners = calloc(1, sizeof *o->owners + bytes);
-    if (o->owners) {
-        o->owners->root = here.on;
-        o->owners->mapped = here.on->mapped;
+    if (object->owners && (object->owners->root != here.on || object->owners->mapped != here.on->mapped))
+        copies_forget(object);
+    if (!object->owners && bytes && bytes < MOST_BYTES) object->owners = calloc(1, sizeof *object->owners + bytes);
+    if (object->owners) {
+        object->owners->root = here.on;
+        object->owners->mapped = here.on->mapped;
     }
-    return o->owners;
+    return object->owners;
 }
 
-/* At a loop's end, before its stamps mean nothing any more. */
-void copies_keep(struct object *o) {
-    if (here.what != LOOP || !here.on || !o->array || !room_for(o)) return;
-    int64_t index[WEFT_MAX_RANK], *at = o->owners->at;
-    for (uintptr_t a = o->low; a < o->high; a += o->element, at += here.on->rank) {
+/* At a loop's end: keep for each element of a replicated array where the iteration ran that wrote it. Must come before
+ * the loop's stamps lose their meaning. */
+void note_writers_of_copies(struct object *object) {
+    if (here.what != LOOP || !here.on || !object->array || !ensure_owner_table(object)) return;
+    int64_t index[WEFT_MAX_RANK], *at = object->owners->at;
+    for (uintptr_t a = object->low; a < object->high; a += object->element, at += here.on->rank) {
         const struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
-        if (c->written > now.base && c->written < SPLIT && iteration_of(c->written, index))
-            for (int d = 0; d < here.on->rank; d++) at[d] = coordinate(d, index);
+        if (c->written > now.base && c->written < SPLIT && find_iteration_of_stamp(c->written, index))
+            for (int d = 0; d < here.on->rank; d++) at[d] = find_iteration_coordinate(d, index);
     }
 }
 
-/* Whether this iteration runs where the element at `a` got its value. */
-bool copies_own(const struct object *o, uintptr_t a) {
-    if (!o || !o->owners || here.what != LOOP || !here.started || here.on != o->owners->root ||
-        here.on->mapped != o->owners->mapped)
+/* Return whether the current iteration runs on the processor where the element at `address` got its value in an earlier
+ * loop. */
+bool has_value_from_this_processor(const struct object *object, uintptr_t address) {
+    if (!object || !object->owners || here.what != LOOP || !here.started || here.on != object->owners->root ||
+        here.on->mapped != object->owners->mapped)
         return false;
-    const int64_t *at = o->owners->at + (a - o->low) / o->element * (size_t)here.on->rank;
+    const int64_t *at = object->owners->at + (address - object->low) / object->element * (size_t)here.on->rank;
     for (int d = 0; d < here.on->rank; d++) {
-        int64_t here_at = coordinate(d, here.index);
+        int64_t here_at = find_iteration_coordinate(d, here.index);
         if (at[d] == EVERYWHERE) continue;
-        if (here_at == EVERYWHERE || !same_owner(here.on, d, here_at, at[d])) return false;
+        if (here_at == EVERYWHERE || !has_same_owner(here.on, d, here_at, at[d])) return false;
     }
     return true;
 }
 
-void copies_forget(struct object *o) {
-    free(o->owners);
-    o->owners = NULL;
+void copies_forget(struct object *object) {
+    free(object->owners);
+    object->owners = NULL;
 }
 
 /* --- arrays that are replicated along a dimension of the processors --- */
@@ -89,36 +96,38 @@ static struct earlier {
 } *earlier;
 static size_t earlier_count, earlier_room;
 
-/* Whether iterations along some dimension of the processors have each a copy. */
-static bool in_copies(const struct object *o) {
-    if (here.what != LOOP || !here.on || !o || !o->root) return false;
-    for (int d = 0; d < o->root->rank; d++) {
-        if (o->root->kinds[d] == WEFT_WHOLE || o->map[d].axis != WEFT_ALL) continue;
-        int e = o->root == here.on ? d : paired(o->root, d, here.on);
+/* Return whether an array is replicated along a dimension of the processors over which the loop's iterations are
+ * spread, so that each of these iterations writes a copy of its own. */
+static bool writes_each_iteration_own_copy(const struct object *object) {
+    if (here.what != LOOP || !here.on || !object || !object->root) return false;
+    for (int d = 0; d < object->root->rank; d++) {
+        if (object->root->kinds[d] == WEFT_WHOLE || object->map[d].axis != WEFT_ALL) continue;
+        int e = object->root == here.on ? d : find_paired_dimension(object->root, d, here.on);
         if (e >= 0 && here.at[e].axis >= 0) return true;
     }
     return false;
 }
 
-/* An element that another iteration of the loop has written gets a value again: true where that is its copy's. */
-bool copies_again(const struct detail *d) {
-    if (d->size > sizeof earlier->value || !in_copies(d->object)) return false;
+/* Handle a second write of an element in one loop: if each iteration writes its own copy, keep the first value for the
+ * comparison at the loop's end and return true. False: it is an ordinary conflict. */
+bool save_earlier_copy_value(const struct detail *detail) {
+    if (detail->size > sizeof earlier->value || !writes_each_iteration_own_copy(detail->object)) return false;
     GROW(earlier, earlier_count, earlier_room, 256);
     struct earlier *one = &earlier[earlier_count++];
-    *one = (struct earlier){.detail = *d, .by = now.cur};
-    memcpy(one->value, (const void *)d->address, d->size);
+    *one = (struct earlier){.detail = *detail, .by = now.cur};
+    memcpy(one->value, (const void *)detail->address, detail->size);
     return true;
 }
 
-/* At a loop's end: whether all copies of an element got the value that it has now. */
-void copies_compare(void) {
+/* At a loop's end: report elements whose copies got different values from different iterations. */
+void report_differing_copies(void) {
     for (size_t i = 0; i < earlier_count; i++) {
         struct earlier *one = &earlier[i];
         if (memcmp(one->value, (const void *)one->detail.address, one->detail.size) == 0) continue;
-        iteration_of(one->by, here.index);
+        find_iteration_of_stamp(one->by, here.index);
         one->detail.kind = "loop-dependence";
         one->detail.why = "output";
-        found(&one->detail);
+        report_finding(&one->detail);
     }
     earlier_count = 0;
 }

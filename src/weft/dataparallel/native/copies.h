@@ -7,10 +7,10 @@
 
 struct detail;
 struct object;
-void copies_keep(struct object *o);
-bool copies_own(const struct object *o, uintptr_t a);
-void copies_forget(struct object *o);
-bool copies_again(const struct detail *d);
-void copies_compare(void);
+void note_writers_of_copies(struct object *object);
+bool has_value_from_this_processor(const struct object *object, uintptr_t address);
+void copies_forget(struct object *object);
+bool save_earlier_copy_value(const struct detail *detail);
+void report_differing_copies(void);
 
 #endif

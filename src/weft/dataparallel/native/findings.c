@@ -32,199 +32,219 @@ static struct known {
 } known[MOST];
 static int known_count;
 
-/* 0: this was known and is counted; else its new id. */
-static int enter(const char *kind, const char *why, int construct, int data, uintptr_t place) {
+/* Count a finding that is known already and return 0; else add it and return its new id. Also 0 if the table is full or
+ * nothing is written. */
+static int add_finding_or_count(const char *kind, const char *why, int construct_id, int variable_id, uintptr_t pc) {
     for (int i = 0; i < known_count; i++) {
         struct known *k = &known[i];
-        if (k->place == place && k->construct == construct && k->data == data && !strcmp(k->kind, kind) &&
+        if (k->place == pc && k->construct == construct_id && k->data == variable_id && !strcmp(k->kind, kind) &&
             (k->why == why || (k->why && why && !strcmp(k->why, why)))) {
             k->count++;
             return 0;
         }
     }
     if (lines_file < 0 || known_count == MOST) return 0;
-    known[known_count] = (struct known){kind, why, construct, data, place, 1, 1};
+    known[known_count] = (struct known){kind, why, construct_id, variable_id, pc, 1, 1};
     return ++known_count;
 }
 
 /* A place of the program: a number of the front end's, or a return address. */
-static void put_place(struct line *l, uintptr_t place) {
-    if (place < 0x400000) put_number(l, "site", (int64_t)place >> 2);
-    else put_number(l, "pc", (int64_t)place);
+static void write_place(struct line *line, uintptr_t pc) {
+    if (pc < 0x400000) put_number(line, "site", (int64_t)pc >> 2);
+    else put_number(line, "pc", (int64_t)pc);
 }
 
-static struct line begin(int id, const char *kind, const char *why, int construct, uintptr_t place) {
+/* Return a JSON line that begins with a finding's id, kind, reason, construct and place. */
+static struct line begin_finding_line(int finding_id, const char *kind, const char *why, int construct_id,
+                                      uintptr_t pc) {
     struct line l = new_line();
-    put_number(&l, "id", id);
+    put_number(&l, "id", finding_id);
     put_text(&l, "kind", kind);
     put_text(&l, "why", why ? why : "");
-    put_number(&l, "construct", construct);
-    put_place(&l, place);
+    put_number(&l, "construct", construct_id);
+    write_place(&l, pc);
     return l;
 }
 
-static void put_iteration(struct line *l) {
-    loop_index();
-    if (here.what == LOOP && here.started) put_numbers(l, "iteration", here.rank, here.index);
-    if (weft_task.in_task) put_number(l, "task", weft_task.task);
+/* Append the indices of the current iteration and the number of the current task, where there are any. */
+static void write_iteration(struct line *line) {
+    update_current_index();
+    if (here.what == LOOP && here.started) put_numbers(line, "iteration", here.rank, here.index);
+    if (weft_task.in_task) put_number(line, "task", weft_task.task);
 }
 
-uint64_t times_found(const char *kind) {
+/* Return how often findings of a kind have occurred until now, at all places together. */
+uint64_t count_findings_of_kind(const char *kind) {
     uint64_t times = 0;
     for (int i = 0; i < known_count; i++)
         if (!strcmp(known[i].kind, kind)) times += known[i].count;
     return times;
 }
 
-/* The finding's count: NULL where it is not to be had. */
-static uint64_t *count_of(const struct detail *d, int construct) {
+/* Return the address of a finding's counter of occurrences; NULL if it is not in the table. */
+static uint64_t *find_occurrence_counter(const struct detail *detail, int construct_id) {
     for (int i = 0; i < known_count; i++)
-        if (known[i].place == d->place && known[i].construct == construct && known[i].data == d->data &&
-            known[i].kind == d->kind && known[i].why == d->why)
+        if (known[i].place == detail->place && known[i].construct == construct_id && known[i].data == detail->data &&
+            known[i].kind == detail->kind && known[i].why == detail->why)
             return &known[i].count;
     return NULL;
 }
 
-uint64_t *found(const struct detail *d) {
-    int construct = d->construct ? d->construct : here.what == SEQUENTIAL ? 0 : here.id;
-    int id = enter(d->kind, d->why, construct, d->data, d->place);
-    if (!id) return count_of(d, construct);
+/* Report a wrong access: write its JSON line the first time, count it afterwards. Return the address of its counter,
+ * which callers may increment for further occurrences; NULL if there is none. */
+uint64_t *report_finding(const struct detail *detail) {
+    int construct = detail->construct ? detail->construct : here.what == SEQUENTIAL ? 0 : here.id;
+    int id = add_finding_or_count(detail->kind, detail->why, construct, detail->data, detail->place);
+    if (!id) return find_occurrence_counter(detail, construct);
     int64_t index[WEFT_MAX_RANK];
-    struct line l = begin(id, d->kind, d->why, construct, d->place);
-    put_iteration(&l);
-    put_number(&l, "data", d->data);
-    put_number(&l, "address", (int64_t)d->address);
-    put_number(&l, "bytes", (int64_t)d->size);
-    put_truth(&l, "write", d->write);
-    const struct object *o = d->object;
+    struct line l = begin_finding_line(id, detail->kind, detail->why, construct, detail->place);
+    write_iteration(&l);
+    put_number(&l, "data", detail->data);
+    put_number(&l, "address", (int64_t)detail->address);
+    put_number(&l, "bytes", (int64_t)detail->size);
+    put_truth(&l, "write", detail->write);
+    const struct object *o = detail->object;
     if (o && o->array) {
-        index_of(o, d->address, index);
+        compute_element_index(o, detail->address, index);
         put_numbers(&l, "index", o->rank, index);
         put_number(&l, "name", o->first_data);
         if (o->order == WEFT_ORDER_FORTRAN) put_text(&l, "order", "fortran");
-        if (d->has_delta) put_numbers(&l, "delta", o->rank, d->delta);
+        if (detail->has_delta) put_numbers(&l, "delta", o->rank, detail->delta);
     }
-    if (o) put_number(&l, "offset", (int64_t)(d->address - o->low));
-    int n = d->other > now.base ? iteration_of(d->other, index) : 0;
+    if (o) put_number(&l, "offset", (int64_t)(detail->address - o->low));
+    int n = detail->other > now.base ? find_iteration_of_stamp(detail->other, index) : 0;
     if (n) put_numbers(&l, "other", n, index);
     /* the places that may have made the other access: those of this construct on the same variable */
     put_begin(&l, "places", '[');
     int places = 0;
     for (const struct site *s = sites_opened(); s && places < 4 && o; s = s->next == s ? NULL : s->next) {
-        if (s->object != o || s->place == d->place || !(s->write || d->write)) continue;
+        if (s->object != o || s->place == detail->place || !(s->write || detail->write)) continue;
         places++;
         put_begin(&l, NULL, '{');
-        put_place(&l, s->place);
+        write_place(&l, s->place);
         put_truth(&l, "write", s->write);
         put_end(&l, '}');
     }
     put_end(&l, ']');
     send_line(&l);
-    return count_of(d, construct);
+    return find_occurrence_counter(detail, construct);
 }
 
-/* Between which numbers, and which it was. */
-static void put_range(struct line *l, int data, int dimension, int64_t value, int64_t low, int64_t high) {
-    put_number(l, "data", data);
-    put_number(l, "dimension", dimension);
-    put_number(l, "value", value);
-    put_number(l, "low", low);
-    put_number(l, "high", high);
+/* Append which value was used in which dimension, and the range that it should lie in. */
+static void write_value_and_range(struct line *line, int variable_id, int dimension, int64_t value, int64_t low,
+                                  int64_t high) {
+    put_number(line, "data", variable_id);
+    put_number(line, "dimension", dimension);
+    put_number(line, "value", value);
+    put_number(line, "low", low);
+    put_number(line, "high", high);
 }
 
-void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high,
-                     uintptr_t place) {
-    (void)base;
+/* Report an index outside low..high in one dimension of a variable. */
+void findings_report_index(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
+                           int64_t high, uintptr_t pc) {
+    (void)base_address;
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
-    int id = enter("out-of-bounds", NULL, construct, data, place);
+    int id = add_finding_or_count("out-of-bounds", NULL, construct, variable_id, pc);
     if (!id) return;
-    struct line l = begin(id, "out-of-bounds", NULL, construct, place);
-    put_iteration(&l);
-    put_range(&l, data, dimension, index, low, high);
+    struct line l = begin_finding_line(id, "out-of-bounds", NULL, construct, pc);
+    write_iteration(&l);
+    write_value_and_range(&l, variable_id, dimension, index, low, high);
     send_line(&l);
 }
 
-void findings_place(const char *at, unsigned row, unsigned column, const char *type, int64_t index) {
+/* Report an index outside an array's bounds that -fsanitize=bounds found at a line and column. */
+void findings_report_index_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
+                                   int64_t index) {
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
-    uintptr_t place = ((uintptr_t)row << 12 | column) ^ (uintptr_t)at;
-    int id = enter("out-of-bounds", NULL, construct, 0, place);
+    uintptr_t place = ((uintptr_t)source_line << 12 | column) ^ (uintptr_t)file;
+    int id = add_finding_or_count("out-of-bounds", NULL, construct, 0, place);
     if (!id) return;
-    struct line l = begin(id, "out-of-bounds", NULL, construct, 0);
-    put_iteration(&l);
-    put_number(&l, "line", row);
+    struct line l = begin_finding_line(id, "out-of-bounds", NULL, construct, 0);
+    write_iteration(&l);
+    put_number(&l, "line", source_line);
     put_number(&l, "column", column);
     put_number(&l, "value", index);
-    put_text(&l, "file", at);
+    put_text(&l, "file", file);
     put_text(&l, "type", type);
     send_line(&l);
 }
 
-/* A number of a directive that does not fit what was declared; dimension from 0. */
-void findings_parameter(const char *why, int construct, int data, int dimension, int64_t value, int64_t low,
-                        int64_t high) {
-    int id = enter("out-of-bounds", why, construct, data, (uintptr_t)dimension);
+/* Report a number in a directive that lies outside low..high as declared. `dimension` counts from 0; `why` names the
+ * directive. */
+void findings_report_parameter(const char *why, int construct_id, int variable_id, int dimension, int64_t value,
+                               int64_t low, int64_t high) {
+    int id = add_finding_or_count("out-of-bounds", why, construct_id, variable_id, (uintptr_t)dimension);
     if (!id) return;
-    struct line l = begin(id, "out-of-bounds", why, construct, 0);
-    put_iteration(&l);
-    put_range(&l, data, dimension + 1, value, low, high);
+    struct line l = begin_finding_line(id, "out-of-bounds", why, construct_id, 0);
+    write_iteration(&l);
+    write_value_and_range(&l, variable_id, dimension + 1, value, low, high);
     send_line(&l);
 }
 
-/* A number in an array that is localized, and is no index that its processor has. */
-void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value) {
-    int id = enter("remote-access", "localize", construct, data, (uintptr_t)target);
+/* Report a value in a localized array that is no index its own processor has. `target_id`: the array that it should
+ * index; `index`: where the value stands. */
+void findings_report_localize(int construct_id, int variable_id, int target_id, const int64_t index[],
+                              int dimension_count, int64_t value) {
+    int id = add_finding_or_count("remote-access", "localize", construct_id, variable_id, (uintptr_t)target_id);
     if (!id) return;
-    struct line l = begin(id, "remote-access", "localize", construct, 0);
-    put_number(&l, "data", data);
-    put_number(&l, "array", target);
+    struct line l = begin_finding_line(id, "remote-access", "localize", construct_id, 0);
+    put_number(&l, "data", variable_id);
+    put_number(&l, "array", target_id);
     put_number(&l, "number", value);
-    put_numbers(&l, "index", rank, index);
+    put_numbers(&l, "index", dimension_count, index);
     send_line(&l);
 }
 
-/* A directive that cannot be right where it stands; the construct tells where. */
-void findings_directive(const char *why, int construct, int data) {
-    int id = enter("directive-order", why, construct, data, 0);
+/* Report a directive that cannot be right where it stands. `variable_id`: the group or variable that it names. */
+void findings_report_directive(const char *why, int construct_id, int variable_id) {
+    int id = add_finding_or_count("directive-order", why, construct_id, variable_id, 0);
     if (!id) return;
-    struct line l = begin(id, "directive-order", why, construct, 0);
-    put_number(&l, "data", data);
+    struct line l = begin_finding_line(id, "directive-order", why, construct_id, 0);
+    put_number(&l, "data", variable_id);
     send_line(&l);
 }
 
-void findings_reduction(const char *kind, const char *why, const struct reduction *r, const char *expected,
-                        const char *got, int other_data) {
-    int id = enter(kind, why, here.id, r->data, other_data ? (uintptr_t)other_data << 2 : 0);
+/* Report a reduction whose result is wrong, or whose partial value went into another variable (`other_variable_id`; 0:
+ * none). The place is that of its last read, or of the write into the other variable. */
+void findings_report_reduction(const char *kind, const char *why, const struct reduction *reduction,
+                               const char *expected, const char *got, int other_variable_id) {
+    int id = add_finding_or_count(kind, why, here.id, reduction->data,
+                                  other_variable_id ? (uintptr_t)other_variable_id << 2 : 0);
     if (!id) return;
-    uintptr_t place = r->reader;
-    for (const struct site *s = other_data ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
-        if (s->object && s->object->data == other_data && s->write)
+    uintptr_t place = reduction->reader;
+    for (const struct site *s = other_variable_id ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
+        if (s->object && s->object->data == other_variable_id && s->write)
             place = s->place; /* what the partial value went into */
-    struct line l = begin(id, kind, why, here.id, place);
-    put_number(&l, "data", r->data);
-    put_number(&l, "operation", r->operation);
-    put_number(&l, "array", other_data);
+    struct line l = begin_finding_line(id, kind, why, here.id, place);
+    put_number(&l, "data", reduction->data);
+    put_number(&l, "operation", reduction->operation);
+    put_number(&l, "array", other_variable_id);
     put_text(&l, "expected", expected);
     put_text(&l, "got", got);
     send_line(&l);
 }
 
-void findings_ran(int construct, uint64_t times, uint64_t iterations) {
+/* Write how often a construct ran and how many iterations it had in all. */
+void findings_write_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
     if (!lines_ours()) return;
     struct line l = new_line();
-    put_number(&l, "ran", construct);
+    put_number(&l, "ran", construct_id);
     put_number(&l, "times", (int64_t)times);
     put_number(&l, "iterations", (int64_t)iterations);
     send_line(&l);
 }
 
-void findings_places(unsigned count) {
+/* Write at how many places of the program accesses were examined. */
+void findings_write_place_count(unsigned count) {
     struct line l = new_line();
     put_number(&l, "places", count);
     send_line(&l);
 }
 
-void usage_error(const char *why, int construct, int data) {
-    tell_usage(why, construct, data);
+/* Write why the program cannot be checked and which construct and variable are at fault, then end the process. */
+void stop_for_usage_error(const char *why, int construct_id, int variable_id) {
+    write_usage_error(why, construct_id, variable_id);
     weft_check_flush();
     fflush(NULL);
     _exit(2);
@@ -232,6 +252,8 @@ void usage_error(const char *why, int construct, int data) {
 
 int weft_check_active(void) { return !now.off; }
 
+/* Write the counts of findings that changed since the last call, and what ran. Only the process that opened the file
+ * writes. */
 void weft_check_flush(void) {
     if (!lines_ours()) return;
     for (int i = 0; i < known_count; i++) {
@@ -242,34 +264,40 @@ void weft_check_flush(void) {
         known[i].told = known[i].count;
         send_line(&l);
     }
-    ran_end();
+    write_final_counts();
 }
 
 /* Its own stack: that of the program may be what is full. */
 static char aside[8 * sizeof(struct line) + 32768];
 static uintptr_t stack_top;
 
-/* Whether an address that is not there lies where the first thread's stack would have grown to; nothing else does. */
-static bool beyond_stack(uintptr_t a, rlim_t size) {
+/* Return whether a faulting address lies where the main thread's stack would have grown to. `stack_limit`: RLIMIT_STACK
+ * in bytes. */
+static bool is_stack_overflow(uintptr_t fault_address, rlim_t stack_limit) {
     rlim_t gap = (rlim_t)128 << 20; /* Linux keeps at least so much free below the stack's end */
-    return size != RLIM_INFINITY && a < stack_top && stack_top - a <= (size > gap ? size + gap : gap);
+    return stack_limit != RLIM_INFINITY && fault_address < stack_top &&
+           stack_top - fault_address <= (stack_limit > gap ? stack_limit + gap : gap);
 }
 
-static void died(int number, siginfo_t *why, void *context) {
+/* Signal handler: note a stack overflow, write what was found until now, then end the process by the same signal. Runs
+ * on its own stack. */
+static void handle_fatal_signal(int signal_number, siginfo_t *info, void *context) {
     struct rlimit stack;
     (void)context;
-    if (number == SIGSEGV && why->si_code == SEGV_MAPERR && getpid() == lines_owner &&
-        !getrlimit(RLIMIT_STACK, &stack) && beyond_stack((uintptr_t)why->si_addr, stack.rlim_cur)) {
+    if (signal_number == SIGSEGV && info->si_code == SEGV_MAPERR && getpid() == lines_owner &&
+        !getrlimit(RLIMIT_STACK, &stack) && is_stack_overflow((uintptr_t)info->si_addr, stack.rlim_cur)) {
         struct line l = new_line();
         put_number(&l, "stack", (int64_t)(stack.rlim_cur >> 10));
         send_line(&l);
     }
     weft_check_flush();
-    signal(number, SIG_DFL);
-    raise(number);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
 }
 
-static bool space(uintptr_t low, uintptr_t high) {
+/* Map [low, high) for shadow cells, without using memory until they are touched. Return whether the addresses were
+ * free. */
+static bool reserve_shadow_memory(uintptr_t low, uintptr_t high) {
     void *p = mmap((void *)low, high - low, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (p != (void *)low) return false;
@@ -278,25 +306,31 @@ static bool space(uintptr_t low, uintptr_t high) {
     return true;
 }
 
-static bool findings_open(void) {
-    if (!lines_open()) return false;
-    if (space(SPACE8, SPACE8 + FOLD + 1) && space(SPACE4, SPACE4 + 2 * (FOLD + 1)) && space(SPACE1, END1)) return true;
-    tell_usage("no-memory", 0, 0);
+/* Open the findings file and reserve the shadow memory. Return false if nothing is to be checked or memory is not to be
+ * had; the latter is reported. */
+static bool open_findings_and_shadow_memory(void) {
+    if (!lines_open_file()) return false;
+    if (reserve_shadow_memory(SPACE8, SPACE8 + FOLD + 1) && reserve_shadow_memory(SPACE4, SPACE4 + 2 * (FOLD + 1)) &&
+        reserve_shadow_memory(SPACE1, END1))
+        return true;
+    write_usage_error("no-memory", 0, 0);
     return false;
 }
 
-static void ended(void) {
-    if (getpid() == lines_owner) under_way_end();
+static void handle_program_end(void) {
+    if (getpid() == lines_owner) report_unfinished_copies();
     weft_check_flush();
 }
 
-__attribute__((constructor(101))) static void start(void) {
-    if (!findings_open()) return;
+/* When the program is loaded: if a check is wanted, open the findings file, watch for fatal signals and the program's
+ * end, and switch the checks on. */
+__attribute__((constructor(101))) static void start_checking(void) {
+    if (!open_findings_and_shadow_memory()) return;
     stack_t own = {.ss_sp = aside, .ss_size = sizeof aside};
     stack_top = (uintptr_t)&own;
     sigaltstack(&own, NULL);
-    watch_ends(died, SA_ONSTACK);
-    atexit(ended);
+    install_fatal_signal_handler(handle_fatal_signal, SA_ONSTACK);
+    atexit(handle_program_end);
     now.off = false;
 }
 

@@ -5,27 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The array, with room for one more than `count`: it doubles, from `first` on. */
-static inline void *grown(void *array, size_t count, size_t *room, size_t size, size_t first) {
-    if (count < *room) return array;
-    *room = *room ? 2 * *room : first;
-    array = realloc(array, *room * size);
+/* Return an array with room for one element more than `used`; its room doubles, beginning with `first_room`. Ends the
+ * program if there is no memory. */
+static inline void *grow_array(void *array, size_t used, size_t *room, size_t element_size, size_t first_room) {
+    if (used < *room) return array;
+    *room = *room ? 2 * *room : first_room;
+    array = realloc(array, *room * element_size);
     if (!array) abort();
     return array;
 }
 
-/* The array, with an element of a number; new elements are zero. */
-static inline void *grown_to(void *array, size_t number, size_t *room, size_t size) {
-    if (number < *room) return array;
-    size_t more = 2 * number + 64;
-    array = realloc(array, more * size);
+/* Return an array that has an element with this index; new elements are zero. Ends the program if there is no
+ * memory. */
+static inline void *grow_array_to_index(void *array, size_t index, size_t *room, size_t element_size) {
+    if (index < *room) return array;
+    size_t more = 2 * index + 64;
+    array = realloc(array, more * element_size);
     if (!array) abort();
-    memset((char *)array + *room * size, 0, (more - *room) * size);
+    memset((char *)array + *room * element_size, 0, (more - *room) * element_size);
     *room = more;
     return array;
 }
 
-#define GROW(array, count, room, first) ((array) = grown((array), (count), &(room), sizeof *(array), (first)))
-#define GROW_TO(array, number, room) ((array) = grown_to((array), (number), &(room), sizeof *(array)))
+#define GROW(array, count, room, first) ((array) = grow_array((array), (count), &(room), sizeof *(array), (first)))
+#define GROW_TO(array, number, room) ((array) = grow_array_to_index((array), (number), &(room), sizeof *(array)))
 
 #endif

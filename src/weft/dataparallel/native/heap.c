@@ -32,58 +32,64 @@ int __real_fputs(const char *, FILE *);
 
 void *__wrap_memcpy(void *, const void *, size_t);
 
-static size_t zone(size_t size) /* as long as a row of a square array of doubles, about */
-{
+/* Return how many bytes of red zone follow a heap block of this size: about a row of a square array of doubles. */
+static size_t red_zone_size(size_t size) {
     size_t n = 64 + size / 16;
     return (n < 1 << 16 ? n : 1 << 16) & ~(size_t)7;
 }
 
-static void *made(void *p, size_t size, size_t from, bool cleared) {
-    if (!p || now.off) return p;
-    uintptr_t low = (uintptr_t)p, end = (low + size + 7) & ~(uintptr_t)7;
-    if (cleared) mark(low + from, end, 0);
-    else if (from < size) weft_check_clear((char *)p + from, size - from);
-    mark(end, low + malloc_usable_size(p), REDZONE);
-    mark(low - 8, low, REDZONE); /* the allocator's own word: blocks.c finds the beginning by it */
-    blocks_made();
+/* Mark a new heap block in the shadow cells: its bytes from `old_size` on without values (or zeroed, if `cleared`),
+ * with red zones before and behind. A large block becomes an object at once. Returns the block. */
+static void *register_block(void *block, size_t size, size_t old_size, bool cleared) {
+    if (!block || now.off) return block;
+    uintptr_t low = (uintptr_t)block, end = (low + size + 7) & ~(uintptr_t)7;
+    if (cleared) set_state(low + old_size, end, 0);
+    else if (old_size < size) weft_check_clear((char *)block + old_size, size - old_size);
+    set_state(end, low + malloc_usable_size(block), REDZONE);
+    set_state(low - 8, low, REDZONE); /* the allocator's own word: blocks.c finds the beginning by it */
+    blocks_note_new_block();
     if (size >= NAMED) /* a parameter may be a view of it */
-        weft_check_data(0, p, size);
-    return p;
+        weft_check_data(0, block, size);
+    return block;
 }
 
-static void gone(void *p) {
-    if (!p || now.off) return;
-    uintptr_t low = (uintptr_t)p, high = low + malloc_usable_size(p);
-    for (struct object *o; (o = object_after(low)) && o->low < high;) object_drop(o);
-    mark(low - 8, high, 0);
+/* Forget the objects in a heap block that is being freed, and clear its shadow cells. */
+static void unregister_block(void *block) {
+    if (!block || now.off) return;
+    uintptr_t low = (uintptr_t)block, high = low + malloc_usable_size(block);
+    for (struct object *o; (o = find_object_from(low)) && o->low < high;) object_drop(o);
+    set_state(low - 8, high, 0);
 }
 
-void *__wrap_malloc(size_t size) { return made(__real_malloc(size + zone(size)), size, 0, false); }
+void *__wrap_malloc(size_t size) { return register_block(__real_malloc(size + red_zone_size(size)), size, 0, false); }
 
-void *__wrap_calloc(size_t n, size_t size) {
+/* Replace calloc: the block has a red zone behind it and counts as initialised. */
+void *__wrap_calloc(size_t count, size_t size) {
     size_t all;
-    if (__builtin_mul_overflow(n, size, &all)) {
+    if (__builtin_mul_overflow(count, size, &all)) {
         errno = ENOMEM;
         return NULL;
     }
-    return made(__real_calloc(1, all + zone(all)), all, 0, true);
+    return register_block(__real_calloc(1, all + red_zone_size(all)), all, 0, true);
 }
 
+/* Replace realloc: always move the content to a new block with a red zone of its own. */
 void *__wrap_realloc(void *old, size_t size) {
     if (!old) return __wrap_malloc(size);
-    if (now.off) return __real_realloc(old, size + zone(size));
+    if (now.off) return __real_realloc(old, size + red_zone_size(size));
     void *p = __wrap_malloc(size);
     if (!p) return NULL;
     size_t had = malloc_usable_size(old);
     __wrap_memcpy(p, old, had < size ? had : size);
-    gone(old);
+    unregister_block(old);
     __real_free(old);
     return p;
 }
 
-void *__wrap_reallocarray(void *old, size_t n, size_t size) {
+/* Replace reallocarray, as __wrap_realloc does realloc. */
+void *__wrap_reallocarray(void *old, size_t count, size_t size) {
     size_t all;
-    if (__builtin_mul_overflow(n, size, &all)) {
+    if (__builtin_mul_overflow(count, size, &all)) {
         errno = ENOMEM;
         return NULL;
     }
@@ -91,11 +97,11 @@ void *__wrap_reallocarray(void *old, size_t n, size_t size) {
 }
 
 void __wrap_free(void *p) {
-    gone(p);
+    unregister_block(p);
     __real_free(p);
 }
 
-/* C++'s new and delete. Where there is no memory a program of C++ ends, too. */
+/* Replace C++'s operator new. Without memory the program ends; no exception is thrown. */
 void *__wrap__Znwm(size_t size) {
     void *p = __wrap_malloc(size ? size : 1);
     if (!p) abort();
@@ -109,89 +115,93 @@ void __wrap__ZdlPvm(void *p, size_t size) { (void)size, __wrap_free(p); }
 void __wrap__ZdaPvm(void *p, size_t size) { (void)size, __wrap_free(p); }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size) {
-    return made(__real_aligned_alloc(alignment, size), size, 0, false);
+    return register_block(__real_aligned_alloc(alignment, size), size, 0, false);
 }
 
-int __wrap_posix_memalign(void **p, size_t alignment, size_t size) {
-    int status = __real_posix_memalign(p, alignment, size + zone(size));
-    if (status == 0) made(*p, size, 0, false);
+/* Replace posix_memalign: the block has a red zone behind it. Returns libc's error number. */
+int __wrap_posix_memalign(void **block, size_t alignment, size_t size) {
+    int status = __real_posix_memalign(block, alignment, size + red_zone_size(size));
+    if (status == 0) register_block(*block, size, 0, false);
     return status;
 }
 
 #define PLACE ((uintptr_t)__builtin_return_address(0))
 
-/* What a copy reads is not judged, but it hands on that there is no value: garbage may be copied, not used. */
-static void copied(void *to, const void *from, size_t n, uintptr_t place) {
+/* Check what memcpy writes. What it reads is not judged, but where the source has no value the copy has none either, so
+ * that garbage may be copied but not used. */
+static void check_copy(void *to, const void *from, size_t byte_count, uintptr_t pc) {
     if (now.off) return;
-    access_range((uintptr_t)to, n, true, place);
+    access_range((uintptr_t)to, byte_count, true, pc);
     uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;
     if (t % 8 == 0 && f % 8 == 0)
-        for (; n >= 8; t += 8, f += 8, n -= 8)
+        for (; byte_count >= 8; t += 8, f += 8, byte_count -= 8)
             if (cell8(f)->written == UNINITIALISED || cell8(f)->written == WAS_PRIVATE)
                 cell8(t)->written = cell8(f)->written;
 }
 
-static void filled(void *to, size_t n, uintptr_t place) {
-    if (!now.off) access_range((uintptr_t)to, n, true, place);
+static void check_fill(void *to, size_t byte_count, uintptr_t pc) {
+    if (!now.off) access_range((uintptr_t)to, byte_count, true, pc);
 }
 
 /* clang from 15 on has names of its own for the copies that it makes itself. */
 #define COPIES(prefix)                                                                                                 \
     void *prefix##memcpy(void *to, const void *from, size_t n) {                                                       \
-        copied(to, from, n, PLACE);                                                                                    \
+        check_copy(to, from, n, PLACE);                                                                                \
         return __real_memcpy(to, from, n);                                                                             \
     }                                                                                                                  \
     void *prefix##memmove(void *to, const void *from, size_t n) {                                                      \
-        filled(to, n, PLACE);                                                                                          \
+        check_fill(to, n, PLACE);                                                                                      \
         return __real_memmove(to, from, n);                                                                            \
     }                                                                                                                  \
     void *prefix##memset(void *to, int byte, size_t n) {                                                               \
-        filled(to, n, PLACE);                                                                                          \
+        check_fill(to, n, PLACE);                                                                                      \
         return __real_memset(to, byte, n);                                                                             \
     }
-static void elements_out(uintptr_t from, size_t n, size_t element, uintptr_t place) {
-    for (uintptr_t high = from + n; from + element <= high; from += element) access_range(from, element, false, place);
+static void check_output_elements(uintptr_t from, size_t byte_count, size_t element, uintptr_t pc) {
+    for (uintptr_t high = from + byte_count; from + element <= high; from += element)
+        access_range(from, element, false, pc);
 }
 
-/* What is put out is read by the library, without hooks; elements of distributed arrays come from everywhere. */
-static void put_out(const void *from, size_t n, uintptr_t place) {
-    const struct object *o = now.off || here.started ? NULL : object_at((uintptr_t)from);
+/* Check data that fwrite or write puts out, since the library reads it without hooks. Elements of distributed arrays
+ * are read one by one, as the runtime of DVM collects them. */
+static void check_output(const void *from, size_t byte_count, uintptr_t pc) {
+    const struct object *o = now.off || here.started ? NULL : find_object_at((uintptr_t)from);
     if (!o) return;
     if (o->distributed && (o->element == 4 || o->element == 8)) {
         weft_check_io_begin();
-        elements_out((uintptr_t)from, n, o->element, place);
+        check_output_elements((uintptr_t)from, byte_count, o->element, pc);
         weft_check_io_end();
     } else {
-        put_out_whole((uintptr_t)from, n, place);
+        check_structure_output((uintptr_t)from, byte_count, pc);
     }
 }
 
 size_t __wrap_fwrite(const void *from, size_t size, size_t n, FILE *to) {
-    put_out(from, size * n, PLACE);
+    check_output(from, size * n, PLACE);
     return __real_fwrite(from, size, n, to);
 }
 
 ssize_t __wrap_write(int to, const void *from, size_t n) {
-    put_out(from, n, PLACE);
+    check_output(from, n, PLACE);
     return __real_write(to, from, n);
 }
 
-/* A text up to its end: it has no gaps. */
-static void text_out(const char *text, uintptr_t place) {
-    const struct object *o = now.off || here.started ? NULL : object_at((uintptr_t)text);
+/* Check a string that puts or fputs puts out, up to its terminating zero. */
+static void check_output_text(const char *text, uintptr_t pc) {
+    const struct object *o = now.off || here.started ? NULL : find_object_at((uintptr_t)text);
     if (!o) return;
     weft_check_io_begin();
-    elements_out((uintptr_t)text, strnlen(text, o->high - (uintptr_t)text - 1) + 1, 1, place);
+    check_output_elements((uintptr_t)text, strnlen(text, o->high - (uintptr_t)text - 1) + 1, 1, pc);
     weft_check_io_end();
 }
 
 int __wrap_puts(const char *text) {
-    text_out(text, PLACE);
+    check_output_text(text, PLACE);
     return __real_puts(text);
 }
 
 int __wrap_fputs(const char *text, FILE *to) {
-    text_out(text, PLACE);
+    check_output_text(text, PLACE);
     return __real_fputs(text, to);
 }
 

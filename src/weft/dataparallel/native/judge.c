@@ -13,13 +13,15 @@
 
 #include <string.h>
 
-static struct detail detail_of(const struct site *s, uintptr_t a, size_t size, bool write, uintptr_t place) {
-    return (struct detail){.object = s->object,
-                           .address = a,
+/* Return a description of an access for a finding; its kind and reason are still open. */
+static struct detail describe_access(const struct site *site, uintptr_t address, size_t size, bool is_write,
+                                     uintptr_t pc) {
+    return (struct detail){.object = site->object,
+                           .address = address,
                            .size = size,
-                           .write = write,
-                           .place = place,
-                           .data = s->object ? s->object->data : 0};
+                           .write = is_write,
+                           .place = pc,
+                           .data = site->object ? site->object->data : 0};
 }
 
 static struct {
@@ -29,253 +31,286 @@ static struct {
     uint64_t *count; /* of that finding */
 } access;
 
-static void complain(struct detail d, const char *kind, const char *why) {
+/* Report the access that is being judged, unless another of its cells was reported already. Keeps the finding's
+ * counter. */
+static void report_current_access(struct detail detail, const char *kind, const char *why) {
     if (access.told) return;
     access.told = true;
-    d.kind = kind;
-    d.why = why;
-    d.address = access.a;
-    d.size = access.size;
-    access.count = found(&d);
+    detail.kind = kind;
+    detail.why = why;
+    detail.address = access.a;
+    detail.size = access.size;
+    access.count = report_finding(&detail);
 }
 
-static bool holds_poison(uintptr_t a, size_t size, const struct object *o) {
+/* Return whether memory still holds the pattern for uninitialised memory, or, in a distributed array that is not on the
+ * stack, only zeros. */
+static bool is_still_poisoned(uintptr_t address, size_t size, const struct object *object) {
     unsigned char poisoned = 0, zeros = 0;
     for (size_t i = 0; i < size; i++) {
-        unsigned char byte = *(const volatile unsigned char *)(a + i);
+        unsigned char byte = *(const volatile unsigned char *)(address + i);
         poisoned += byte == POISON;
         zeros += byte == 0;
     }
-    return poisoned == size || (zeros == size && o && o->distributed && !o->on_stack);
+    return poisoned == size || (zeros == size && object && object->distributed && !object->on_stack);
 }
 
-static void without_value(struct cell *c, struct detail d) {
+/* Judge a read of memory that has no value as far as its cell says. If the memory no longer holds the pattern, code
+ * without hooks wrote it: it has a value then. Else report the read. */
+static void judge_read_without_value(struct cell *cell, struct detail detail) {
     struct private *which = NULL;
-    bool private = here.started && among(here.privates, here.private_count, d.address, &which);
-    if (c->written == UNDEFINED && copies_own(d.object, d.address)) return;
-    if (c->written != UNDEFINED && !holds_poison(d.address, d.size, d.object)) {
-        c->written = private ? now.cur : 0; /* code without hooks wrote it */
+    bool private = here.started && find_variable_at(here.privates, here.private_count, detail.address, &which);
+    if (cell->written == UNDEFINED && has_value_from_this_processor(detail.object, detail.address)) return;
+    if (cell->written != UNDEFINED && !is_still_poisoned(detail.address, detail.size, detail.object)) {
+        cell->written = private ? now.cur : 0; /* code without hooks wrote it */
         if (private) which->unseen = true;
         return;
     }
-    const char *gone = c->written == UNDEFINED ? "after" : c->written == WAS_PRIVATE ? "was-private" : NULL;
-    complain(d, "uninitialised-read", private ? "private" : gone);
+    const char *gone = cell->written == UNDEFINED ? "after" : cell->written == WAS_PRIVATE ? "was-private" : NULL;
+    report_current_access(detail, "uninitialised-read", private ? "private" : gone);
 }
 
-static void stale_copy(struct site *s, stamp_t w, struct detail d) {
-    const struct object *o = s->object;
-    if (!o || w == now.cur || w >= SPLIT) return;
+/* Report an access of the copy on the host or device (REGION, ACTUAL, GET_ACTUAL) while the other copy is newer.
+ * `written_stamp`: when the element was last written. */
+static void judge_copy_freshness(struct site *site, stamp_t written_stamp, struct detail detail) {
+    const struct object *o = site->object;
+    if (!o || written_stamp == now.cur || written_stamp >= SPLIT) return;
     if (weft_in_region) {
-        stamp_t known = section_known(o, d.address, false);
+        stamp_t known = find_last_update_of_element(o, detail.address, false);
         known = known > o->on_device ? known : o->on_device;
         stamp_t begun = region_start();
-        if (d.write) {
-            if (o->direction == WEFT_IN) complain(d, "stale-copy", "in-written");
-        } else if (w < begun && (o->direction == WEFT_OUT || o->direction == WEFT_LOCAL)) {
-            complain(d, "uninitialised-read", o->direction == WEFT_OUT ? "region-out" : "region-local");
-        } else if (w < begun && o->local_to && w >= o->local_from && w <= o->local_to) {
-            complain(d, "uninitialised-read", "was-local");
-        } else if (w < begun && w > known && !from_device(w)) {
-            complain(d, "stale-copy", "actual");
-        } else if (w < begun && o->actual_at > w && from_device(w) && section_known(o, d.address, true) < w) {
-            complain(d, "stale-copy", "overwritten"); /* by a copy of the host's that was old itself */
+        if (detail.write) {
+            if (o->direction == WEFT_IN) report_current_access(detail, "stale-copy", "in-written");
+        } else if (written_stamp < begun && (o->direction == WEFT_OUT || o->direction == WEFT_LOCAL)) {
+            report_current_access(detail, "uninitialised-read",
+                                  o->direction == WEFT_OUT ? "region-out" : "region-local");
+        } else if (written_stamp < begun && o->local_to && written_stamp >= o->local_from &&
+                   written_stamp <= o->local_to) {
+            report_current_access(detail, "uninitialised-read", "was-local");
+        } else if (written_stamp < begun && written_stamp > known && !is_written_by_region(written_stamp)) {
+            report_current_access(detail, "stale-copy", "actual");
+        } else if (written_stamp < begun && o->actual_at > written_stamp && is_written_by_region(written_stamp) &&
+                   find_last_update_of_element(o, detail.address, true) < written_stamp) {
+            report_current_access(detail, "stale-copy",
+                                  "overwritten"); /* by a copy of the host's that was old itself */
         }
-    } else if (!d.write && o->on_device && from_device(w)) {
-        if (o->local_to && w >= o->local_from && w <= o->local_to) complain(d, "uninitialised-read", "was-local");
-        else if (w > section_known(o, d.address, true)) complain(d, "stale-copy", "get_actual");
+    } else if (!detail.write && o->on_device && is_written_by_region(written_stamp)) {
+        if (o->local_to && written_stamp >= o->local_from && written_stamp <= o->local_to)
+            report_current_access(detail, "uninitialised-read", "was-local");
+        else if (written_stamp > find_last_update_of_element(o, detail.address, true))
+            report_current_access(detail, "stale-copy", "get_actual");
     }
 }
 
-/* What a reduction begins with: a region takes it from the host, and there must be a value. */
-void judge_reductions(void) {
+/* When a loop starts: judge the read of each reduction variable's first value, which must exist and, in a region, be
+ * fresh on the host. */
+void judge_reduction_starts(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         uintptr_t a = here.reductions[i].low;
-        struct object *o = object_at(a);
+        struct object *o = find_object_at(a);
         struct site s = {.object = o, .closed = true};
         struct cell *c = cell8(a);
         size_t size = here.reductions[i].high - a < 4 ? here.reductions[i].high - a : 4;
         if (c->written == SPLIT) c = cell4(a);
         if (c->written == SPLIT) c = cell1(a);
-        struct detail d = detail_of(&s, a, size, false, 0);
+        struct detail d = describe_access(&s, a, size, false, 0);
         d.data = here.reductions[i].data;
         access.a = a;
         access.size = size;
         access.told = false;
         if (c->written >= NO_VALUE) {
-            without_value(c, d);
+            judge_read_without_value(c, d);
         } else if (o && weft_in_region) {
             if (!o->on_device) o->on_device = region_start();
-            stale_copy(&s, c->written, d);
+            judge_copy_freshness(&s, c->written, d);
         }
     }
 }
 
-static bool newer(stamp_t w) /* written by another iteration of this construct */
-{
-    bool same_task = weft_task.in_task && here.what != LOOP && w >= weft_task.begun;
-    return w > now.base && w != now.cur && w < SPLIT && !same_task;
+/* Return whether another iteration of the running construct wrote at this time. */
+static bool is_written_by_other_iteration(stamp_t written_stamp) {
+    bool same_task = weft_task.in_task && here.what != LOOP && written_stamp >= weft_task.begun;
+    return written_stamp > now.base && written_stamp != now.cur && written_stamp < SPLIT && !same_task;
 }
 
 static bool other_task(stamp_t w) {
     return weft_task.in_task && w > weft_task.base && w < weft_task.begun && w < SPLIT;
 }
 
-static bool is_scalar(const struct object *o) { return o && !o->array && o->high - o->low <= 16; }
+static bool is_scalar(const struct object *object) {
+    return object && !object->array && object->high - object->low <= 16;
+}
 
-static void judge_read(struct site *s, struct cell *c, struct detail d) {
-    stamp_t w = c->written;
-    d.other = w;
+/* Judge a read of one cell by the mode of its site (what one place in the code may access): report a race with another
+ * iteration or task, or a stale value; else note the read. */
+static void judge_read_of_cell(struct site *site, struct cell *cell, struct detail detail) {
+    stamp_t w = cell->written;
+    detail.other = w;
     struct private *which;
     if (other_task(w)) {
-        complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
+        report_current_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
         return;
     }
-    switch ((enum mode)s->mode) {
+    switch ((enum mode)site->mode) {
     case PRIVATE:
-        if (w == now.cur || (among(here.privates, here.private_count, d.address, &which) && which->unseen)) return;
-        complain(d, "uninitialised-read", "private");
+        if (w == now.cur ||
+            (find_variable_at(here.privates, here.private_count, detail.address, &which) && which->unseen))
+            return;
+        report_current_access(detail, "uninitialised-read", "private");
         return;
     case REPLICATED:
-        if (newer(w)) complain(d, "uninitialised-read", "iteration");
-        else if (w != now.cur && c->read <= now.base) c->read = now.cur;
+        if (is_written_by_other_iteration(w)) report_current_access(detail, "uninitialised-read", "iteration");
+        else if (w != now.cur && cell->read <= now.base) cell->read = now.cur;
         return;
     case SHARED:
-        if (newer(w)) complain(d, is_scalar(s->object) ? "shared-write" : "loop-dependence", "flow");
-        else if (w != now.cur && c->read <= now.base) c->read = now.cur;
+        if (is_written_by_other_iteration(w))
+            report_current_access(detail, is_scalar(site->object) ? "shared-write" : "loop-dependence", "flow");
+        else if (w != now.cur && cell->read <= now.base) cell->read = now.cur;
         return;
     case OWN:
     case REMOTE:
     case EDGE:
-        if (newer(w)) complain(d, "loop-dependence", "flow");
-        else if (s->mode == EDGE && w > s->fresh && w != now.cur) complain(d, "stale-halo-read", "changed");
-        else if (s->mode == REMOTE && w > s->fresh && w != now.cur) complain(d, "remote-access", "changed");
+        if (is_written_by_other_iteration(w)) report_current_access(detail, "loop-dependence", "flow");
+        else if (site->mode == EDGE && w > site->fresh && w != now.cur)
+            report_current_access(detail, "stale-halo-read", "changed");
+        else if (site->mode == REMOTE && w > site->fresh && w != now.cur)
+            report_current_access(detail, "remote-access", "changed");
         return;
     default: return;
     }
 }
 
-static void judge_write(struct site *s, struct cell *c, struct detail d) {
-    stamp_t w = c->written;
+/* Judge a write of one cell by the mode of its site (what one place in the code may access): report a race with another
+ * iteration or task; then stamp the cell. */
+static void judge_write_of_cell(struct site *site, struct cell *cell, struct detail detail) {
+    stamp_t w = cell->written;
     bool strict = weft_in_region || here.flags & WEFT_STRICT;
-    bool scalar = is_scalar(s->object);
-    d.other = w;
-    bool read_by_other = weft_task.in_task && c->read > weft_task.base && c->read < weft_task.begun;
+    bool scalar = is_scalar(site->object);
+    detail.other = w;
+    bool read_by_other = weft_task.in_task && cell->read > weft_task.base && cell->read < weft_task.begun;
     /* A replicated variable that each task writes first is each task's own. */
-    if (read_by_other || (other_task(w) && s->mode != REPLICATED)) {
-        if (!other_task(w)) d.other = c->read;
-        complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
-    } else if (s->mode == REPLICATED && w != now.cur && w != LOCAL) {
-        if (strict) complain(d, "shared-write", "undeclared");
-        else if (c->read > now.base && !(weft_task.in_task && here.what != LOOP && c->read >= weft_task.begun)) {
-            d.other = c->read;
-            complain(d, "shared-write", "read-first");
+    if (read_by_other || (other_task(w) && site->mode != REPLICATED)) {
+        if (!other_task(w)) detail.other = cell->read;
+        report_current_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
+    } else if (site->mode == REPLICATED && w != now.cur && w != LOCAL) {
+        if (strict) report_current_access(detail, "shared-write", "undeclared");
+        else if (cell->read > now.base && !(weft_task.in_task && here.what != LOOP && cell->read >= weft_task.begun)) {
+            detail.other = cell->read;
+            report_current_access(detail, "shared-write", "read-first");
         }
-        if (s->object) {
+        if (site->object) {
             int i = 0;
-            while (i < here.written_count && here.written[i] != s->object) i++;
-            if (i == here.written_count && i < MAX_CLAUSES) here.written[here.written_count++] = s->object;
+            while (i < here.written_count && here.written[i] != site->object) i++;
+            if (i == here.written_count && i < MAX_CLAUSES) here.written[here.written_count++] = site->object;
         }
-    } else if (s->mode == SHARED && newer(w)) {
-        complain(d, scalar ? "shared-write" : "loop-dependence", "output");
-    } else if (s->mode == SHARED && c->read > now.base && c->read != now.cur) {
-        d.other = c->read;
-        complain(d, scalar ? "shared-write" : "loop-dependence", "anti");
-    } else if (s->mode == OWN && newer(w) && !copies_again(&d)) {
-        complain(d, "loop-dependence", "output");
+    } else if (site->mode == SHARED && is_written_by_other_iteration(w)) {
+        report_current_access(detail, scalar ? "shared-write" : "loop-dependence", "output");
+    } else if (site->mode == SHARED && cell->read > now.base && cell->read != now.cur) {
+        detail.other = cell->read;
+        report_current_access(detail, scalar ? "shared-write" : "loop-dependence", "anti");
+    } else if (site->mode == OWN && is_written_by_other_iteration(w) && !save_earlier_copy_value(&detail)) {
+        report_current_access(detail, "loop-dependence", "output");
     }
-    c->written = now.cur;
+    cell->written = now.cur;
 }
 
-/* From here on accesses of the site's place that are wrong in the same way are counted only. */
-static void counts(struct site *s) {
-    uint64_t *count = s->known ? access.count : NULL;
-    if (count && !s->wrong) s->changed = ++weft_sites_changed;
-    s->wrong = count;
+/* From here on only count accesses of the site's place that have the same fault as the one just reported. */
+static void start_counting_faults(struct site *site) {
+    uint64_t *count = site->known ? access.count : NULL;
+    if (count && !site->wrong) site->changed = ++weft_sites_changed;
+    site->wrong = count;
 }
 
-static void judge_cell(struct site *s, struct cell *c, struct detail d, const struct detail *verdict) {
-    stamp_t w = c->written;
-    const char *early = weft_parts_under_way ? under_way_wrong(d.address, d.write) : NULL;
+/* Judge an access of one cell: use of an unfinished copy or reduction, heap red zones, missing values, then stale
+ * copies and races. `site_verdict`: the fault that every access of the site (what one place in the code may access)
+ * has, if its kind is set. */
+static void judge_cell(struct site *site, struct cell *cell, struct detail detail, const struct detail *site_verdict) {
+    stamp_t w = cell->written;
+    const char *early = weft_parts_under_way ? find_pending_copy_fault(detail.address, detail.write) : NULL;
     if (early) {
-        complain(d, "early-copy-use", early);
+        report_current_access(detail, "early-copy-use", early);
         return;
     }
     if (w == REDZONE) {
-        complain(d, "out-of-bounds", "heap");
+        report_current_access(detail, "out-of-bounds", "heap");
         return;
     }
     if (w == GUARDED) {
-        complain(d, "early-reduction-use", d.write ? "written" : "read");
+        report_current_access(detail, "early-reduction-use", detail.write ? "written" : "read");
         return;
     }
-    if (s->mode == FREE) {
-        if (d.write && w != SPLIT) c->written = now.cur;
-        else if (w == LOCAL) /* declared in this iteration, and not set since */ without_value(c, d);
+    if (site->mode == FREE) {
+        if (detail.write && w != SPLIT) cell->written = now.cur;
+        else if (w == LOCAL) /* declared in this iteration, and not set since */ judge_read_without_value(cell, detail);
         return;
     }
-    if (s->mode == BAD && verdict->kind) {
-        d.other = w;
-        d.has_delta = verdict->has_delta;
-        memcpy(d.delta, verdict->delta, sizeof d.delta);
-        if (newer(w) && here.started && strcmp(verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
-            complain(d, "loop-dependence", d.write ? "output" : "flow");
-        else if (!d.write && w >= NO_VALUE) without_value(c, d);
-        else complain(d, verdict->kind, verdict->why), counts(s);
-        if (d.write) c->written = now.cur;
+    if (site->mode == BAD && site_verdict->kind) {
+        detail.other = w;
+        detail.has_delta = site_verdict->has_delta;
+        memcpy(detail.delta, site_verdict->delta, sizeof detail.delta);
+        if (is_written_by_other_iteration(w) && here.started && strcmp(site_verdict->kind, "out-of-bounds") != 0 &&
+            here.what == LOOP)
+            report_current_access(detail, "loop-dependence", detail.write ? "output" : "flow");
+        else if (!detail.write && w >= NO_VALUE) judge_read_without_value(cell, detail);
+        else report_current_access(detail, site_verdict->kind, site_verdict->why), start_counting_faults(site);
+        if (detail.write) cell->written = now.cur;
         return;
     }
-    if (!d.write && w >= NO_VALUE) {
-        without_value(c, d);
+    if (!detail.write && w >= NO_VALUE) {
+        judge_read_without_value(cell, detail);
         return;
     }
-    if (s->closed || s->since) stale_copy(s, w, d);
-    if (d.write) judge_write(s, c, d);
-    else judge_read(s, c, d);
+    if (site->closed || site->since) judge_copy_freshness(site, w, detail);
+    if (detail.write) judge_write_of_cell(site, cell, detail);
+    else judge_read_of_cell(site, cell, detail);
 }
 
 /* Whether an access of a part of a cell may leave another state in it than in the rest. */
-static bool apart(const struct site *s, const struct cell *c, bool write) {
-    return write || (s->track && c->read <= now.base) || c->written >= NO_VALUE;
+static bool needs_cell_of_its_own(const struct site *site, const struct cell *cell, bool is_write) {
+    return is_write || (site->track && cell->read <= now.base) || cell->written >= NO_VALUE;
 }
 
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s) {
-    loop_index();
+/* Judge an access that no open site (what one place in the code may access) lets pass: open its site if need be, split
+ * shadow cells where it touches only part of one, and judge cell by cell. `pc`: the hook's return address, or a front
+ * end's site number times 4. */
+void judge_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc, struct site *site) {
+    update_current_index();
     struct detail verdict = {0};
-    bool known = now.looked && s->key == place && !s->closed && s->size == size &&
-                 (a - *s->home - s->low <= s->reach || site_again(s, a, size));
-    if (!known) site_open(s, &verdict, a, size, write, place);
-    struct detail d = detail_of(s, a, size, write, place);
-    access.a = a;
+    bool known = now.looked && site->key == pc && !site->closed && site->size == size &&
+                 (address - *site->home - site->low <= site->reach || site_move_to(site, address, size));
+    if (!known) site_open_for_access(site, &verdict, address, size, is_write, pc);
+    struct detail d = describe_access(site, address, size, is_write, pc);
+    access.a = address;
     access.size = size;
     access.told = false;
     access.count = NULL;
     bool begun = false;
     for (size_t i = 0; i < size;) {
-        struct cell *c = cell8(a + i);
+        struct cell *c = cell8(address + i);
         size_t n = 8;
-        bool whole = (a + i) % 8 == 0 && size - i >= 8;
-        if (!whole && apart(s, c, write)) split8(c, a + i);
+        bool whole = (address + i) % 8 == 0 && size - i >= 8;
+        if (!whole && needs_cell_of_its_own(site, c, is_write)) split_cell_of_8(c, address + i);
         if (c->written == SPLIT) {
-            c = cell4(a + i);
+            c = cell4(address + i);
             n = 4;
-            whole = (a + i) % 4 == 0 && size - i >= 4;
-            if (!whole && apart(s, c, write)) split4(c, a + i);
+            whole = (address + i) % 4 == 0 && size - i >= 4;
+            if (!whole && needs_cell_of_its_own(site, c, is_write)) split_cell_of_4(c, address + i);
             if (c->written == SPLIT) {
-                c = cell1(a + i);
+                c = cell1(address + i);
                 n = 1;
             }
         }
-        n -= (a + i) % n;
+        n -= (address + i) % n;
         /* What is read at once though it was written in parts is a copy of a structure: gaps follow its members. */
         bool without = c->written >= NO_VALUE;
         if (i == 0) begun = !without;
-        if (i && begun && without && !write) {
+        if (i && begun && without && !is_write) {
             i += n;
             continue;
         }
-        d.address = a + i;
+        d.address = address + i;
         d.size = n < size - i ? n : size - i;
-        judge_cell(s, c, d, &verdict);
+        judge_cell(site, c, d, &verdict);
         i += n;
     }
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct site;
-void judge_reductions(void);
-void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s);
+void judge_reduction_starts(void);
+void judge_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc, struct site *site);
 
 #endif

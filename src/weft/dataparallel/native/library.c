@@ -6,8 +6,9 @@
 
 #define WEAK __attribute__((weak))
 
-/* The processors along a dimension (from 1) of WEFT_INTERNAL_CHECK_GRID, 2x3; of all dimensions for 0. 1 without a grid. */
-static int grid_size(int dimension, int *rank) {
+/* Return how many processors WEFT_INTERNAL_CHECK_GRID (such as 2x3) has along a dimension (from 1), or in all for
+ * dimension 0; 1 without a grid. *rank: how many dimensions it has, at least 1. */
+static int count_grid_processors(int dimension, int *rank) {
     const char *text = getenv("WEFT_INTERNAL_CHECK_GRID");
     int product = 1, found = 1, d = 0;
     while (text && *text) {
@@ -22,30 +23,32 @@ static int grid_size(int dimension, int *rank) {
     return dimension ? found : product;
 }
 
-static double seconds(void) {
+/* Return the monotonic clock in seconds. */
+static double monotonic_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-WEAK int number_of_processors_(void) { return grid_size(0, NULL); }
-WEAK int actual_num_procs_(void) { return grid_size(0, NULL); }
+WEAK int number_of_processors_(void) { return count_grid_processors(0, NULL); }
+WEAK int actual_num_procs_(void) { return count_grid_processors(0, NULL); }
 WEAK int processors_rank_(void) { return 1; }
-WEAK int processors_size_(const int *dimension) { return grid_size(*dimension, NULL); }
-WEAK double dvtime_(void) { return seconds(); }
+WEAK int processors_size_(const int *dimension) { return count_grid_processors(*dimension, NULL); }
+WEAK double dvtime_(void) { return monotonic_seconds(); }
 
-WEAK double dvmh_wtime(void) { return seconds(); }
-WEAK double dvmh_wtime_(void) { return seconds(); }
+WEAK double dvmh_wtime(void) { return monotonic_seconds(); }
+WEAK double dvmh_wtime_(void) { return monotonic_seconds(); }
 WEAK void dvmh_barrier(void) {}
 WEAK void dvmh_barrier_(void) {}
-WEAK int dvmh_get_total_num_procs(void) { return grid_size(0, NULL); }
-WEAK int dvmh_get_total_num_procs_(void) { return grid_size(0, NULL); }
-WEAK int dvmh_get_num_procs(int axis) { return grid_size(axis, NULL); }
-WEAK int dvmh_get_num_procs_(const int *axis) { return grid_size(*axis, NULL); }
+WEAK int dvmh_get_total_num_procs(void) { return count_grid_processors(0, NULL); }
+WEAK int dvmh_get_total_num_procs_(void) { return count_grid_processors(0, NULL); }
+WEAK int dvmh_get_num_procs(int axis) { return count_grid_processors(axis, NULL); }
+WEAK int dvmh_get_num_procs_(const int *axis) { return count_grid_processors(*axis, NULL); }
 
+/* Return how many dimensions the simulated grid of processors has. */
 WEAK int dvmh_get_num_proc_axes(void) {
     int rank;
-    grid_size(0, &rank);
+    count_grid_processors(0, &rank);
     return rank;
 }
 

@@ -28,84 +28,93 @@ static pid_t lines_owner; /* the process that opened it */
 
 static inline bool lines_ours(void) { return lines_file >= 0 && getpid() == lines_owner; }
 
-__attribute__((format(printf, 2, 3))) static void put(struct line *l, const char *format, ...) {
+/* Append formatted text to a line; what does not fit is cut off. */
+__attribute__((format(printf, 2, 3))) static void append_format(struct line *line, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int n = vsnprintf(l->text + l->size, sizeof l->text - l->size, format, arguments);
+    int n = vsnprintf(line->text + line->size, sizeof line->text - line->size, format, arguments);
     va_end(arguments);
-    if (n > 0) l->size += (size_t)n < sizeof l->text - l->size ? (size_t)n : sizeof l->text - l->size - 1;
+    if (n > 0)
+        line->size += (size_t)n < sizeof line->text - line->size ? (size_t)n : sizeof line->text - line->size - 1;
 }
 
-/* Of a member of an object; NULL: of an element of a list. */
-static void put_name(struct line *l, const char *name) {
-    char before = l->size ? l->text[l->size - 1] : '{';
-    if (before != '{' && before != '[') put(l, ",");
-    if (name) put(l, "\"%s\":", name);
+/* Begin a member `"name":` of a JSON object, or an element of a list (`name` NULL), with a comma if it is not the first
+ * one. */
+static void put_name(struct line *line, const char *name) {
+    char before = line->size ? line->text[line->size - 1] : '{';
+    if (before != '{' && before != '[') append_format(line, ",");
+    if (name) append_format(line, "\"%s\":", name);
 }
 
-static void put_number(struct line *l, const char *name, int64_t value) {
-    put_name(l, name);
-    put(l, "%" PRId64, value);
+static void put_number(struct line *line, const char *name, int64_t value) {
+    put_name(line, name);
+    append_format(line, "%" PRId64, value);
 }
 
-static void put_truth(struct line *l, const char *name, bool value) {
-    put_name(l, name);
-    put(l, value ? "true" : "false");
+static void put_truth(struct line *line, const char *name, bool value) {
+    put_name(line, name);
+    append_format(line, value ? "true" : "false");
 }
 
-static void put_text(struct line *l, const char *name, const char *text) {
-    put_name(l, name);
-    put(l, "\"");
-    for (; *text && l->size + 8 < sizeof l->text; text++)
-        if (*text == '"' || *text == '\\') put(l, "\\%c", *text);
-        else if ((unsigned char)*text < 32) put(l, "\\u%04x", *text);
-        else put(l, "%c", *text);
-    put(l, "\"");
+/* Append a JSON string, with quotes, backslashes and control characters escaped; a text that does not fit is cut
+ * off. */
+static void put_text(struct line *line, const char *name, const char *text) {
+    put_name(line, name);
+    append_format(line, "\"");
+    for (; *text && line->size + 8 < sizeof line->text; text++)
+        if (*text == '"' || *text == '\\') append_format(line, "\\%c", *text);
+        else if ((unsigned char)*text < 32) append_format(line, "\\u%04x", *text);
+        else append_format(line, "%c", *text);
+    append_format(line, "\"");
 }
 
 /* An object or a list, up to put_end. */
-static void put_begin(struct line *l, const char *name, char bracket) {
-    put_name(l, name);
-    put(l, "%c", bracket);
+static void put_begin(struct line *line, const char *name, char bracket) {
+    put_name(line, name);
+    append_format(line, "%c", bracket);
 }
 
-static void put_end(struct line *l, char bracket) { put(l, "%c", bracket); }
+static void put_end(struct line *line, char bracket) { append_format(line, "%c", bracket); }
 
-static inline void put_numbers(struct line *l, const char *name, int n, const int64_t values[]) {
-    put_begin(l, name, '[');
-    for (int i = 0; i < n; i++) put_number(l, NULL, values[i]);
-    put_end(l, ']');
+/* Append a JSON list of n numbers. */
+static inline void put_numbers(struct line *line, const char *name, int n, const int64_t values[]) {
+    put_begin(line, name, '[');
+    for (int i = 0; i < n; i++) put_number(line, NULL, values[i]);
+    put_end(line, ']');
 }
 
-/* A line of its own, up to send_line. */
+/* Return a line that begins a JSON object; send_line ends and writes it. */
 static struct line new_line(void) {
     struct line l;
     l.size = 0;
-    put(&l, "{");
+    append_format(&l, "{");
     return l;
 }
 
-static void send_line(struct line *l) {
-    put(l, "}\n");
-    for (size_t done = 0; done < l->size && lines_file >= 0;) {
-        ssize_t n = write(lines_file, l->text + done, l->size - done);
+/* End the line's JSON object and write it to the findings file. */
+static void send_line(struct line *line) {
+    append_format(line, "}\n");
+    for (size_t done = 0; done < line->size && lines_file >= 0;) {
+        ssize_t n = write(lines_file, line->text + done, line->size - done);
         if (n <= 0) return;
         done += (size_t)n;
     }
 }
 
-/* Why nothing can be checked; `construct` and `data`: whose fault it is, 0 where it is nobody's. */
-static void tell_usage(const char *why, int construct, int data) {
+/* Write a line that says why nothing can be checked, and which construct and variable are at fault (0: none). */
+static void write_usage_error(const char *reason, int construct_id, int variable_id) {
     struct line l = new_line();
-    put_text(&l, "usage", why);
-    put_number(&l, "construct", construct);
-    put_number(&l, "data", data);
+    put_text(&l, "usage", reason);
+    put_number(&l, "construct", construct_id);
+    put_number(&l, "data", variable_id);
     send_line(&l);
 }
 
-static int put_module(struct dl_phdr_info *info, size_t size, void *p) {
-    (void)size;
-    struct line *l = p;
+/* Callback of dl_iterate_phdr: append a loaded library's base address, size and path to the JSON list in the line
+ * (`line_pointer`). Returns 0 to continue. */
+static int put_module(struct dl_phdr_info *info, size_t info_size, void *line_pointer) {
+    (void)info_size;
+    struct line *l = line_pointer;
     uintptr_t high = 0;
     char self[512];
     const char *path = info->dlpi_name;
@@ -126,8 +135,8 @@ static int put_module(struct dl_phdr_info *info, size_t size, void *p) {
     return 0;
 }
 
-/* As the launcher that started the process says; 0 where none did. */
-static int launched_rank(void) {
+/* Return the process's rank as its launcher's environment variables say; 0 without a launcher. */
+static int read_launcher_rank(void) {
     static const char *const names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
@@ -136,8 +145,9 @@ static int launched_rank(void) {
     return 0;
 }
 
-/* Whether there is a file to tell in; %p in its name is the process: several have a file each. */
-static bool lines_open(void) {
+/* Open the file that WEFT_INTERNAL_CHECK_FINDINGS names (%p in it stands for the process id) and write its first line,
+ * the loaded modules. Return false if no file is named or it cannot be opened. */
+static bool lines_open_file(void) {
     const char *named = getenv("WEFT_INTERNAL_CHECK_FINDINGS");
     if (!named || !*named) return false;
     char path[4096];
@@ -161,15 +171,16 @@ static bool lines_open(void) {
     put_begin(&l, "modules", '[');
     dl_iterate_phdr(put_module, &l);
     put_end(&l, ']');
-    put_number(&l, "rank", launched_rank());
+    put_number(&l, "rank", read_launcher_rank());
     send_line(&l);
     return true;
 }
 
-/* `died`, which is to end the process by the same signal, for every signal that would end the program. */
-static void watch_ends(void (*died)(int, siginfo_t *, void *), int flags) {
+/* Install `handler` for each fatal signal that still has its default action. The handler must end the process by the
+ * same signal. */
+static void install_fatal_signal_handler(void (*handler)(int, siginfo_t *, void *), int flags) {
     static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP, SIGXCPU};
-    struct sigaction ours = {.sa_sigaction = died, .sa_flags = SA_SIGINFO | flags};
+    struct sigaction ours = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | flags};
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
         struct sigaction old;
         if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(fatal[i], &ours, NULL);

@@ -39,158 +39,174 @@ static size_t run_count, run_room;
 static bool second; /* the next iteration gives the run's step */
 
 /* Old stamps become one, so that time can go on. */
-static void renumber(void);
+static void renumber_all_stamps(void);
 
-stamp_t tick(void) {
-    if (now.cur >= LAST_STAMP - 2) renumber();
+/* Return a new time stamp, greater than all before. Outside of iterations it also begins a new construct's time. All
+ * stamps are renumbered when they run out. */
+stamp_t advance_time(void) {
+    if (now.cur >= LAST_STAMP - 2) renumber_all_stamps();
     if (!here.started) now.base = now.cur + 1;
     return ++now.cur;
 }
 
 /* --- aspects --- */
 
-static int64_t value_of(const struct term *t, const int64_t index[]) {
-    return t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
+static int64_t evaluate_term(const struct term *term, const int64_t index[]) {
+    return term->axis >= 0 ? term->coefficient * index[term->axis] + term->offset : term->offset;
 }
 
-/* The own element's index in each dimension that is not free. */
-void home_of(const struct aspect *s, const int64_t index[], int64_t own[]) {
-    for (int k = 0; k < s->object->rank; k++)
-        own[k] = s->free[k] ? s->object->lower[k] : value_of(&s->own[k], index) / s->divisor[k];
+/* Compute the index of the iteration's own element of an array: from the loop indices for each dimension that follows
+ * them, else the lower bound. */
+void compute_own_element_index(const struct aspect *aspect, const int64_t index[], int64_t own_index[]) {
+    for (int k = 0; k < aspect->object->rank; k++)
+        own_index[k] =
+            aspect->free[k] ? aspect->object->lower[k] : evaluate_term(&aspect->own[k], index) / aspect->divisor[k];
 }
 
-void loop_index(void) {
+/* Set the current innermost index from the counter that rewritten assembly advances without a call. */
+void update_current_index(void) {
     if (weft_step.expected == NO_STEP || here.rank < 1) return;
     here.expected = weft_step.expected;
     here.index[here.rank - 1] = here.expected - here.inner_step;
 }
 
-static void publish(void) {
-    bool simple = here.quick >= 0 && here.quick <= STEP_HOMES && (here.rank == 2 || here.rank == 3) && !gridded();
+/* Tell the rewritten assembly which iteration to expect next, so that it can count on without a call. Only loops of 2
+ * or 3 dimensions without a grid have such a shortcut. */
+static void publish_expected_step(void) {
+    bool simple = here.quick >= 0 && here.quick <= STEP_HOMES && (here.rank == 2 || here.rank == 3) && !has_grid();
     weft_step = (struct step){simple ? here.expected : NO_STEP, here.inner_step, {here.index[0], here.index[1]}};
 }
 
-/* The next iteration is not an ordinary one. */
-static void halt(void) {
-    loop_index();
+/* Make the next iteration call take the slow path. */
+static void stop_fast_iteration(void) {
+    update_current_index();
     here.quick = -1;
     weft_step.expected = NO_STEP;
 }
 
-/* Which block a coordinate lies in goes into here.blocks; how many more iterations stay there, into here.room, where
- * each moves it by so much. */
-static void in_block(const struct object *root, int d, int64_t t, int64_t move) {
-    int64_t low = block_low(root, d, t), high = block_high(root, d, t);
-    int64_t more = move > 0 ? (high - t) / move : move < 0 ? (t - low) / -move : INT64_MAX;
+/* Mix the block of the grid that holds `coordinate` into here.blocks (a hash), and lower here.room to how many more
+ * iterations stay in it, where each moves by `step`. */
+static void narrow_to_block(const struct object *root, int dimension, int64_t coordinate, int64_t step) {
+    int64_t low = first_element_of_block(root, dimension, coordinate),
+            high = last_element_of_block(root, dimension, coordinate);
+    int64_t more = step > 0 ? (high - coordinate) / step : step < 0 ? (coordinate - low) / -step : INT64_MAX;
     here.blocks = (here.blocks ^ (uint64_t)low) * 0x9E3779B97F4A7C15u;
-    if (low <= t && t <= high) here.room = more < here.room ? more : here.room;
+    if (low <= coordinate && coordinate <= high) here.room = more < here.room ? more : here.room;
 }
 
-/* With a grid: the blocks of this iteration, that of the ON array and those of all arrays seen so far. */
-void find_blocks(void) {
+/* With a grid of processors: recompute here.blocks, a hash of the blocks that hold this iteration's own elements, and
+ * here.room, how many more iterations stay in these blocks. */
+void update_current_blocks(void) {
     here.room = INT64_MAX;
     here.blocks = 0;
-    if (!gridded()) return;
+    if (!has_grid()) return;
     int last = here.rank - 1;
     for (int d = 0; here.on && d < here.on->rank; d++) {
         const struct term *t = &here.at[d];
         if (t->axis != WEFT_ALL && here.on->kinds[d] != WEFT_WHOLE)
-            in_block(here.on, d, value_of(t, here.index), t->axis == last ? t->coefficient * here.inner_step : 0);
+            narrow_to_block(here.on, d, evaluate_term(t, here.index),
+                            t->axis == last ? t->coefficient * here.inner_step : 0);
     }
     for (int i = 0; i < here.aspect_count; i++) {
         const struct aspect *s = &here.aspects[i];
         const struct object *o = s->object;
         int64_t own[WEFT_MAX_RANK];
-        home_of(s, here.index, own);
+        compute_own_element_index(s, here.index, own);
         for (int d = 0; o->root && d < o->root->rank; d++) {
             const struct term *m = &o->map[d];
             if (m->axis < 0 || s->free[m->axis] || o->root->kinds[d] == WEFT_WHOLE) continue;
             const struct term *t = &s->own[m->axis];
             int64_t move = t->axis == last ? t->coefficient * m->coefficient * here.inner_step : 0;
-            in_block(o->root, d, m->coefficient * own[m->axis] + m->offset, move / s->divisor[m->axis]);
+            narrow_to_block(o->root, d, m->coefficient * own[m->axis] + m->offset, move / s->divisor[m->axis]);
             if (s->divisor[m->axis] != 1) here.room = 0;
         }
     }
 }
 
-static void place_home(struct aspect *s) {
-    const struct object *o = s->object;
+/* Set the address of the current iteration's own element of an array. */
+static void compute_own_element_address(struct aspect *aspect) {
+    const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK];
-    home_of(s, here.index, own);
-    *s->home = o->low;
-    for (int k = 0; k < o->rank; k++) *s->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
+    compute_own_element_index(aspect, here.index, own);
+    *aspect->home = o->low;
+    for (int k = 0; k < o->rank; k++) *aspect->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
 }
 
-static void derive_step(struct aspect *s) {
+/* Compute how far each innermost iteration moves the own element of an array (bytes), and whether adding that is
+ * exact. */
+static void derive_innermost_step(struct aspect *aspect) {
     int last = here.rank - 1;
-    s->step = 0;
-    s->exact = true;
-    for (int k = 0; k < s->object->rank; k++) {
-        if (s->free[k]) continue;
-        if (s->divisor[k] != 1 && s->own[k].axis >= 0) s->exact = false;
-        else if (last >= 0 && s->own[k].axis == last)
-            s->step += s->own[k].coefficient / s->divisor[k] * s->object->stride[k];
+    aspect->step = 0;
+    aspect->exact = true;
+    for (int k = 0; k < aspect->object->rank; k++) {
+        if (aspect->free[k]) continue;
+        if (aspect->divisor[k] != 1 && aspect->own[k].axis >= 0) aspect->exact = false;
+        else if (last >= 0 && aspect->own[k].axis == last)
+            aspect->step += aspect->own[k].coefficient / aspect->divisor[k] * aspect->object->stride[k];
     }
-    place_home(s);
+    compute_own_element_address(aspect);
     if (here.what == OWNED) return; /* moved from one time to the next (owned.c) */
-    weft_moves[s - here.aspects] = s->exact ? s->step * here.inner_step : 0;
-    if (here.quick >= 0) here.quick = s->exact ? (int)(s - here.aspects) + 1 : -1;
-    publish();
+    weft_moves[aspect - here.aspects] = aspect->exact ? aspect->step * here.inner_step : 0;
+    if (here.quick >= 0) here.quick = aspect->exact ? (int)(aspect - here.aspects) + 1 : -1;
+    publish_expected_step();
 }
 
-/* Where the own element is from the construct's indices, by how the array and the ON array lie to each other. */
-void aspect_lay(struct aspect *s) {
-    const struct object *o = s->object;
+/* Derive which element of an array is an iteration's own, from how array and ON array are aligned: for each dimension a
+ * term in the loop's indices, or free if it does not follow them. */
+void aspect_derive_mapping(struct aspect *aspect) {
+    const struct object *o = aspect->object;
     for (int k = 0; k < o->rank; k++) {
-        s->free[k] = true;
-        s->divisor[k] = 1;
+        aspect->free[k] = true;
+        aspect->divisor[k] = 1;
     }
     for (int d = 0; d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(o->root, d, here.on);
         if (e < 0 || m->axis < 0 || here.at[e].axis == WEFT_ALL || m->coefficient == 0) continue;
         /* m.coefficient * own + m.offset = at; two roots are compared from their lower bounds */
         int64_t shift = o->root == here.on ? 0 : o->root->lower[d] - here.on->lower[e];
         int k = m->axis;
-        s->free[k] = false;
-        s->own[k] = here.at[e];
-        s->own[k].offset += shift - m->offset;
-        s->divisor[k] = m->coefficient;
+        aspect->free[k] = false;
+        aspect->own[k] = here.at[e];
+        aspect->own[k].offset += shift - m->offset;
+        aspect->divisor[k] = m->coefficient;
         if (m->coefficient == -1) {
-            s->own[k].coefficient *= -1;
-            s->own[k].offset *= -1;
-            s->divisor[k] = 1;
+            aspect->own[k].coefficient *= -1;
+            aspect->own[k].offset *= -1;
+            aspect->divisor[k] = 1;
         }
     }
 }
 
-/* How an array lies to this construct's iterations; NULL: any iteration may use it. */
-struct aspect *aspect_of(struct object *o) {
+/* Return the aspect of an array (which of its elements is an iteration's own); a new one at its first use in the
+ * construct. NULL: any iteration may use the whole array, or there is no room. */
+struct aspect *find_or_add_aspect(struct object *object) {
     for (int i = 0; i < here.aspect_count; i++)
-        if (here.aspects[i].object == o && !here.aspects[i].remote) {
-            if (here.what == OWNED) aspect_lay(&here.aspects[i]); /* the element is another one each time */
+        if (here.aspects[i].object == object && !here.aspects[i].remote) {
+            if (here.what == OWNED) aspect_derive_mapping(&here.aspects[i]); /* the element is another one each time */
             return &here.aspects[i];
         }
-    if (here.what == OWNED && here.aspect_count == here.aspect_room) owned_forget();
-    if (!here.on || !o->root || here.aspect_count == here.aspect_room) return NULL;
+    if (here.what == OWNED && here.aspect_count == here.aspect_room) owned_forget_all();
+    if (!here.on || !object->root || here.aspect_count == here.aspect_room) return NULL;
     struct aspect *s = &here.aspects[here.aspect_count];
     memset(s, 0, sizeof *s);
-    s->object = o;
+    s->object = object;
     s->home = &here.homes[here.aspect_count];
-    aspect_lay(s);
+    aspect_derive_mapping(s);
     for (int i = 0; i < here.across_count; i++)
-        if (here.across[i].object == o) {
+        if (here.across[i].object == object) {
             s->across = true;
             s->over = here.across[i].widths;
         }
-    derive_step(s);
+    derive_innermost_step(s);
     here.aspect_count++;
-    if (here.what == OWNED) owned_more(s);
-    find_blocks();
+    if (here.what == OWNED) owned_derive_moves(s);
+    update_current_blocks();
     return s;
 }
 
-static void tied_aspects(void) {
+/* Add an aspect for each array that a TIE or CONSISTENT clause maps to the loop's indices. */
+static void add_tied_aspects(void) {
     for (int i = 0; i < here.tie_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
@@ -203,12 +219,13 @@ static void tied_aspects(void) {
                 s->own[k].coefficient *= -1;
             s->free[k] = k >= here.ties[i].rank || s->own[k].axis == WEFT_ALL;
         }
-        derive_step(s);
+        derive_innermost_step(s);
     }
 }
 
-void construct_remotes(void) {
-    tied_aspects();
+/* Add an aspect for each array of a TIE, CONSISTENT or REMOTE_ACCESS clause of the construct. */
+void construct_add_clause_aspects(void) {
+    add_tied_aspects();
     for (int i = 0; i < here.remote_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
@@ -221,16 +238,18 @@ void construct_remotes(void) {
             s->own[k] = here.remotes[i].terms[k];
             s->free[k] = s->own[k].axis == WEFT_ALL || k >= here.remotes[i].rank;
         }
-        derive_step(s);
+        derive_innermost_step(s);
     }
 }
 
 /* --- clauses --- */
 
-void weft_check_loop_begin(int construct, int rank, unsigned flags) {
+/* Begin a parallel loop with `dimension_count` indices and forget the clauses of the one before; its clauses follow,
+ * then weft_check_loop_start. A loop inside an iteration is only counted: it is plain code. */
+void weft_check_loop_begin(int construct_id, int dimension_count, unsigned flags) {
     if (now.off || here.what == LOOP) {
         nested++;
-        halt();
+        stop_fast_iteration();
         return;
     }
     if (here.what == TASKS) outer = here;
@@ -243,252 +262,283 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags) {
         here.index_count = outer.index_count;
     }
     here.started = false;
-    halt();
+    stop_fast_iteration();
     here.what = LOOP;
-    here.id = construct;
-    here.rank = rank;
+    here.id = construct_id;
+    here.rank = dimension_count;
     here.flags = flags;
-    ran(construct);
+    count_run(construct_id);
     here.frame = (uintptr_t)__builtin_frame_address(0);
-    tick();
+    advance_time();
 }
 
 #define CLAUSE                                                                                                         \
     if (now.off || nested || (here.what == SEQUENTIAL)) return;
 
-static void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                         const int64_t offset[]) {
-    struct object *o = object_of(data, base);
+/* Handle an ON clause: keep the root of the array's alignment and its coordinates in terms of the loop's indices. Ends
+ * the program if the array is not distributed. */
+static void set_on_target(int variable_id, const void *base, int dimension_count, const int axis[],
+                          const int64_t coefficient[], const int64_t offset[]) {
+    struct object *o = find_object(variable_id, base);
     if (!o || !o->root) {
-        usage_error(o ? "undistributed-on" : "unknown-array", here.id, data);
+        stop_for_usage_error(o ? "undistributed-on" : "unknown-array", here.id, variable_id);
         return;
     }
     here.on = o->root;
-    if (o->root->deferred && here.what == LOOP) findings_directive("on-deferred", here.id, data);
+    if (o->root->deferred && here.what == LOOP) findings_report_directive("on-deferred", here.id, variable_id);
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
-        here.at[d] = composed(m, rank, axis, coefficient, offset);
+        here.at[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
     }
 }
 
-void weft_check_loop_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                        const int64_t offset[]) {
-    CLAUSE construct_on(data, base, rank, axis, coefficient, offset);
+void weft_check_loop_on(int variable_id, const void *base, int dimension_count, const int axis[],
+                        const int64_t coefficient[], const int64_t offset[]) {
+    CLAUSE set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
 }
 
-void weft_check_loop_tie(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                         const int64_t offset[]) {
+/* Handle a TIE clause: which loop index goes along with which dimension of the array. For a distributed array without
+ * ON it also says where iterations run. */
+void weft_check_loop_tie(int variable_id, const void *base, int dimension_count, const int axis[],
+                         const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
-    struct object *o = object_of(data, base);
-    if (!here.on && o && o->root) construct_on(data, base, rank, axis, coefficient, offset);
+    struct object *o = find_object(variable_id, base);
+    if (!here.on && o && o->root) set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
     if (o && !o->root && here.tie_count < (int)(sizeof here.ties / sizeof *here.ties)) {
         here.ties[here.tie_count].object = o;
-        here.ties[here.tie_count].rank = rank;
-        for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++)
+        here.ties[here.tie_count].rank = dimension_count;
+        for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
             here.ties[here.tie_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
         here.tie_count++;
     }
 }
 
-void weft_check_loop_consistent(int group, int data, const void *base, int rank, const int axis[],
+/* Handle a CONSISTENT clause: iterations write these elements of a replicated array, whose copies become the same
+ * afterwards (`group_id` not 0: asynchronously). */
+void weft_check_loop_consistent(int group_id, int variable_id, const void *base, int dimension_count, const int axis[],
                                 const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
-    struct object *o = object_of(data, base);
+    struct object *o = find_object(variable_id, base);
     if (!o || here.consistent_count == (int)(sizeof here.consistent / sizeof *here.consistent)) return;
     here.consistent[here.consistent_count].object = o;
-    here.consistent[here.consistent_count++].group = group;
-    if (here.what == LOOP) weft_check_loop_tie(data, base, rank, axis, coefficient, offset);
+    here.consistent[here.consistent_count++].group = group_id;
+    if (here.what == LOOP) weft_check_loop_tie(variable_id, base, dimension_count, axis, coefficient, offset);
 }
 
+/* Handle a loop variable in memory: the loop's own accesses of it are not checked. */
 void weft_check_loop_index(const void *base, size_t bytes) {
     CLAUSE
     if (here.index_count < (int)(sizeof here.indices / sizeof *here.indices))
         here.indices[here.index_count++] = (struct private){(uintptr_t)base, (uintptr_t)base + bytes, 0, false};
 }
 
-void weft_check_loop_private(int data, void *base, size_t bytes) {
+/* Handle a PRIVATE clause for the variable at [base, base + bytes). */
+void weft_check_loop_private(int variable_id, void *base, size_t bytes) {
     CLAUSE
     if (here.private_count < MAX_CLAUSES)
-        here.privates[here.private_count++] = (struct private){(uintptr_t)base, (uintptr_t)base + bytes, data, false};
+        here.privates[here.private_count++] =
+            (struct private){(uintptr_t)base, (uintptr_t)base + bytes, variable_id, false};
 }
 
-static bool split(const struct object *o, int dimension) /* among processors */
-{
-    for (int d = 0; o->root && d < o->root->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis == dimension) return true;
+/* Return whether a dimension of an array is distributed among processors. */
+static bool is_distributed_dimension(const struct object *object, int dimension) {
+    for (int d = 0; object->root && d < object->root->rank; d++)
+        if (object->root->kinds[d] != WEFT_WHOLE && object->map[d].axis == dimension) return true;
     return false;
 }
 
-void weft_check_loop_across(int data, const void *base, int rank, const int64_t low[], const int64_t high[]) {
+/* Handle an ACROSS clause: dependences up to low[] and high[] elements wide in each dimension are right; NULL: as wide
+ * as the shadow edges. Wider ones than the edges are reported. */
+void weft_check_loop_across(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                            const int64_t high[]) {
     CLAUSE
-    struct object *o = object_of(data, base);
+    struct object *o = find_object(variable_id, base);
     if (!o || here.across_count == 32) return;
     here.across[here.across_count].object = o;
     here.across[here.across_count].widths = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+    for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         here.across[here.across_count].widths.low[d] = low[d];
         here.across[here.across_count].widths.high[d] = high[d];
         int64_t most = low[d] > high[d] ? low[d] : high[d], edge = o->shadow.low[d];
         edge = edge > o->shadow.high[d] ? edge : o->shadow.high[d];
-        if (o->distributed && most > edge && split(o, d)) findings_parameter("across", here.id, data, d, most, 0, edge);
+        if (o->distributed && most > edge && is_distributed_dimension(o, d))
+            findings_report_parameter("across", here.id, variable_id, d, most, 0, edge);
     }
     here.across_count++;
 }
 
-void weft_check_loop_shadow_renew(int data, const void *base, int rank, const int64_t low[], const int64_t high[],
-                                  int corner) {
-    CLAUSE weft_check_shadow_renew(here.id, data, base, rank, low, high, corner);
+void weft_check_loop_shadow_renew(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                                  const int64_t high[], int corner) {
+    CLAUSE weft_check_shadow_renew(here.id, variable_id, base, dimension_count, low, high, corner);
 }
 
-void weft_check_loop_shadow_compute(int data, const void *base, int rank, const int64_t low[], const int64_t high[]) {
+/* Handle a SHADOW_COMPUTE clause: iterations also compute the shadow edges, low[] and high[] elements wide (NULL: as
+ * declared). */
+void weft_check_loop_shadow_compute(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                                    const int64_t high[]) {
     CLAUSE
-    struct object *o = object_of(data, base);
+    struct object *o = find_object(variable_id, base);
     if (!o || here.computed_count == 32) return;
     struct widths *w = &here.computed[here.computed_count].widths;
     here.computed[here.computed_count++].object = o;
     *w = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+    for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         w->low[d] = low[d];
         w->high[d] = high[d];
     }
 }
 
+/* Start the loop's iterations, when all clauses are known: fork the verification of its reductions, leave private
+ * variables without values, and judge accesses from here on. */
 void weft_check_loop_start(void) {
     CLAUSE
     static unsigned instances[4096];
     here.instance = ++instances[(unsigned)here.id % 4096];
-    if (here.reduction_count && here.what == LOOP && !weft_traced) reductions_fork();
+    if (here.reduction_count && here.what == LOOP && !weft_traced) fork_reduction_verifications();
     if (now.off) {
         here.started = true;
-        halt();
+        stop_fast_iteration();
         return;
     }
-    judge_reductions();
-    tick();
+    judge_reduction_starts();
+    advance_time();
     now.base = now.cur;
     here.started = true;
-    halt();
+    stop_fast_iteration();
     here.inner_step = 0;
     here.room = 0;
     here.blocks = 0;
     run_count = 0;
     second = false;
-    if (here.what != TASKS) construct_remotes();
+    if (here.what != TASKS) construct_add_clause_aspects();
     if (weft_traced) {
-        turns_start();
+        turns_start_loop();
         return;
     }
     for (int i = 0; i < here.private_count; i++) {
         memset((void *)here.privates[i].low, POISON, here.privates[i].high - here.privates[i].low);
-        mark(here.privates[i].low, here.privates[i].high, UNINITIALISED);
+        set_state(here.privates[i].low, here.privates[i].high, UNINITIALISED);
     }
-    for (int i = 0; i < here.reduction_count; i++) mark(here.reductions[i].low, here.reductions[i].high, now.cur);
+    for (int i = 0; i < here.reduction_count; i++) set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
     now.looked = true;
     forget_sites();
 }
 
 /* --- iterations --- */
 
-/* Whether an iteration lies on an element of the ON array's root: asked at both ends of each row. */
-static void on_target(const int64_t index[]) {
+/* Report an iteration that ON maps outside the bounds of the target array. Called for both ends of each row of
+ * iterations. */
+static void check_iteration_on_target(const int64_t index[]) {
     for (int d = 0; here.on && d < here.on->rank; d++) {
         const struct term *t = &here.at[d];
-        int64_t x = value_of(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
+        int64_t x = evaluate_term(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
         if (t->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
-            findings_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
+            findings_report_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
     }
 }
 
 static void row_ends(void) {
-    if (run_count && here.rank) on_target(here.index);
+    if (run_count && here.rank) check_iteration_on_target(here.index);
 }
 
-static void new_run(int rank, const int64_t index[]) {
+/* Begin a new run of iterations (stamps that rise with the innermost index) at this iteration, and check the end of the
+ * one before. */
+static void begin_run_of_iterations(int dimension_count, const int64_t index[]) {
     row_ends();
     GROW(runs, run_count, run_room, 4096);
     struct run *r = &runs[run_count++];
     r->first = now.cur;
     r->step = 0;
-    memcpy(r->index, index, sizeof *index * (size_t)rank);
+    memcpy(r->index, index, sizeof *index * (size_t)dimension_count);
     second = true;
 }
 
-/* Whether all homes can be advanced by adding: -1 where not. */
-static void settle(void) {
+/* After a jump in the iteration space: recompute the own elements of all arrays and decide whether the next iterations
+ * can be followed by adding alone (here.quick; -1: they cannot). */
+static void prepare_fast_iteration(void) {
     here.quick = second ? -1 : here.aspect_count;
     for (int i = 0; i < here.aspect_count; i++) {
         struct aspect *s = &here.aspects[i];
-        place_home(s);
+        compute_own_element_address(s);
         weft_moves[i] = s->step * here.inner_step;
         if (!s->exact) here.quick = -1;
     }
     for (int i = here.aspect_count; i < STEP_HOMES; i++) weft_moves[i] = 0;
     uint64_t blocks = here.blocks;
-    find_blocks();
-    if (gridded()) block_sites(blocks);
-    publish();
+    update_current_blocks();
+    if (has_grid()) block_sites_enter_row(blocks);
+    publish_expected_step();
 }
 
-static __attribute__((noinline)) void jump(int rank, const int64_t index[]) {
+/* Enter an iteration that does not simply follow the last one: give it a stamp, begin a new run if need be, and
+ * recompute the own elements. */
+static __attribute__((noinline)) void enter_iteration_slowly(int dimension_count, const int64_t index[]) {
     if (__builtin_expect(now.off || nested || !here.started, 0)) {
-        if (now.off && !nested) reductions_iteration();
+        if (now.off && !nested) begin_verified_iteration();
         return;
     }
-    if (++now.cur >= LAST_STAMP) renumber();
-    int last = rank - 1;
-    bool same = rank > 0 && run_count && memcmp(here.index, index, sizeof *index * (size_t)last) == 0;
+    if (++now.cur >= LAST_STAMP) renumber_all_stamps();
+    int last = dimension_count - 1;
+    bool same = dimension_count > 0 && run_count && memcmp(here.index, index, sizeof *index * (size_t)last) == 0;
     if (same && second) {
         here.inner_step = runs[run_count - 1].step = index[last] - here.index[last];
         second = false;
     } else if (!same || index[last] != here.expected) {
-        new_run(rank, index);
+        begin_run_of_iterations(dimension_count, index);
     }
-    memcpy(here.index, index, sizeof *index * (size_t)rank);
-    here.expected = rank ? index[last] + here.inner_step : 0;
-    settle();
+    memcpy(here.index, index, sizeof *index * (size_t)dimension_count);
+    here.expected = dimension_count ? index[last] + here.inner_step : 0;
+    prepare_fast_iteration();
     if (second) /* a row begins */
-        on_target(index);
+        check_iteration_on_target(index);
 }
 
-/* An iteration that follows the last one: only the innermost index has moved, by its step. */
-static inline __attribute__((always_inline)) bool follows(int last, int64_t innermost) {
-    if (__builtin_expect(innermost != here.expected || here.quick < 0 || here.room == 0 || now.cur >= LAST_STAMP - 1,
-                         0))
+/* Enter an iteration if it follows the last one in the innermost index, by adding alone. Return false if it does not:
+ * the slow path is needed. */
+static inline __attribute__((always_inline)) bool advance_to_next_iteration(int innermost_dimension,
+                                                                            int64_t innermost_index) {
+    if (__builtin_expect(
+            innermost_index != here.expected || here.quick < 0 || here.room == 0 || now.cur >= LAST_STAMP - 1, 0))
         return false;
     now.cur++;
     here.room--;
-    here.index[last] = innermost;
-    here.expected = innermost + here.inner_step;
+    here.index[innermost_dimension] = innermost_index;
+    here.expected = innermost_index + here.inner_step;
     for (int i = 0; i < here.quick; i++) weft_homes[i] += (uintptr_t)weft_moves[i];
     if (weft_step.expected != NO_STEP) weft_step.expected = here.expected;
     return true;
 }
 
-void weft_check_iteration(int rank, const int64_t index[]) {
-    loop_index();
-    if (rank < 1 || (rank > 1 && memcmp(here.index, index, sizeof *index * (size_t)(rank - 1)) != 0) ||
-        !follows(rank - 1, index[rank - 1]))
-        jump(rank, index);
+/* Enter the iteration of the running loop with these `dimension_count` indices. */
+void weft_check_iteration(int dimension_count, const int64_t index[]) {
+    update_current_index();
+    if (dimension_count < 1 ||
+        (dimension_count > 1 && memcmp(here.index, index, sizeof *index * (size_t)(dimension_count - 1)) != 0) ||
+        !advance_to_next_iteration(dimension_count - 1, index[dimension_count - 1]))
+        enter_iteration_slowly(dimension_count, index);
 }
 
 void weft_check_iteration1(int64_t i) {
-    if (!follows(0, i)) jump(1, &i);
+    if (!advance_to_next_iteration(0, i)) enter_iteration_slowly(1, &i);
 }
 
 void weft_check_iteration2(int64_t i, int64_t j) {
-    loop_index();
-    if (i != here.index[0] || !follows(1, j)) jump(2, (int64_t[]){i, j});
+    update_current_index();
+    if (i != here.index[0] || !advance_to_next_iteration(1, j)) enter_iteration_slowly(2, (int64_t[]){i, j});
 }
 
+/* Enter the iteration (i, j, k) of the running loop. */
 void weft_check_iteration3(int64_t i, int64_t j, int64_t k) {
-    loop_index();
-    if (i != here.index[0] || j != here.index[1] || !follows(2, k)) jump(3, (int64_t[]){i, j, k});
+    update_current_index();
+    if (i != here.index[0] || j != here.index[1] || !advance_to_next_iteration(2, k))
+        enter_iteration_slowly(3, (int64_t[]){i, j, k});
 }
 
-/* At the head of an iteration where values are traced: 1 where another processor runs it. */
-int weft_check_skips(int rank, const int64_t index[]) {
-    if (weft_traced) return !nested && here.started && turns_iteration(rank, index);
-    weft_check_iteration(rank, index);
+/* Enter an iteration where values are traced: return 1 if another processor runs it and it must be passed over. Without
+ * tracing always 0. */
+int weft_check_skips(int dimension_count, const int64_t index[]) {
+    if (weft_traced) return !nested && here.started && turns_enter_iteration(dimension_count, index);
+    weft_check_iteration(dimension_count, index);
     return 0;
 }
 
@@ -496,28 +546,30 @@ int weft_check_skips1(int64_t i) { return weft_check_skips(1, &i); }
 int weft_check_skips2(int64_t i, int64_t j) { return weft_check_skips(2, (int64_t[]){i, j}); }
 int weft_check_skips3(int64_t i, int64_t j, int64_t k) { return weft_check_skips(3, (int64_t[]){i, j, k}); }
 
-/* Whether the iterations of this row go on evenly: how long the row before was (0: unknown), how many are over. */
-bool row_ordinary(int rank, int64_t *before, int64_t *done) {
+/* Return whether a row of iterations can be run without hooks for now. For a loop of `dimension_count` indices:
+ * *previous_length, iterations of the row before (0: unknown), and *done_count, iterations of this row so far. */
+bool is_row_steady(int dimension_count, int64_t *previous_length, int64_t *done_count) {
     if (!now.looked || weft_task.in_task || weft_traced) return false;
     bool sequential = !here.started && (here.what == SEQUENTIAL || here.what == OWNED);
-    if (rank <= 0 && sequential) return true;
+    if (dimension_count <= 0 && sequential) return true;
     if (!here.started || here.what != LOOP || !run_count) return false;
-    if (rank <= 0) /* within an iteration */
+    if (dimension_count <= 0) /* within an iteration */
         return true;
-    loop_index();
-    if (nested || here.rank != rank || (here.quick < 0 && !second)) return false;
-    *before = run_count > 1 ? runs[run_count - 1].first - runs[run_count - 2].first : 0;
-    *done = now.cur - runs[run_count - 1].first;
+    update_current_index();
+    if (nested || here.rank != dimension_count || (here.quick < 0 && !second)) return false;
+    *previous_length = run_count > 1 ? runs[run_count - 1].first - runs[run_count - 2].first : 0;
+    *done_count = now.cur - runs[run_count - 1].first;
     return true;
 }
 
-/* The first iteration of a row, with what the copy says of the next one's innermost index: false if it is not that. */
-bool row_rises(int64_t step) {
+/* Take the innermost index's step from the rewritten loop at the first iteration of a row. Return whether the loop is
+ * known to go on by that step. */
+bool accept_row_step(int64_t step) {
     if (second) {
         here.inner_step = runs[run_count - 1].step = step;
         here.expected = here.index[here.rank - 1] + step;
         second = false;
-        settle();
+        prepare_fast_iteration();
     }
     return here.quick >= 0 && step == here.inner_step && here.expected == here.index[here.rank - 1] + step;
 }
@@ -525,34 +577,36 @@ bool row_rises(int64_t step) {
 /* So many iterations, from this one on, lie in the same blocks. */
 int64_t row_room(void) { return here.room == INT64_MAX ? here.room : here.room + 1; }
 
-/* So many iterations have followed. */
-void row_advance(int64_t count) {
-    now.cur += (stamp_t)count;
-    here.room -= count;
-    here.expected += count * here.inner_step;
+/* Advance the loop's state by iterations that ran without hooks. */
+void advance_past_row(int64_t iteration_count) {
+    now.cur += (stamp_t)iteration_count;
+    here.room -= iteration_count;
+    here.expected += iteration_count * here.inner_step;
     here.index[here.rank - 1] = here.expected - here.inner_step;
-    for (int i = 0; i < here.quick; i++) weft_homes[i] += (uintptr_t)(count * weft_moves[i]);
+    for (int i = 0; i < here.quick; i++) weft_homes[i] += (uintptr_t)(iteration_count * weft_moves[i]);
     if (weft_step.expected != NO_STEP) weft_step.expected = here.expected;
 }
 
-/* The index of the iteration with a stamp; its rank, or 0. */
-int iteration_of(stamp_t s, int64_t index[]) {
-    if (here.what != LOOP || s <= now.base || s > now.cur || !run_count || s < runs[0].first) return 0;
+/* Find the iteration that had a time stamp: sets its indices and returns how many there are; 0 if the stamp is none of
+ * this loop's. */
+int find_iteration_of_stamp(stamp_t stamp, int64_t index[]) {
+    if (here.what != LOOP || stamp <= now.base || stamp > now.cur || !run_count || stamp < runs[0].first) return 0;
     size_t low = 0, high = run_count;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (runs[middle].first <= s) low = middle;
+        if (runs[middle].first <= stamp) low = middle;
         else high = middle;
     }
     memcpy(index, runs[low].index, sizeof *index * (size_t)here.rank);
-    if (here.rank) index[here.rank - 1] += (int64_t)(s - runs[low].first) * runs[low].step;
+    if (here.rank) index[here.rank - 1] += (int64_t)(stamp - runs[low].first) * runs[low].step;
     return here.rank;
 }
 
 /* --- end --- */
 
-/* After the construct a private variable has no value, nor has what iterations wrote as if it were one. */
-void undefine(uintptr_t low, uintptr_t high) {
+/* Mark what iterations of the construct wrote in [low, high) as having no value afterwards, as for variables that were
+ * used like private ones. */
+void undefine_written_values(uintptr_t low, uintptr_t high) {
     for (uintptr_t a = low & ~(uintptr_t)3; a < high; a += 4) {
         struct cell *c = cell8(a);
         if (c->written == SPLIT) c = cell4(a);
@@ -560,36 +614,40 @@ void undefine(uintptr_t low, uintptr_t high) {
     }
 }
 
-void construct_undefine(void) {
+/* At a construct's end: undefine the undistributed variables that its iterations wrote, but keep which processor has
+ * which value. */
+void construct_undefine_written(void) {
     for (int i = 0; i < here.written_count; i++)
         if (!is_consistent(here.written[i])) {
-            copies_keep(here.written[i]);
-            undefine(here.written[i]->low, here.written[i]->high);
+            note_writers_of_copies(here.written[i]);
+            undefine_written_values(here.written[i]->low, here.written[i]->high);
         }
 }
 
-void weft_check_loop_end(int construct) {
-    (void)construct;
+/* End the running parallel loop: compare its reductions and copies, leave private variables without values, and return
+ * to sequential checking. */
+void weft_check_loop_end(int construct_id) {
+    (void)construct_id;
     if (nested) {
         nested--;
         return;
     }
-    halt();
-    if (weft_traced && here.started) turns_end();
-    if (here.reduction_count) reductions_end(); /* the child does not come back */
+    stop_fast_iteration();
+    if (weft_traced && here.started) turns_end_loop();
+    if (here.reduction_count) finish_reduction_verifications(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL) return;
     row_ends();
-    copies_compare();
+    report_differing_copies();
     here.started = false;
     ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count && !weft_traced; i++) {
         uintptr_t low = here.privates[i].low, high = here.privates[i].high;
         weft_check_clear((void *)low, high - low);
-        mark(low, high, WAS_PRIVATE);
+        set_state(low, high, WAS_PRIVATE);
     }
-    construct_undefine();
-    consistent_hold();
-    tick();
+    construct_undefine_written();
+    undefine_unfinished_consistent_arrays();
+    advance_time();
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {
         struct object *o = here.computed[i].object;
@@ -598,11 +656,11 @@ void weft_check_loop_end(int construct) {
         o->renewed_at = now.cur;
         turns_renewed(o);
     }
-    if (here.group) reductions_hold();
+    if (here.group) guard_partial_reductions();
     else
         for (int i = 0; i < here.reduction_count; i++) {
-            struct object *o = object_at(here.reductions[i].low);
-            mark(here.reductions[i].low, here.reductions[i].high, now.cur);
+            struct object *o = find_object_at(here.reductions[i].low);
+            set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
             if (o) /* the result is put into the host's memory, too */
                 o->got_at = o->actual_at = now.cur;
         }
@@ -610,7 +668,7 @@ void weft_check_loop_end(int construct) {
     here.on = NULL;
     here.aspect_count = 0;
     here.remote_count = 0; /* what a loop fetched is its own */
-    halt();
+    stop_fast_iteration();
     if (weft_task.in_task) {
         here = outer;
         now.base = weft_task.base;
@@ -621,16 +679,18 @@ void weft_check_loop_end(int construct) {
 
 /* --- time --- */
 
-static void renumber_cells(struct cell *from, struct cell *to) {
-    for (struct cell *c = from; c < to; c++) {
+/* Rebase the time stamps in a range of shadow cells: all that is older than the construct becomes FIRST_STAMP. */
+static void renumber_cells(struct cell *first, struct cell *end) {
+    for (struct cell *c = first; c < end; c++) {
         if (c->written >= FIRST_STAMP && c->written < SPLIT)
             c->written = c->written > now.base ? c->written - now.base + FIRST_STAMP : FIRST_STAMP;
         c->read = 0;
     }
 }
 
-/* What is older than the construct gets the stamp FIRST_STAMP: four thousand million iterations are over. */
-static void renumber(void) {
+/* Rebase all time stamps so that time can go on after four thousand million iterations: what is older than the
+ * construct becomes FIRST_STAMP. If one loop alone used them up, checking ends. */
+static void renumber_all_stamps(void) {
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[512];
     while (maps && fgets(line, sizeof line, maps)) {
@@ -644,7 +704,7 @@ static void renumber(void) {
             if (cell8(a)->written == SPLIT && cell4(a)->written == SPLIT) renumber_cells(cell1(a), cell1(a) + 4);
     }
     if (maps) fclose(maps);
-    objects_renumber();
+    objects_rebase_stamps();
     now.cur = now.cur > now.base ? now.cur - now.base + FIRST_STAMP : FIRST_STAMP;
     now.base = FIRST_STAMP;
     run_count = 0;

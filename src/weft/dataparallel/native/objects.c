@@ -26,7 +26,8 @@ static uintptr_t stack_low, stack_high;
 
 uintptr_t weft_lowest_stack = UINTPTR_MAX;
 
-bool on_stack(uintptr_t a) {
+/* Return whether an address lies on the calling thread's stack; its bounds are taken at the first call. */
+bool is_on_stack(uintptr_t address) {
     if (!stack_high) {
         pthread_attr_t attributes;
         void *low;
@@ -40,24 +41,26 @@ bool on_stack(uintptr_t a) {
             stack_high = 1;
         }
     }
-    return a - stack_low < stack_high - stack_low;
+    return address - stack_low < stack_high - stack_low;
 }
 
 static struct site *opened;
 
 const uintptr_t weft_nowhere = 0;
 
-void open_site(struct site *s) {
-    if (s->next) return;
-    s->next = opened ? opened : s;
-    opened = s;
+/* Add a site (what one place in the code may access) to the list of open ones, which close_sites closes. */
+void add_open_site(struct site *site) {
+    if (site->next) return;
+    site->next = opened ? opened : site;
+    opened = site;
 }
 
 struct site *sites_opened(void) { return opened; }
 
 uint32_t weft_sites_changed, weft_sites_forgotten;
 
-/* Every access is judged again. */
+/* Close all open sites (what places of the program may access without being judged), so that every access is judged
+ * again. */
 void close_sites(void) {
     weft_sites_changed++;
     weft_sites_forgotten++;
@@ -79,72 +82,77 @@ void forget_sites(void) {
 
 /* --- cells --- */
 
-void split4(struct cell *c, uintptr_t a) {
-    if (c->written == SPLIT) return;
-    for (int i = 0; i < 4; i++) *cell1((a & ~(uintptr_t)3) + i) = *c;
-    c->written = SPLIT;
+/* Split the cell of a 4-byte granule into four cells of a byte each, with the same stamps. */
+void split_cell_of_4(struct cell *cell, uintptr_t address) {
+    if (cell->written == SPLIT) return;
+    for (int i = 0; i < 4; i++) *cell1((address & ~(uintptr_t)3) + i) = *cell;
+    cell->written = SPLIT;
 }
 
-void split8(struct cell *c, uintptr_t a) {
-    if (c->written == SPLIT) return;
-    *cell4(a & ~(uintptr_t)7) = *cell4((a & ~(uintptr_t)7) + 4) = *c;
-    c->written = SPLIT;
+/* Split the cell of an 8-byte granule into two cells of 4 bytes each, with the same stamps. */
+void split_cell_of_8(struct cell *cell, uintptr_t address) {
+    if (cell->written == SPLIT) return;
+    *cell4(address & ~(uintptr_t)7) = *cell4((address & ~(uintptr_t)7) + 4) = *cell;
+    cell->written = SPLIT;
 }
 
-static void mark_part(uintptr_t low, uintptr_t high, stamp_t written) /* within a granule of 8 */
-{
-    split8(cell8(low), low);
+/* Give the cells of [low, high), within one 8-byte granule, a state; the granule's cell is split as far as needed. */
+static void set_state_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
+    split_cell_of_8(cell8(low), low);
     while (low < high)
         if (low % 4 == 0 && high - low >= 4) {
-            *cell4(low) = (struct cell){written, 0};
+            *cell4(low) = (struct cell){state, 0};
             low += 4;
         } else {
-            split4(cell4(low), low);
-            *cell1(low++) = (struct cell){written, 0};
+            split_cell_of_4(cell4(low), low);
+            *cell1(low++) = (struct cell){state, 0};
         }
 }
 
-/* Give all cells of [low, high) a state. */
-void mark(uintptr_t low, uintptr_t high, stamp_t written) {
+/* Give all cells of [low, high) a state or write stamp, and no read. */
+void set_state(uintptr_t low, uintptr_t high, stamp_t state) {
     uintptr_t first = (low + 7) & ~(uintptr_t)7;
     if (first > high) first = high;
-    if (low < first) mark_part(low, first, written);
+    if (low < first) set_state_in_granule(low, first, state);
     for (low = first; low + 8 <= high;) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = FOLD + 1 - (low & FOLD), bytes = (high - low) & ~(uintptr_t)7;
         if (bytes > fold) bytes = fold;
         struct cell *c = cell8(low);
-        for (low += bytes; bytes; bytes -= 8) *c++ = (struct cell){written, 0};
+        for (low += bytes; bytes; bytes -= 8) *c++ = (struct cell){state, 0};
     }
-    if (low < high) mark_part(low, high, written);
+    if (low < high) set_state_in_granule(low, high, state);
 }
 
 /* --- the table --- */
 
-static int first_above(uintptr_t a) /* index of the first object whose high is above a */
-{
+/* Return the index of the first object in the sorted table that ends above an address; the table's count if there is
+ * none. */
+static int find_first_ending_above(uintptr_t address) {
     int low = 0, high = count;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (table[middle]->high > a) high = middle;
+        if (table[middle]->high > address) high = middle;
         else low = middle + 1;
     }
     return low;
 }
 
-struct object *object_at(uintptr_t a) {
-    int i = first_above(a);
-    return i < count && table[i]->low <= a ? table[i] : NULL;
+/* Return the object that contains an address; NULL if there is none. */
+struct object *find_object_at(uintptr_t address) {
+    int i = find_first_ending_above(address);
+    return i < count && table[i]->low <= address ? table[i] : NULL;
 }
 
-struct object *object_after(uintptr_t a) {
-    int i = first_above(a);
+/* Return the first object that ends above an address; NULL if there is none. */
+struct object *find_object_from(uintptr_t address) {
+    int i = find_first_ending_above(address);
     return i < count ? table[i] : NULL;
 }
 
-/* What lies around an address between the objects; around an object it is the object. */
-void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high) {
-    int i = first_above(a);
-    if (i < count && table[i]->low <= a) {
+/* Set [*low, *high) to the object around an address, or to the gap between objects that it lies in. */
+void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
+    int i = find_first_ending_above(address);
+    if (i < count && table[i]->low <= address) {
         *low = table[i]->low;
         *high = table[i]->high;
         return;
@@ -153,57 +161,64 @@ void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high) {
     *high = i < count ? table[i]->low : UINTPTR_MAX / 2;
 }
 
-struct object *object_of(int data, const void *base) {
-    if (base) return object_at((uintptr_t)base);
+/* Return the object at `base_address`, or, where that is NULL (a template), the one that was made for this variable;
+ * NULL if there is none. */
+struct object *find_object(int variable_id, const void *base_address) {
+    if (base_address) return find_object_at((uintptr_t)base_address);
     for (struct object *o = templates; o; o = o->next_free)
-        if (o->first_data == data) return o;
+        if (o->first_data == variable_id) return o;
     for (int i = 0; i < count; i++)
-        if (table[i]->data == data) return table[i];
+        if (table[i]->data == variable_id) return table[i];
     return NULL;
 }
 
-static void find_lowest_stack(void) {
+/* Recompute the lowest address of all registered stack variables. */
+static void update_lowest_stack(void) {
     weft_lowest_stack = UINTPTR_MAX;
     for (int i = 0; i < count; i++)
         if (table[i]->on_stack && table[i]->low < weft_lowest_stack) weft_lowest_stack = table[i]->low;
 }
 
-static void drop(int i) {
-    struct object *o = table[i];
+/* Remove an object from the table. It is freed only if no other object or the running construct refers to it as its
+ * root. */
+static void drop_object_at_index(int index) {
+    struct object *o = table[index];
     /* What is aligned with it keeps its coordinates: the object itself is kept then. */
     bool used = false;
     copies_forget(o);
-    for (int k = 0; k < count; k++) used |= k != i && table[k]->root == o;
-    memmove(table + i, table + i + 1, sizeof *table * (size_t)(--count - i));
+    for (int k = 0; k < count; k++) used |= k != index && table[k]->root == o;
+    memmove(table + index, table + index + 1, sizeof *table * (size_t)(--count - index));
     if (!used && o != here.on) {
-        scattered_forget(o);
+        forget_edges_and_owners(o);
         o->next_free = spare;
         spare = o;
     }
     forget_sites();
 }
 
-static void remove_in(uintptr_t low, uintptr_t high) {
-    int i = first_above(low);
+/* Remove all objects that overlap [low, high). */
+static void remove_objects_in(uintptr_t low, uintptr_t high) {
+    int i = find_first_ending_above(low);
     bool stack = false;
     while (i < count && table[i]->low < high) {
         stack |= table[i]->on_stack;
-        drop(i);
+        drop_object_at_index(i);
     }
-    if (stack) find_lowest_stack();
+    if (stack) update_lowest_stack();
 }
 
-void object_drop(struct object *o) { remove_in(o->low, o->low + 1); }
+void object_drop(struct object *object) { remove_objects_in(object->low, object->low + 1); }
 
-/* The function whose frame lies below `bottom` has returned. */
-void objects_leave(uintptr_t bottom) {
+/* Remove the stack variables of functions that have returned: those that lie below `stack_pointer`. */
+void drop_objects_of_returned_functions(uintptr_t stack_pointer) {
     for (int i = 0; i < count;)
-        if (table[i]->on_stack && table[i]->low < bottom) drop(i);
+        if (table[i]->on_stack && table[i]->low < stack_pointer) drop_object_at_index(i);
         else i++;
-    find_lowest_stack();
+    update_lowest_stack();
 }
 
-static struct object *fresh(void) {
+/* Return a zeroed object, one that was freed before if possible; NULL without memory. */
+static struct object *allocate_object(void) {
     struct object *o = spare;
     if (o) spare = o->next_free;
     else o = malloc(sizeof *o);
@@ -211,168 +226,188 @@ static struct object *fresh(void) {
     return o;
 }
 
-struct object *object_insert(int data, uintptr_t low, size_t bytes) {
+/* Register an object at [low, low + bytes) and return it. What was registered there before is removed. */
+struct object *register_object(int variable_id, uintptr_t low, size_t bytes) {
     if (bytes == 0) bytes = 1;
-    remove_in(low, low + bytes);
-    under_way_forget(low, low + bytes);
+    remove_objects_in(low, low + bytes);
+    forget_pending_copies_in(low, low + bytes);
     GROW(table, (size_t)count, room, 256);
-    struct object *o = fresh();
+    struct object *o = allocate_object();
     o->low = low;
     o->high = low + bytes;
-    o->data = o->first_data = data;
-    o->on_stack = on_stack(low);
+    o->data = o->first_data = variable_id;
+    o->on_stack = is_on_stack(low);
     if (o->on_stack && low < weft_lowest_stack) weft_lowest_stack = low;
-    int i = first_above(low);
+    int i = find_first_ending_above(low);
     memmove(table + i + 1, table + i, sizeof *table * (size_t)(count++ - i));
     table[i] = o;
     forget_sites();
     return o;
 }
 
-void object_shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[],
-                  int order) {
-    o->array = true;
-    o->element = element;
-    o->rank = rank;
-    o->order = order;
-    int64_t stride = (int64_t)element;
-    for (int k = 0; k < rank; k++) {
-        int d = order == WEFT_ORDER_C ? rank - 1 - k : k;
-        o->lower[d] = lower ? lower[d] : 0;
-        o->extent[d] = extent[d];
-        o->stride[d] = stride;
+/* Make an object an array of `dimension_count` dimensions in C or Fortran order. `lower` NULL: bounds from 0. Shadow
+ * edges are 1 wide, as DVM has them by default. */
+void object_set_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
+                      const int64_t extent[], int order) {
+    object->array = true;
+    object->element = element_size;
+    object->rank = dimension_count;
+    object->order = order;
+    int64_t stride = (int64_t)element_size;
+    for (int k = 0; k < dimension_count; k++) {
+        int d = order == WEFT_ORDER_C ? dimension_count - 1 - k : k;
+        object->lower[d] = lower ? lower[d] : 0;
+        object->extent[d] = extent[d];
+        object->stride[d] = stride;
         stride *= extent[d] > 0 ? extent[d] : 1;
-        o->shadow.low[d] = o->shadow.high[d] = 1;
+        object->shadow.low[d] = object->shadow.high[d] = 1;
     }
 }
 
-static size_t bytes_of(size_t element, int rank, const int64_t extent[]) {
-    for (int d = 0; d < rank; d++) element *= extent[d] > 0 ? (size_t)extent[d] : 0;
+static size_t array_size(size_t element, int dimension_count, const int64_t extent[]) {
+    for (int d = 0; d < dimension_count; d++) element *= extent[d] > 0 ? (size_t)extent[d] : 0;
     return element;
 }
 
-void weft_check_data(int data, const void *base, size_t bytes) {
+/* Register a variable at [base, base + bytes), unless it is registered there already. */
+void weft_check_data(int variable_id, const void *base, size_t bytes) {
     if (now.off || !base) return;
-    struct object *o = object_at((uintptr_t)base);
-    if (o && o->low == (uintptr_t)base && o->high == o->low + bytes && o->data == data) return;
-    o = object_insert(data, (uintptr_t)base, bytes);
+    struct object *o = find_object_at((uintptr_t)base);
+    if (o && o->low == (uintptr_t)base && o->high == o->low + bytes && o->data == variable_id) return;
+    o = register_object(variable_id, (uintptr_t)base, bytes);
     o->element = bytes;
 }
 
-/* The extents with an unknown first one filled in from what lies at base; false: nothing is known. */
-static bool whole(const void *base, size_t element, int rank, const int64_t extent[], int64_t known[]) {
-    memcpy(known, extent, sizeof *known * (size_t)rank);
+/* Copy the extents of an array to completed[]; an unknown first one (0) is computed from how much is known to lie at
+ * `base`. Return false if nothing is known there. */
+static bool complete_extents(const void *base, size_t element_size, int dimension_count, const int64_t extent[],
+                             int64_t completed[]) {
+    memcpy(completed, extent, sizeof *completed * (size_t)dimension_count);
     if (extent[0] != 0) return true;
-    const struct object *o = object_at((uintptr_t)base);
+    const struct object *o = find_object_at((uintptr_t)base);
     uintptr_t low, high = o ? o->high : 0;
-    size_t row = bytes_of(element, rank - 1, extent + 1);
-    if (row == 0 || (!o && !block_around((uintptr_t)base, &low, &high))) return false;
-    known[0] = (int64_t)((high - (uintptr_t)base) / row);
-    return known[0] > 0;
+    size_t row = array_size(element_size, dimension_count - 1, extent + 1);
+    if (row == 0 || (!o && !find_heap_block((uintptr_t)base, &low, &high))) return false;
+    completed[0] = (int64_t)((high - (uintptr_t)base) / row);
+    return completed[0] > 0;
 }
 
-void weft_check_array(int data, const void *base, size_t element, int rank, const int64_t lower[],
+/* Register an array of `dimension_count` dimensions at `base`, undistributed. extent[0] may be 0: as much as is known
+ * to lie there. */
+void weft_check_array(int variable_id, const void *base, size_t element, int dimension_count, const int64_t lower[],
                       const int64_t extent[], int order) {
     int64_t known[WEFT_MAX_RANK];
-    if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK || !whole(base, element, rank, extent, known)) return;
-    object_shape(object_insert(data, (uintptr_t)base, bytes_of(element, rank, known)), element, rank, lower, known,
-                 order);
+    if (now.off || !base || dimension_count < 1 || dimension_count > WEFT_MAX_RANK ||
+        !complete_extents(base, element, dimension_count, extent, known))
+        return;
+    object_set_shape(register_object(variable_id, (uintptr_t)base, array_size(element, dimension_count, known)),
+                     element, dimension_count, lower, known, order);
 }
 
-void weft_check_argument(int data, const void *base, size_t element, int rank, const int64_t lower[],
+/* Register a formal parameter: another name, and maybe other bounds, for the array that begins at `base`; its
+ * distribution stays. */
+void weft_check_argument(int variable_id, const void *base, size_t element, int dimension_count, const int64_t lower[],
                          const int64_t extent[], int order) {
     int64_t known[WEFT_MAX_RANK];
-    if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK) return;
-    struct object *o = object_at((uintptr_t)base);
+    if (now.off || !base || dimension_count < 1 || dimension_count > WEFT_MAX_RANK) return;
+    struct object *o = find_object_at((uintptr_t)base);
     if (!o) {
-        weft_check_array(data, base, element, rank, lower, extent, order);
+        weft_check_array(variable_id, base, element, dimension_count, lower, extent, order);
         return;
     }
     if (o->low != (uintptr_t)base) /* a part of an array */
         return;
-    o->data = data;
-    if (!whole(base, element, rank, extent, known)) return;
-    if (!o->array) object_shape(o, element, rank, lower, known, order);
+    o->data = variable_id;
+    if (!complete_extents(base, element, dimension_count, extent, known)) return;
+    if (!o->array) object_set_shape(o, element, dimension_count, lower, known, order);
     /* the same shape with other bounds: the program's indices are those of the newest name */
-    bool same = o->rank == rank && o->order == order && !o->distributed;
-    for (int d = 0; same && d < rank; d++) same = o->extent[d] == known[d];
-    for (int d = 0; same && d < rank && lower; d++) o->lower[d] = lower[d];
+    bool same = o->rank == dimension_count && o->order == order && !o->distributed;
+    for (int d = 0; same && d < dimension_count; d++) same = o->extent[d] == known[d];
+    for (int d = 0; same && d < dimension_count && lower; d++) o->lower[d] = lower[d];
 }
 
+/* Mark bytes as uninitialised and fill them with a pattern, so that a value put there by code without hooks is
+ * noticed. */
 void weft_check_clear(void *base, size_t bytes) {
     if (now.off || !base) return;
     memset(base, POISON, bytes);
-    mark((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
+    set_state((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
 }
 
 void weft_check_local(void *base, size_t bytes) {
-    if (!now.off && base) mark((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
+    if (!now.off && base) set_state((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
 }
 
-/* Inside an iteration only a private variable belongs to it; what else was written by code without hooks is not told
- * from what was there before. */
+/* Mark bytes as written by code without hooks. Inside an iteration only a private variable is known to be its own; else
+ * the cells become those of values from before. */
 void weft_check_written(const void *base, size_t bytes) {
     if (now.off || !base) return;
     uintptr_t low = (uintptr_t)base;
     bool own = !here.started;
     for (int i = 0; i < here.private_count && !own; i++)
         own = low - here.privates[i].low < here.privates[i].high - here.privates[i].low;
-    mark(low, low + bytes, own ? now.cur : 0);
+    set_state(low, low + bytes, own ? now.cur : 0);
 }
 
 /* --- distribution --- */
 
-static struct object *template_of(int data) {
+/* Return the object of a template (an array without memory) by its variable; a new one if it is unknown. */
+static struct object *find_or_add_template(int variable_id) {
     for (struct object *o = templates; o; o = o->next_free)
-        if (o->first_data == data) return o;
+        if (o->first_data == variable_id) return o;
     struct object *o = malloc(sizeof *o);
     if (!o) abort();
     memset(o, 0, sizeof *o);
-    o->data = o->first_data = data;
+    o->data = o->first_data = variable_id;
     o->next_free = templates;
     templates = o;
     return o;
 }
 
-void weft_check_template(int data, int rank, const int64_t lower[], const int64_t extent[]) {
-    if (now.off || rank > WEFT_MAX_RANK) return;
-    struct object *o = template_of(data);
-    object_shape(o, 0, rank, lower, extent, WEFT_ORDER_C);
+/* Register a template with its bounds; it is the root of its own distribution. */
+void weft_check_template(int variable_id, int dimension_count, const int64_t lower[], const int64_t extent[]) {
+    if (now.off || dimension_count > WEFT_MAX_RANK) return;
+    struct object *o = find_or_add_template(variable_id);
+    object_set_shape(o, 0, dimension_count, lower, extent, WEFT_ORDER_C);
     o->root = o;
 }
 
-/* A distributed array begins without values: its memory is the processors' own, static or not. */
-static void distributed(struct object *o) {
-    if (!o->distributed && o->low)
-        for (uintptr_t a = o->low & ~(uintptr_t)7; a < o->high; a += 8)
-            if (cell8(a)->written == 0 && a >= o->low && a + 8 <= o->high) cell8(a)->written = UNINITIALISED;
-    o->distributed = true;
+/* Note that an object was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
+ * and all sites (what places in the code may access) are judged again. */
+static void mark_distributed(struct object *object) {
+    if (!object->distributed && object->low)
+        for (uintptr_t a = object->low & ~(uintptr_t)7; a < object->high; a += 8)
+            if (cell8(a)->written == 0 && a >= object->low && a + 8 <= object->high) cell8(a)->written = UNINITIALISED;
+    object->distributed = true;
     static uint64_t versions;
-    o->mapped++;
-    o->version = ++versions;
-    o->renewed_at = o->begun_at = 0;
+    object->mapped++;
+    object->version = ++versions;
+    object->renewed_at = object->begun_at = 0;
     forget_sites();
 }
 
-void weft_check_distribute(int construct, int data, const void *base, int rank, const int kinds[]) {
-    weft_check_distribute_onto(construct, data, base, rank, kinds, 0, 0);
+void weft_check_distribute(int construct_id, int variable_id, const void *base, int dimension_count,
+                           const int kinds[]) {
+    weft_check_distribute_onto(construct_id, variable_id, base, dimension_count, kinds, 0, 0);
 }
 
-void weft_check_distribute_onto(int construct, int data, const void *base, int rank, const int kinds[], int tasks,
-                                int64_t task) {
+/* Distribute an array or template: a kind of distribution for each of `dimension_count` dimensions, onto the processors
+ * of one task if `task_array_id` is not 0. Aligned arrays move along. */
+void weft_check_distribute_onto(int construct_id, int variable_id, const void *base, int dimension_count,
+                                const int kinds[], int task_array_id, int64_t task) {
     if (now.off) return;
-    struct object *o = object_of(data, base);
-    if (!o || rank > WEFT_MAX_RANK) {
-        usage_error("unknown-array", construct, data);
+    struct object *o = find_object(variable_id, base);
+    if (!o || dimension_count > WEFT_MAX_RANK) {
+        stop_for_usage_error("unknown-array", construct_id, variable_id);
         return;
     }
-    tick();
-    ran(construct);
+    advance_time();
+    count_run(construct_id);
     o->root = o;
-    o->tasks = tasks;
+    o->tasks = task_array_id;
     o->task = task;
     o->deferred = false;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < dimension_count; d++) {
         o->deferred |= kinds[d] == WEFT_LATER;
         o->kinds[d] = kinds[d] == WEFT_LATER ? WEFT_WHOLE : kinds[d];
         if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED) {
@@ -383,91 +418,102 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
             double sum = 0;
             for (int64_t k = 0; k < o->block_count[d]; k++) sum += o->blocks[d][k];
             if ((int64_t)sum != o->extent[d])
-                findings_parameter("genblock", construct, data, d, (int64_t)sum, o->extent[d], o->extent[d]);
+                findings_report_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, o->extent[d],
+                                          o->extent[d]);
         }
         o->map[d] = (struct term){d, 1, 0};
     }
-    distributed(o);
+    mark_distributed(o);
     /* redistribute: what is aligned with it moves along */
     for (int i = 0; i < count; i++)
         if (table[i]->root == o && table[i] != o) {
             table[i]->renewed_at = table[i]->begun_at = 0;
-            table[i]->tasks = tasks;
+            table[i]->tasks = task_array_id;
             table[i]->task = task;
         }
 }
 
-void weft_check_blocks(int data, const void *base, int dimension, int64_t n, const double sizes[]) {
-    struct object *o = now.off ? NULL : object_of(data, base);
+/* Keep the sizes (GEN_BLOCK) or weights (WGT_BLOCK) of one dimension's blocks for the following
+ * weft_check_distribute. */
+void weft_check_blocks(int variable_id, const void *base, int dimension, int64_t count, const double sizes[]) {
+    struct object *o = now.off ? NULL : find_object(variable_id, base);
     if (!o || dimension < 0 || dimension >= WEFT_MAX_RANK) return;
     free(o->blocks[dimension]);
-    o->blocks[dimension] = malloc(sizeof(double) * (size_t)(n > 0 ? n : 1));
-    if (o->blocks[dimension]) memcpy(o->blocks[dimension], sizes, sizeof(double) * (size_t)n);
-    o->block_count[dimension] = n;
+    o->blocks[dimension] = malloc(sizeof(double) * (size_t)(count > 0 ? count : 1));
+    if (o->blocks[dimension]) memcpy(o->blocks[dimension], sizes, sizeof(double) * (size_t)count);
+    o->block_count[dimension] = count;
 }
 
-/* A dimension that follows dimension k of an array, where that is itself placed at coefficient[k] * index[axis[k]] +
- * offset[k]: the two as one. */
-struct term composed(struct term m, int rank, const int axis[], const int64_t coefficient[], const int64_t offset[]) {
-    if (m.axis < 0 || m.axis >= rank) return m;
-    int k = m.axis;
-    int64_t at = m.coefficient * offset[k] + m.offset;
-    if (axis[k] >= 0) return (struct term){axis[k], m.coefficient * coefficient[k], at};
+/* Return a mapping composed with a second one: a dimension that follows dimension k of an array, where that is placed
+ * at coefficient[k] * index[axis[k]] + offset[k]. */
+struct term compose_mapping(struct term term, int dimension_count, const int axis[], const int64_t coefficient[],
+                            const int64_t offset[]) {
+    if (term.axis < 0 || term.axis >= dimension_count) return term;
+    int k = term.axis;
+    int64_t at = term.coefficient * offset[k] + term.offset;
+    if (axis[k] >= 0) return (struct term){axis[k], term.coefficient * coefficient[k], at};
     return axis[k] == WEFT_CONSTANT ? (struct term){WEFT_CONSTANT, 0, at} : (struct term){WEFT_ALL, 0, 0};
 }
 
-void weft_check_align(int construct, int data, const void *base, int target, const void *target_base, int rank,
-                      const int axis[], const int64_t coefficient[], const int64_t offset[]) {
+/* Align an array with a target, and so with the target's root: axis, coefficient and offset for each of the target's
+ * `dimension_count` dimensions. Reports elements that would lie outside the target. */
+void weft_check_align(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
+                      int dimension_count, const int axis[], const int64_t coefficient[], const int64_t offset[]) {
     if (now.off) return;
-    struct object *o = object_of(data, base), *t = object_of(target, target_base);
+    struct object *o = find_object(variable_id, base), *t = find_object(target_id, target_base);
     if (!o || !t || !t->root) {
-        usage_error(o ? "undistributed" : "unknown-array", construct, o ? target : data);
+        stop_for_usage_error(o ? "undistributed" : "unknown-array", construct_id, o ? target_id : variable_id);
         return;
     }
-    tick();
-    ran(construct);
+    advance_time();
+    count_run(construct_id);
     struct term map[WEFT_MAX_RANK];
     for (int d = 0; d < t->root->rank; d++) { /* compose: this -> target -> root */
         struct term m = t->map[d];
         if (t == t->root) m = (struct term){d, 1, 0};
-        map[d] = composed(m, rank, axis, coefficient, offset);
+        map[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
     }
-    for (int k = 0; k < rank && k < t->rank; k++)
+    for (int k = 0; k < dimension_count && k < t->rank; k++)
         if (axis[k] >= 0 && axis[k] < o->rank) {
             int64_t ends[2] = {o->lower[axis[k]], o->lower[axis[k]] + o->extent[axis[k]] - 1};
             for (int end = 0; end < 2; end++) {
                 int64_t x = coefficient[k] * ends[end] + offset[k], high = t->lower[k] + t->extent[k] - 1;
-                if (x < t->lower[k] || x > high) findings_parameter("align", construct, data, k, x, t->lower[k], high);
+                if (x < t->lower[k] || x > high)
+                    findings_report_parameter("align", construct_id, variable_id, k, x, t->lower[k], high);
             }
         }
     memcpy(o->map, map, sizeof map);
     o->root = t->root;
     o->tasks = t->tasks;
     o->task = t->task;
-    distributed(o);
+    mark_distributed(o);
 }
 
-void weft_check_shadow(int data, const void *base, int rank, const int64_t low[], const int64_t high[]) {
-    struct object *o = now.off ? NULL : object_of(data, base);
-    for (int d = 0; o && d < rank && d < WEFT_MAX_RANK; d++) {
+/* Set the widths of an array's shadow edges below (low[]) and above (high[]) in each dimension. */
+void weft_check_shadow(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                       const int64_t high[]) {
+    struct object *o = now.off ? NULL : find_object(variable_id, base);
+    for (int d = 0; o && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         o->shadow.low[d] = low[d];
         o->shadow.high[d] = high[d];
     }
 }
 
-void index_of(const struct object *o, uintptr_t a, int64_t index[]) {
-    int64_t at = o->element ? (int64_t)(a - o->low) / (int64_t)o->element : 0;
-    for (int k = 0; k < o->rank; k++) {
-        int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
-        int64_t n = o->extent[d] > 0 ? o->extent[d] : 1;
-        bool outermost = k == o->rank - 1;
-        index[d] = o->lower[d] + (outermost ? at : at % n);
+/* Compute the index, in the program's bounds, of an array's element at an address. The outermost index may lie
+ * outside. */
+void compute_element_index(const struct object *object, uintptr_t address, int64_t index[]) {
+    int64_t at = object->element ? (int64_t)(address - object->low) / (int64_t)object->element : 0;
+    for (int k = 0; k < object->rank; k++) {
+        int d = object->order == WEFT_ORDER_C ? object->rank - 1 - k : k;
+        int64_t n = object->extent[d] > 0 ? object->extent[d] : 1;
+        bool outermost = k == object->rank - 1;
+        index[d] = object->lower[d] + (outermost ? at : at % n);
         at /= n;
     }
 }
 
-/* Times begin anew: what has happened happened at FIRST_STAMP. */
-void objects_renumber(void) {
+/* Rebase the times kept in objects when all stamps are renumbered: everything has happened at FIRST_STAMP. */
+void objects_rebase_stamps(void) {
     for (int i = 0; i < count; i++) {
         stamp_t *times[] = {&table[i]->renewed_at,   &table[i]->begun_at,   &table[i]->on_device,
                             &table[i]->actual_at,    &table[i]->got_at,     &table[i]->host_wrote,

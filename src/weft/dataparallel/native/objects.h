@@ -54,27 +54,29 @@ struct object {
 struct site;
 extern const uintptr_t weft_nowhere; /* home of a site that lets nothing pass */
 
-struct object *object_at(uintptr_t a);
-struct object *object_of(int data, const void *base);
-void objects_leave(uintptr_t bottom);
-struct object *object_after(uintptr_t a); /* the first that ends above a */
+struct object *find_object_at(uintptr_t address);
+struct object *find_object(int variable_id, const void *base_address);
+void drop_objects_of_returned_functions(uintptr_t stack_pointer);
+struct object *find_object_from(uintptr_t address); /* the first that ends above a */
 extern uintptr_t weft_lowest_stack;
-bool on_stack(uintptr_t a);
-void mark(uintptr_t low, uintptr_t high, stamp_t written);
-void split8(struct cell *c, uintptr_t a);
-void split4(struct cell *c, uintptr_t a);
-void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high);
-void objects_renumber(void);
-void object_drop(struct object *o);
+bool is_on_stack(uintptr_t address);
+void set_state(uintptr_t low, uintptr_t high, stamp_t state);
+void split_cell_of_8(struct cell *cell, uintptr_t address);
+void split_cell_of_4(struct cell *cell, uintptr_t address);
+void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high);
+void objects_rebase_stamps(void);
+void object_drop(struct object *object);
 void close_sites(void);
 void forget_sites(void); /* and those that are kept of other blocks */
-void open_site(struct site *s);
+void add_open_site(struct site *site);
 extern uint32_t weft_sites_changed; /* how often a site was opened, closed or moved */
 extern uint32_t weft_sites_forgotten; /* how often all were */
 struct site *sites_opened(void);
-struct term composed(struct term m, int rank, const int axis[], const int64_t coefficient[], const int64_t offset[]);
-void index_of(const struct object *o, uintptr_t a, int64_t index[]);
-struct object *object_insert(int data, uintptr_t low, size_t bytes);
-void object_shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[], int order);
+struct term compose_mapping(struct term term, int dimension_count, const int axis[], const int64_t coefficient[],
+                            const int64_t offset[]);
+void compute_element_index(const struct object *object, uintptr_t address, int64_t index[]);
+struct object *register_object(int variable_id, uintptr_t low, size_t bytes);
+void object_set_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
+                      const int64_t extent[], int order);
 
 #endif

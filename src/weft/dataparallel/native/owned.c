@@ -51,48 +51,54 @@ static unsigned depth; /* of the function that the current one stands in */
 static struct site *called[MOST_CALLED];
 static int called_count;
 
-static struct statement *statement_of(int construct) {
-    if (construct < 0) construct = 0;
-    GROW_TO(statements, (size_t)construct, statement_room);
-    struct statement *s = statements[construct];
+/* Return what is kept of a statement with an owner (own computations), by its construct; a new entry if it has not run
+ * before. */
+static struct statement *find_or_add_statement(int construct_id) {
+    if (construct_id < 0) construct_id = 0;
+    GROW_TO(statements, (size_t)construct_id, statement_room);
+    struct statement *s = statements[construct_id];
     if (s) return s;
-    s = statements[construct] = calloc(1, sizeof *s);
+    s = statements[construct_id] = calloc(1, sizeof *s);
     if (!s) abort();
     s->forgotten = weft_sites_forgotten - 1;
-    s->context = context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see own_end */
+    s->context =
+        context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see weft_check_own_end */
     return s;
 }
 
-static bool holds(const struct statement *s) { return s->forgotten == weft_sites_forgotten; }
+static bool is_still_valid(const struct statement *statement) { return statement->forgotten == weft_sites_forgotten; }
 
 /* All sites, and where the current statement's own elements lie. */
-void owned_forget(void) {
+void owned_forget_all(void) {
     forget_sites();
     here.aspect_count = 0;
 }
 
-/* How a new aspect's home moves with the statement's index. */
-void owned_more(struct aspect *v) {
-    int64_t *moves = current->moves[v - here.aspects];
-    const struct object *o = v->object, *on = current->object;
+/* Compute how the own element of a new aspect's array moves with each index of the statement's element (bytes). */
+void owned_derive_moves(struct aspect *aspect) {
+    int64_t *moves = current->moves[aspect - here.aspects];
+    const struct object *o = aspect->object, *on = current->object;
     memset(moves, 0, sizeof current->moves[0]);
     for (int d = 0; d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(o->root, d, here.on);
         if (e < 0 || m->axis < 0 || here.at[e].axis == WEFT_ALL || m->coefficient == 0) continue;
         struct term t = on == on->root ? (struct term){e, 1, 0} : on->map[e];
         if (t.axis >= 0) moves[t.axis] += t.coefficient / m->coefficient * o->stride[m->axis];
     }
 }
 
-/* A site was opened for the current statement. */
-void owned_opened(struct site *s) {
+/* Note a site (what one place in the code may access) that was opened in a function which the statement with an owner
+ * calls; it is closed at the statement's end. */
+void owned_note_called_site(struct site *site) {
     if (weft_depth && weft_depth == depth) return;
-    if (called_count < MOST_CALLED) called[called_count] = s;
+    if (called_count < MOST_CALLED) called[called_count] = site;
     called_count++;
 }
 
-static void close_called(void) {
+/* Close all sites (what places in the code may access) that were opened in functions which the statement called, since
+ * these have other callers, too. */
+static void close_called_sites(void) {
     if (called_count > MOST_CALLED) forget_sites();
     for (int i = 0; i < called_count && i < MOST_CALLED; i++) {
         struct site *s = called[i];
@@ -107,59 +113,65 @@ static void close_called(void) {
     called_count = 0;
 }
 
-/* The ON array's coordinates of this time's element, and the homes, where it is that of another index. */
-static void move_on(struct statement *s, int rank, const int64_t index[]) {
-    const struct object *o = s->object;
+/* Set the ON coordinates of the statement's element of this time, and move all own elements along with its index. */
+static void move_statement_to_element(struct statement *statement, int dimension_count, const int64_t index[]) {
+    const struct object *o = statement->object;
     here.on = o->root;
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
-        if (m.axis >= 0 && m.axis < rank) m = (struct term){WEFT_CONSTANT, 0, m.coefficient * index[m.axis] + m.offset};
+        if (m.axis >= 0 && m.axis < dimension_count)
+            m = (struct term){WEFT_CONSTANT, 0, m.coefficient * index[m.axis] + m.offset};
         here.at[d] = m;
     }
-    for (int k = 0; k < rank; k++) {
-        int64_t by = index[k] - s->index[k];
-        s->index[k] = index[k];
-        for (int i = 0; by && i < s->aspect_count; i++) s->homes[i] += (uintptr_t)(by * s->moves[i][k]);
+    for (int k = 0; k < dimension_count; k++) {
+        int64_t by = index[k] - statement->index[k];
+        statement->index[k] = index[k];
+        for (int i = 0; by && i < statement->aspect_count; i++)
+            statement->homes[i] += (uintptr_t)(by * statement->moves[i][k]);
     }
 }
 
-/* With a grid: whether this time's element lies in the blocks of the last one. */
-static bool in_the_same_blocks(const struct statement *s) {
+/* Return whether, with a grid of processors, this time's element lies in the same blocks as the last one. */
+static bool is_element_in_last_blocks(const struct statement *statement) {
     for (int i = 0; i < here.aspect_count; i++)
-        if (!here.aspects[i].remote) aspect_lay(&here.aspects[i]);
-    find_blocks();
-    return here.blocks == s->blocks;
+        if (!here.aspects[i].remote) aspect_derive_mapping(&here.aspects[i]);
+    update_current_blocks();
+    return here.blocks == statement->blocks;
 }
 
-void weft_check_own_begin(int construct, int data, const void *base, int rank, const int64_t index[]) {
+/* Begin a statement that only the owner of one array element runs (own computations). Sites of its last run are kept
+ * where they still hold. Within loops and such statements it is plain code. */
+void weft_check_own_begin(int construct_id, int variable_id, const void *base, int dimension_count,
+                          const int64_t index[]) {
     if (now.off || here.started || here.what != SEQUENTIAL || inner || weft_io) {
         bool inside = here.what == OWNED || inner || (weft_io && !now.off && !here.started && here.what == SEQUENTIAL);
         inner += inside;
-        if (!now.off && construct < (int)statement_room && holds(statement_of(construct))) forget_sites();
+        if (!now.off && construct_id < (int)statement_room && is_still_valid(find_or_add_statement(construct_id)))
+            forget_sites();
         return;
     }
-    struct statement *s = statement_of(construct);
-    bool kept = holds(s);
-    if (!kept || s->base != base || s->data != data || rank > WEFT_MAX_RANK) {
-        struct object *o = object_of(data, base);
+    struct statement *s = find_or_add_statement(construct_id);
+    bool kept = is_still_valid(s);
+    if (!kept || s->base != base || s->data != variable_id || dimension_count > WEFT_MAX_RANK) {
+        struct object *o = find_object(variable_id, base);
         if (kept) {
             forget_sites();
             kept = false;
         }
-        if (!o || !o->root || rank > WEFT_MAX_RANK) {
+        if (!o || !o->root || dimension_count > WEFT_MAX_RANK) {
             inner++;
             return;
         }
         s->object = o;
         s->base = base;
-        s->data = data;
+        s->data = variable_id;
         s->aspect_count = 0;
     }
-    ran(construct);
+    count_run(construct_id);
     current = s;
     depth = weft_depth;
     here.what = OWNED;
-    here.id = construct;
+    here.id = construct_id;
     here.rank = 0;
     here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
         here.tie_count = 0;
@@ -168,24 +180,26 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
     here.aspect_room = ROOM;
     here.aspect_count = s->aspect_count;
     weft_context = s->context;
-    move_on(s, rank, index);
-    tick();
+    move_statement_to_element(s, dimension_count, index);
+    advance_time();
     now.looked = true;
-    if (kept && gridded() && !in_the_same_blocks(s)) owned_forget();
+    if (kept && has_grid() && !is_element_in_last_blocks(s)) owned_forget_all();
     s->forgotten = weft_sites_forgotten;
-    if (here.aspect_count == 0) construct_remotes();
+    if (here.aspect_count == 0) construct_add_clause_aspects();
 }
 
-void weft_check_own_end(int construct) {
-    (void)construct;
+/* End a statement that only an element's owner runs, and keep its sites (what places in the code may access) for the
+ * next time. */
+void weft_check_own_end(int construct_id) {
+    (void)construct_id;
     if (now.off || here.what != OWNED || inner) {
         inner -= inner > 0;
         return;
     }
     struct statement *s = current;
-    close_called();
+    close_called_sites();
     /* What was opened since all was forgotten is no longer known to be the statement's. */
-    if (!holds(s) || s->context == UINT16_MAX) forget_sites();
+    if (!is_still_valid(s) || s->context == UINT16_MAX) forget_sites();
     s->aspect_count = here.aspect_count;
     s->blocks = here.blocks;
     here.aspects = weft_aspects;
@@ -195,6 +209,6 @@ void weft_check_own_end(int construct) {
     here.on = NULL;
     here.aspect_count = 0;
     weft_context = 0;
-    tick();
+    advance_time();
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;
 }

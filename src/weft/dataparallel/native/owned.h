@@ -7,8 +7,8 @@
 struct aspect;
 struct site;
 extern uint16_t weft_context; /* which statement with an owner is being run; 0: none */
-void owned_more(struct aspect *s);
-void owned_forget(void);
-void owned_opened(struct site *s);
+void owned_derive_moves(struct aspect *aspect);
+void owned_forget_all(void);
+void owned_note_called_site(struct site *site);
 
 #endif

@@ -11,6 +11,7 @@ static struct {
     int rank;
 } grid = {.rank = -1};
 
+/* Read the grid of processors from WEFT_INTERNAL_CHECK_GRID, such as 2x3. */
 static void read_grid(void) {
     const char *text = getenv("WEFT_INTERNAL_CHECK_GRID");
     grid.rank = 0;
@@ -23,28 +24,30 @@ static void read_grid(void) {
     }
 }
 
-bool gridded(void) {
+bool has_grid(void) {
     if (grid.rank < 0) read_grid();
     return grid.rank > 0;
 }
 
-static int blocks_of(const struct object *root, int dimension) /* processors along a dimension; 0: each cell is one */
-{
-    if (!gridded()) return 0;
+/* Return how many processors there are along a dimension of a distributed array; 0: no grid, each element has an owner
+ * of its own. */
+static int count_processors_along(const struct object *root, int dimension) {
+    if (!has_grid()) return 0;
     int k = 0;
     for (int d = 0; d < dimension; d++) k += root->kinds[d] != WEFT_WHOLE;
     return k < grid.rank ? grid.counts[k] : 1;
 }
 
-/* Which block a coordinate (from 0) of `extent` lies in, and where that block begins and ends. */
-static int64_t block(const struct object *root, int dimension, int64_t x, int64_t extent, int parts, int64_t *low,
-                     int64_t *high) {
+/* Return the number of the block that holds a coordinate (from 0) of a dimension with `extent` elements; *low and
+ * *high: its first and last element. Blocks are equal, or GEN_BLOCK's sizes. */
+static int64_t find_block(const struct object *root, int dimension, int64_t coordinate, int64_t extent, int processors,
+                          int64_t *low, int64_t *high) {
     const double *sizes = root->blocks[dimension];
     if (sizes && root->kinds[dimension] == WEFT_GENBLOCK) {
         int64_t begin = 0;
         for (int64_t p = 0; p < root->block_count[dimension]; p++) {
             int64_t end = begin + (int64_t)sizes[p];
-            if (x < end || p == root->block_count[dimension] - 1) {
+            if (coordinate < end || p == root->block_count[dimension] - 1) {
                 *low = begin;
                 *high = end - 1;
                 return p;
@@ -52,92 +55,109 @@ static int64_t block(const struct object *root, int dimension, int64_t x, int64_
             begin = end;
         }
     }
-    int64_t each = (extent + parts - 1) / parts;
+    int64_t each = (extent + processors - 1) / processors;
     if (each < 1) each = 1;
-    int64_t p = x / each;
+    int64_t p = coordinate / each;
     *low = p * each;
     *high = *low + each - 1;
     return p;
 }
 
-/* The first and the last element, in dimension d, of the block that holds t; t itself where none is distributed. */
-void block_of(const struct object *root, int d, int64_t t, int64_t *low, int64_t *high) {
-    int parts = blocks_of(root, d);
-    *low = *high = t;
+/* Set *low and *high to the first and last element of the block that holds a coordinate; to the coordinate itself
+ * without a grid. */
+void find_block_bounds(const struct object *root, int dimension, int64_t coordinate, int64_t *low, int64_t *high) {
+    int parts = count_processors_along(root, dimension);
+    *low = *high = coordinate;
     if (!parts) return;
-    block(root, d, t - root->lower[d], root->extent[d], parts, low, high);
-    *low += root->lower[d];
-    *high += root->lower[d];
+    find_block(root, dimension, coordinate - root->lower[dimension], root->extent[dimension], parts, low, high);
+    *low += root->lower[dimension];
+    *high += root->lower[dimension];
 }
 
-int64_t block_low(const struct object *root, int d, int64_t t) {
+/* Return the first element of the block that holds a coordinate in one dimension of a root. */
+int64_t first_element_of_block(const struct object *root, int dimension, int64_t coordinate) {
     int64_t low, high;
-    block_of(root, d, t, &low, &high);
+    find_block_bounds(root, dimension, coordinate, &low, &high);
     return low;
 }
 
-int64_t block_high(const struct object *root, int d, int64_t t) {
+/* Return the last element of the block that holds a coordinate in one dimension of a root. */
+int64_t last_element_of_block(const struct object *root, int dimension, int64_t coordinate) {
     int64_t low, high;
-    block_of(root, d, t, &low, &high);
+    find_block_bounds(root, dimension, coordinate, &low, &high);
     return high;
 }
 
-/* The dimension of a root that is distributed onto the same one of the processors as dimension d of another; -1: none. */
-int paired(const struct object *root, int d, const struct object *other) {
+/* Return the dimension of `other` that lies on the same dimension of the processors as `dimension` of `root`; -1 if
+ * there is none. */
+int find_paired_dimension(const struct object *root, int dimension, const struct object *other) {
     int k = 0;
-    for (int i = 0; i < d; i++) k += root->kinds[i] != WEFT_WHOLE;
+    for (int i = 0; i < dimension; i++) k += root->kinds[i] != WEFT_WHOLE;
     for (int i = 0; i < other->rank; i++)
         if (other->kinds[i] != WEFT_WHOLE && k-- == 0) return i;
     return -1;
 }
 
-/* Whether two dimensions lie alike on the processors, how many of these there may be. */
-bool alike_distributed(const struct object *a, int d, const struct object *b, int e) {
-    if (a->kinds[d] != b->kinds[e] || a->extent[d] != b->extent[e]) return false;
-    if (!a->blocks[d] || !b->blocks[e]) return a->blocks[d] == b->blocks[e];
-    return a->block_count[d] == b->block_count[e] &&
-           memcmp(a->blocks[d], b->blocks[e], (size_t)a->block_count[d] * sizeof *a->blocks[d]) == 0;
+/* Return whether two dimensions are distributed in the same way, so that equal indices have one owner however many
+ * processors there are. */
+bool are_dimensions_distributed_alike(const struct object *first, int first_dimension, const struct object *second,
+                                      int second_dimension) {
+    if (first->kinds[first_dimension] != second->kinds[second_dimension] ||
+        first->extent[first_dimension] != second->extent[second_dimension])
+        return false;
+    if (!first->blocks[first_dimension] || !second->blocks[second_dimension])
+        return first->blocks[first_dimension] == second->blocks[second_dimension];
+    return first->block_count[first_dimension] == second->block_count[second_dimension] &&
+           memcmp(first->blocks[first_dimension], second->blocks[second_dimension],
+                  (size_t)first->block_count[first_dimension] * sizeof *first->blocks[first_dimension]) == 0;
 }
 
-/* With a grid: whether the processor of element t in dimension d of a root is that of element u in e of another. */
-bool same_processor(const struct object *a, int d, int64_t t, const struct object *b, int e, int64_t u) {
+/* Return whether an element of one dimension and an element of another have the same processor. Only with a grid. */
+bool have_elements_same_processor(const struct object *first, int first_dimension, int64_t first_element,
+                                  const struct object *second, int second_dimension, int64_t second_element) {
     int64_t low, high;
-    return block(a, d, t - a->lower[d], a->extent[d], blocks_of(a, d), &low, &high) ==
-           block(b, e, u - b->lower[e], b->extent[e], blocks_of(b, e), &low, &high);
+    return find_block(first, first_dimension, first_element - first->lower[first_dimension],
+                      first->extent[first_dimension], count_processors_along(first, first_dimension), &low, &high) ==
+           find_block(second, second_dimension, second_element - second->lower[second_dimension],
+                      second->extent[second_dimension], count_processors_along(second, second_dimension), &low, &high);
 }
 
-bool same_owner(const struct object *root, int d, int64_t a, int64_t b) {
+/* Return whether two elements of a root's dimension belong to one processor; without a grid each element has its
+ * own. */
+bool has_same_owner(const struct object *root, int dimension, int64_t first_element, int64_t second_element) {
     int64_t low, high;
-    if (a == b) return true;
-    block_of(root, d, a, &low, &high);
-    return low <= b && b <= high;
+    if (first_element == second_element) return true;
+    find_block_bounds(root, dimension, first_element, &low, &high);
+    return low <= second_element && second_element <= high;
 }
 
 /* --- the grid's processors, for turns.c --- */
 
-/* Where a processor lies: the last number runs fastest. */
-int grid_place(int processor, int at[WEFT_MAX_RANK]) {
-    gridded();
+/* Set the coordinates of a processor in the grid, by its number; the last coordinate runs fastest. Return how many
+ * there are. */
+int find_grid_coordinates(int processor, int coordinates[WEFT_MAX_RANK]) {
+    has_grid();
     for (int k = grid.rank - 1; k >= 0; k--) {
-        at[k] = processor % grid.counts[k];
+        coordinates[k] = processor % grid.counts[k];
         processor /= grid.counts[k];
     }
     return grid.rank;
 }
 
-/* The dimension of the grid that a root's dimension lies on; -1: none. */
-int grid_axis(const struct object *root, int dimension) {
+/* Return the dimension of the grid onto which a root's dimension is distributed; -1: none, or there is no grid. */
+int find_grid_axis(const struct object *root, int dimension) {
     if (root->kinds[dimension] == WEFT_WHOLE) return -1;
     int k = 0;
     for (int d = 0; d < dimension; d++) k += root->kinds[d] != WEFT_WHOLE;
-    return gridded() && k < grid.rank ? k : -1;
+    return has_grid() && k < grid.rank ? k : -1;
 }
 
-/* Which processor along that dimension an element is on. */
-int64_t grid_part(const struct object *root, int d, int64_t t) {
-    int64_t low, high, parts = blocks_of(root, d), x = t - root->lower[d];
+/* Return the coordinate, along its dimension of the grid, of the processor that owns an element of a root's
+ * dimension. */
+int64_t find_owner_coordinate(const struct object *root, int dimension, int64_t element) {
+    int64_t low, high, parts = count_processors_along(root, dimension), x = element - root->lower[dimension];
     if (parts < 1) return 0;
-    if (root->owner[d] && x >= 0 && x < root->extent[d]) return root->owner[d][x] % parts;
-    int64_t part = block(root, d, x, root->extent[d], (int)parts, &low, &high);
+    if (root->owner[dimension] && x >= 0 && x < root->extent[dimension]) return root->owner[dimension][x] % parts;
+    int64_t part = find_block(root, dimension, x, root->extent[dimension], (int)parts, &low, &high);
     return part < 0 ? 0 : part >= parts ? parts - 1 : part;
 }

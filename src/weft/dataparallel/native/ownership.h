@@ -4,16 +4,18 @@
 
 #include "objects.h"
 
-bool gridded(void);
-bool same_owner(const struct object *root, int dimension, int64_t a, int64_t b);
-int grid_place(int processor, int at[WEFT_MAX_RANK]);
-int grid_axis(const struct object *root, int dimension);
-int64_t grid_part(const struct object *root, int dimension, int64_t t);
-int paired(const struct object *root, int d, const struct object *other);
-bool alike_distributed(const struct object *a, int d, const struct object *b, int e);
-bool same_processor(const struct object *a, int d, int64_t t, const struct object *b, int e, int64_t u);
-void block_of(const struct object *root, int dimension, int64_t t, int64_t *low, int64_t *high);
-int64_t block_low(const struct object *root, int dimension, int64_t t);
-int64_t block_high(const struct object *root, int dimension, int64_t t);
+bool has_grid(void);
+bool has_same_owner(const struct object *root, int dimension, int64_t first_element, int64_t second_element);
+int find_grid_coordinates(int processor, int coordinates[WEFT_MAX_RANK]);
+int find_grid_axis(const struct object *root, int dimension);
+int64_t find_owner_coordinate(const struct object *root, int dimension, int64_t element);
+int find_paired_dimension(const struct object *root, int dimension, const struct object *other);
+bool are_dimensions_distributed_alike(const struct object *first, int first_dimension, const struct object *second,
+                                      int second_dimension);
+bool have_elements_same_processor(const struct object *first, int first_dimension, int64_t first_element,
+                                  const struct object *second, int second_dimension, int64_t second_element);
+void find_block_bounds(const struct object *root, int dimension, int64_t coordinate, int64_t *low, int64_t *high);
+int64_t first_element_of_block(const struct object *root, int dimension, int64_t coordinate);
+int64_t last_element_of_block(const struct object *root, int dimension, int64_t coordinate);
 
 #endif

@@ -20,198 +20,222 @@
 #define MOST_PLANS 32
 #define HASH_SLOTS 2048
 
-static struct plan *new_plan(const struct row *r) {
+/* Return an empty plan for a row of iterations: it will hold which places access the same addresses, and what their
+ * shadow cells must hold. */
+static struct plan *new_plan(const struct row *row) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) abort();
-    p->group_of = calloc((size_t)r->place_count, sizeof *p->group_of);
-    p->memories = calloc((size_t)r->memory_count + 1, sizeof *p->memories);
+    p->group_of = calloc((size_t)row->place_count, sizeof *p->group_of);
+    p->memories = calloc((size_t)row->memory_count + 1, sizeof *p->memories);
     if (!p->group_of || !p->memories) abort();
-    p->one = r->rank <= 0;
+    p->one = row->rank <= 0;
     return p;
 }
 
-static struct group *new_group(struct plan *p) {
-    size_t room = p->group_room;
-    GROW(p->groups, (size_t)p->group_count, p->group_room, 8);
-    if (room < p->group_room) {
-        size_t count = p->group_room;
-        p->writers = realloc(p->writers, count * sizeof *p->writers);
-        p->trackers = realloc(p->trackers, count * sizeof *p->trackers);
-        p->order = realloc(p->order, count * sizeof *p->order);
-        p->ends = realloc(p->ends, count * sizeof *p->ends);
-        p->written = realloc(p->written, count * sizeof *p->written);
-        if (!p->writers || !p->trackers || !p->order || !p->ends || !p->written) abort();
+/* Add a group (places that access the same addresses) to a plan, with room for it in all of the plan's lists, and
+ * return it. */
+static struct group *add_group_to_plan(struct plan *plan) {
+    size_t room = plan->group_room;
+    GROW(plan->groups, (size_t)plan->group_count, plan->group_room, 8);
+    if (room < plan->group_room) {
+        size_t count = plan->group_room;
+        plan->writers = realloc(plan->writers, count * sizeof *plan->writers);
+        plan->trackers = realloc(plan->trackers, count * sizeof *plan->trackers);
+        plan->order = realloc(plan->order, count * sizeof *plan->order);
+        plan->ends = realloc(plan->ends, count * sizeof *plan->ends);
+        plan->written = realloc(plan->written, count * sizeof *plan->written);
+        if (!plan->writers || !plan->trackers || !plan->order || !plan->ends || !plan->written) abort();
     }
-    return &p->groups[p->group_count++];
+    return &plan->groups[plan->group_count++];
 }
 
-/* The kin of a form; -1: there are too many. */
-static int kin_of(struct plan *p, const struct row *r, const struct line forms[], int form) {
-    if (form >= r->own_count) form = r->terms[r->starts[form]].which;
-    int last = p->group_count ? p->groups[p->group_count - 1].kin : 0; /* mostly the same again */
-    for (int i = last, more = p->kin_count; more > 0; i = i ? i - 1 : p->kin_count - 1, more--)
-        if (p->kin[i].form == form) return i;
-    if (p->kin_count == MOST_KIN) return -1;
-    GROW(p->kin, (size_t)p->kin_count, p->kin_room, 8);
-    p->kin[p->kin_count] = (struct kin){.form = form,
-                                        .at = forms[form].at,
-                                        .step = (int64_t)forms[form].step,
-                                        .first = INT64_MAX,
-                                        .last = INT64_MIN,
-                                        .ranges = -1,
-                                        .cluster = -1};
-    return p->kin_count++;
+/* Return the number of the kin (groups whose addresses differ by a constant) that a form belongs to; a new one if need
+ * be. -1: there are too many. */
+static int find_or_add_kin(struct plan *plan, const struct row *row, const struct line forms[], int form) {
+    if (form >= row->own_count) form = row->terms[row->starts[form]].which;
+    int last = plan->group_count ? plan->groups[plan->group_count - 1].kin : 0; /* mostly the same again */
+    for (int i = last, more = plan->kin_count; more > 0; i = i ? i - 1 : plan->kin_count - 1, more--)
+        if (plan->kin[i].form == form) return i;
+    if (plan->kin_count == MOST_KIN) return -1;
+    GROW(plan->kin, (size_t)plan->kin_count, plan->kin_room, 8);
+    plan->kin[plan->kin_count] = (struct kin){.form = form,
+                                              .at = forms[form].at,
+                                              .step = (int64_t)forms[form].step,
+                                              .first = INT64_MAX,
+                                              .last = INT64_MIN,
+                                              .ranges = -1,
+                                              .cluster = -1};
+    return plan->kin_count++;
 }
 
-/* The group of all places with these addresses; -1: there are too many. */
-static int group_of(struct plan *p, const struct row *r, const struct line forms[], int form, unsigned size) {
-    const struct line value = form_of(r, forms, form), *a = &value;
+/* Return the number of the group of all places that access the same addresses with the same size in each iteration; a
+ * new one if need be. -1: there are too many. */
+static int find_or_add_group(struct plan *plan, const struct row *row, const struct line forms[], int address_form,
+                             unsigned access_size) {
+    const struct line value = form_value(row, forms, address_form), *a = &value;
     static struct {
         uint32_t epoch;
         int32_t group;
     } slots[HASH_SLOTS];
     static uint32_t epoch;
-    if (p->group_count == 0 && ++epoch == 0) { /* what is left of the first time is not to be taken for this one's */
+    if (plan->group_count == 0 && ++epoch == 0) { /* what is left of the first time is not to be taken for this one's */
         memset(slots, 0, sizeof slots);
         epoch = 1;
     }
-    uint64_t key = (a->at ^ a->step * 0x9E3779B97F4A7C15u ^ size) * 0x9E3779B97F4A7C15u;
+    uint64_t key = (a->at ^ a->step * 0x9E3779B97F4A7C15u ^ access_size) * 0x9E3779B97F4A7C15u;
     unsigned slot = (unsigned)(key >> 40) % HASH_SLOTS;
     for (; slots[slot].epoch == epoch; slot = (slot + 1) % HASH_SLOTS) {
-        const struct group *g = &p->groups[slots[slot].group];
-        if (low_of(p, g) != a->at || step_of(p, g) != (int64_t)a->step || g->size != size) continue;
-        if (g->form != form && (p->same_count == 0 || p->sames[p->same_count - 1].form != form)) {
-            GROW(p->sames, (size_t)p->same_count, p->same_room, 8);
-            p->sames[p->same_count++] = (struct same){form, slots[slot].group};
+        const struct group *g = &plan->groups[slots[slot].group];
+        if (low_of(plan, g) != a->at || step_of(plan, g) != (int64_t)a->step || g->size != access_size) continue;
+        if (g->form != address_form &&
+            (plan->same_count == 0 || plan->sames[plan->same_count - 1].form != address_form)) {
+            GROW(plan->sames, (size_t)plan->same_count, plan->same_room, 8);
+            plan->sames[plan->same_count++] = (struct same){address_form, slots[slot].group};
         }
         return slots[slot].group;
     }
-    int kin = kin_of(p, r, forms, form);
-    if (p->group_count == MOST_GROUPS || kin < 0) return -1;
-    struct kin *k = &p->kin[kin];
+    int kin = find_or_add_kin(plan, row, forms, address_form);
+    if (plan->group_count == MOST_GROUPS || kin < 0) return -1;
+    struct kin *k = &plan->kin[kin];
     int64_t shift = (int64_t)(a->at - k->at);
     k->first = shift < k->first ? shift : k->first;
-    k->last = shift + (int64_t)size > k->last ? shift + (int64_t)size : k->last;
+    k->last = shift + (int64_t)access_size > k->last ? shift + (int64_t)access_size : k->last;
     slots[slot].epoch = epoch;
-    slots[slot].group = p->group_count;
-    *new_group(p) = (struct group){.shift = shift,
-                                   .form = form,
-                                   .kin = kin,
-                                   .size = size,
-                                   .first_write = INT_MAX,
-                                   .first_track = INT_MAX,
-                                   .demands = -1};
-    return p->group_count - 1;
+    slots[slot].group = plan->group_count;
+    *add_group_to_plan(plan) = (struct group){.shift = shift,
+                                              .form = address_form,
+                                              .kin = kin,
+                                              .size = access_size,
+                                              .first_write = INT_MAX,
+                                              .first_track = INT_MAX,
+                                              .demands = -1};
+    return plan->group_count - 1;
 }
 
-/* Where a site's interval lets the group's kin be: as all of its intervals with the same home do. */
-static void add_range(struct plan *p, int group, const uintptr_t *home, uintptr_t from, uintptr_t reach) {
-    struct kin *k = &p->kin[p->groups[group].kin];
-    int64_t low = (int64_t)from - p->groups[group].shift, high = INT64_MAX;
-    if (reach > INTPTR_MAX) high = low - 1;
-    else if (low <= INT64_MAX - (int64_t)reach) high = low + (int64_t)reach;
-    for (int i = k->ranges; i >= 0; i = p->ranges[i].next) {
-        struct range *one = &p->ranges[i];
+/* Note that a group must stay in a site's interval, relative to `home`. Intervals with the same home are joined to one
+ * for the whole kin (groups at fixed distances). */
+static void restrict_kin_to_interval(struct plan *plan, int group_index, const uintptr_t *home, uintptr_t low_offset,
+                                     uintptr_t length) {
+    struct kin *k = &plan->kin[plan->groups[group_index].kin];
+    int64_t low = (int64_t)low_offset - plan->groups[group_index].shift, high = INT64_MAX;
+    if (length > INTPTR_MAX) high = low - 1;
+    else if (low <= INT64_MAX - (int64_t)length) high = low + (int64_t)length;
+    for (int i = k->ranges; i >= 0; i = plan->ranges[i].next) {
+        struct range *one = &plan->ranges[i];
         if (one->home != home) continue;
         one->low = low > one->low ? low : one->low;
         one->high = high < one->high ? high : one->high;
         return;
     }
-    GROW(p->ranges, (size_t)p->range_count, p->range_room, 8);
-    p->ranges[p->range_count] = (struct range){home, low, high, p->groups[group].kin, k->ranges};
-    k->ranges = p->range_count++;
+    GROW(plan->ranges, (size_t)plan->range_count, plan->range_room, 8);
+    plan->ranges[plan->range_count] = (struct range){home, low, high, plan->groups[group_index].kin, k->ranges};
+    k->ranges = plan->range_count++;
 }
 
-/* Whether all that lies in the first interval lies in the second one. */
-static bool within(stamp_t least, stamp_t limit, stamp_t low, stamp_t reach) {
-    return least - low <= reach && limit <= reach - (least - low);
+/* Return whether the interval inner_lowest..inner_lowest+inner_span lies within the outer one. */
+static bool is_interval_within(stamp_t inner_lowest, stamp_t inner_span, stamp_t outer_lowest, stamp_t outer_span) {
+    return inner_lowest - outer_lowest <= outer_span && inner_span <= outer_span - (inner_lowest - outer_lowest);
 }
 
-static void add_demand(struct plan *p, int group, bool read, stamp_t least, stamp_t limit) {
-    struct group *g = &p->groups[group];
-    for (int i = g->demands; i >= 0; i = p->demands[i].next) {
-        struct demand *d = &p->demands[i];
-        if (d->read != read) continue;
-        if (within(least, limit, d->least, d->limit)) {
-            d->least = least;
-            d->limit = limit;
+/* Demand that one word (the last write or the first read) of all cells of a group (places that access the same
+ * addresses) lies in lowest..lowest+span. A demand that contains another one is dropped. */
+static void add_demand_of_stamps(struct plan *plan, int group_index, bool of_read_word, stamp_t lowest, stamp_t span) {
+    struct group *g = &plan->groups[group_index];
+    for (int i = g->demands; i >= 0; i = plan->demands[i].next) {
+        struct demand *d = &plan->demands[i];
+        if (d->read != of_read_word) continue;
+        if (is_interval_within(lowest, span, d->least, d->limit)) {
+            d->least = lowest;
+            d->limit = span;
         }
-        if (within(d->least, d->limit, least, limit)) return;
+        if (is_interval_within(d->least, d->limit, lowest, span)) return;
     }
-    GROW(p->demands, (size_t)p->demand_count, p->demand_room, 8);
-    p->demands[p->demand_count] = (struct demand){least, limit, read, group, g->demands, 1, 1, p->demand_count};
-    g->demands = p->demand_count++;
+    GROW(plan->demands, (size_t)plan->demand_count, plan->demand_room, 8);
+    plan->demands[plan->demand_count] =
+        (struct demand){lowest, span, of_read_word, group_index, g->demands, 1, 1, plan->demand_count};
+    g->demands = plan->demand_count++;
 }
 
 /* What a plan's demands hang on: in sequential parts they ask for no stamp of this construct. */
-static stamp_t row_base(void) { return here.started ? now.base : 1; }
+static stamp_t demand_base_stamp(void) { return here.started ? now.base : 1; }
 
-/* Whether a place's reads are only to be counted, as the hooks do (access.c). */
-static bool known_wrong(const struct row_place *place) {
+/* Return whether reads at a place have a fault that was reported already and need only be counted, as the hooks do. */
+static bool is_known_fault(const struct row_place *place) {
     const struct site *s = place->site;
     return s->wrong && !place->write && s->known == weft_sites_forgotten && s->context == weft_context &&
            s->size == place->size;
 }
 
-static void may_count(struct plan *p, int group, const struct row_place *place, int number) {
-    if (p->groups[group].first_write == INT_MAX) add_demand(p, group, false, 0, here.started ? now.base : SPLIT - 1);
-    GROW(p->wrong, (size_t)p->wrong_count, p->wrong_room, 8);
-    p->wrong[p->wrong_count++] = (struct counted){place->site->wrong, number};
-    p->last = number;
+/* Plan that the faulty reads of a place are counted only. */
+static void plan_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
+    if (plan->groups[group_index].first_write == INT_MAX)
+        add_demand_of_stamps(plan, group_index, false, 0, here.started ? now.base : SPLIT - 1);
+    GROW(plan->wrong, (size_t)plan->wrong_count, plan->wrong_room, 8);
+    plan->wrong[plan->wrong_count++] = (struct counted){place->site->wrong, place_number};
+    plan->last = place_number;
 }
 
-static bool may_read(struct plan *p, int group, const struct row_place *place, int number, bool always) {
+/* Plan the reads of a place: demand what its site accepts of the cells. Return false if the hooks must judge them. */
+static bool plan_read(struct plan *plan, int group_index, const struct row_place *place, int place_number,
+                      bool in_every_iteration) {
     const struct site *s = place->site;
-    struct group *g = &p->groups[group];
+    struct group *g = &plan->groups[group_index];
     if (g->first_write != INT_MAX) /* what this iteration wrote */
         return true;
     stamp_t least = s->least, limit = s->limit;
-    if (s->mode == FREE) { /* judge() lets pass what the hooks do not */
+    if (s->mode == FREE) { /* judge_access() lets pass what the hooks do not */
         least = REDZONE + 1;
         limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
     } else if (s->track) {
-        if (!always || s->size != place->size || s->known < s->since) return false;
+        if (!in_every_iteration || s->size != place->size || s->known < s->since) return false;
         least = s->since;
         limit = s->known - s->since;
         g->halves |= g->size == 4;
-        if (g->first_track == INT_MAX) g->first_track = p->last = number;
+        if (g->first_track == INT_MAX) g->first_track = plan->last = place_number;
     }
-    add_demand(p, group, false, least, limit);
+    add_demand_of_stamps(plan, group_index, false, least, limit);
     return true;
 }
 
-/* Whether every iteration may read and write what the last one wrote. */
-static bool may_repeat(const struct plan *p, const struct group *g, const struct site *s) {
+/* Return whether all iterations may access one element that each of them writes: the site and the demands (what shadow
+ * cells must hold) accept the last iteration's write. */
+static bool allows_repeated_access(const struct plan *plan, const struct group *group, const struct site *site) {
     const stamp_t stamps[] = {now.cur, LAST_STAMP};
     for (int k = 0; k < 2; k++) {
-        if (stamps[k] - s->floor < s->span) return false;
-        for (int i = g->demands; i >= 0; i = p->demands[i].next)
-            if (stamps[k] - p->demands[i].least > p->demands[i].limit) return false;
+        if (stamps[k] - site->floor < site->span) return false;
+        for (int i = group->demands; i >= 0; i = plan->demands[i].next)
+            if (stamps[k] - plan->demands[i].least > plan->demands[i].limit) return false;
     }
     return true;
 }
 
-static bool may_write(struct plan *p, int group, const struct row_place *place, int number, bool always) {
+/* Plan the writes of a place: demand what its site accepts of the cells, and note that they get stamps. Return false if
+ * the hooks must judge them. */
+static bool plan_write(struct plan *plan, int group_index, const struct row_place *place, int place_number,
+                       bool in_every_iteration) {
     const struct site *s = place->site;
-    struct group *g = &p->groups[group];
+    struct group *g = &plan->groups[group_index];
     if (g->first_write != INT_MAX) return true;
-    if (!always || (s->track && (s->track != 1 || s->size != place->size)) || (!s->track && s->span == 0)) return false;
-    if (step_of(p, g) == 0 && !p->one && (s->track || !may_repeat(p, g, s))) return false;
+    if (!in_every_iteration || (s->track && (s->track != 1 || s->size != place->size)) || (!s->track && s->span == 0))
+        return false;
+    if (step_of(plan, g) == 0 && !plan->one && (s->track || !allows_repeated_access(plan, g, s))) return false;
     g->halves |= g->size == 4;
     if (s->track) {
-        add_demand(p, group, false, NO_VALUE, now.base - NO_VALUE);
-        add_demand(p, group, true, 0, now.base);
+        add_demand_of_stamps(plan, group_index, false, NO_VALUE, now.base - NO_VALUE);
+        add_demand_of_stamps(plan, group_index, true, 0, now.base);
     } else {
-        add_demand(p, group, false, s->floor + s->span, UINT32_MAX - s->span);
+        add_demand_of_stamps(plan, group_index, false, s->floor + s->span, UINT32_MAX - s->span);
     }
-    g->first_write = p->last = number;
-    p->writers[p->writer_count++] = (struct touched){group, 1};
+    g->first_write = plan->last = place_number;
+    plan->writers[plan->writer_count++] = (struct touched){group_index, 1};
     return true;
 }
 
 static const struct plan *sorted; /* qsort's */
 
-static int by_cells(const void *one, const void *two) {
+/* Comparison for qsort: demands (what shadow cells must hold) that ask the same of neighbouring cells come one after
+ * another. */
+static int compare_demands_by_cells(const void *one, const void *two) {
     const struct demand *a = one, *b = two;
     const struct group *g = &sorted->groups[a->group], *h = &sorted->groups[b->group];
 #define FIRST(x, y)                                                                                                    \
@@ -225,45 +249,48 @@ static int by_cells(const void *one, const void *two) {
     return 0;
 }
 
-static bool next_to(const struct group *g, const struct group *h) {
-    return g->size == 8 && h->size == 8 && g->kin == h->kin && g->shift + 8 == h->shift;
+static bool is_left_neighbour(const struct group *left, const struct group *right) {
+    return left->size == 8 && right->size == 8 && left->kin == right->kin && left->shift + 8 == right->shift;
 }
 
-/* By their cells: in the order of the last time, where that is one still. */
-static void sort_demands(struct plan *p) {
+/* Sort a plan's demands (what shadow cells must hold) by the cells they are about. The order of the last time is tried
+ * first, since it mostly fits. */
+static void sort_demands(struct plan *plan) {
     static struct demand *unsorted; /* of the plan that is made now */
     static size_t unsorted_room;
-    size_t count = (size_t)p->demand_count;
-    bool known = p->sorted_count == p->demand_count;
+    size_t count = (size_t)plan->demand_count;
+    bool known = plan->sorted_count == plan->demand_count;
     if (count == 0) return;
-    sorted = p;
+    sorted = plan;
     if (unsorted_room < count) {
         free(unsorted);
         unsorted = malloc((unsorted_room = 2 * count) * sizeof *unsorted);
         if (!unsorted) abort();
     }
-    if (known) memcpy(unsorted, p->demands, count * sizeof *p->demands);
-    for (size_t i = 0; known && i < count; i++) p->demands[i] = unsorted[p->sorted[i]];
-    for (size_t i = 1; known && i < count; i++) known = by_cells(&p->demands[i - 1], &p->demands[i]) <= 0;
+    if (known) memcpy(unsorted, plan->demands, count * sizeof *plan->demands);
+    for (size_t i = 0; known && i < count; i++) plan->demands[i] = unsorted[plan->sorted[i]];
+    for (size_t i = 1; known && i < count; i++)
+        known = compare_demands_by_cells(&plan->demands[i - 1], &plan->demands[i]) <= 0;
     if (known) return;
-    qsort(p->demands, count, sizeof *p->demands, by_cells);
-    if (p->sorted_room < count) {
-        p->sorted = realloc(p->sorted, count * sizeof *p->sorted);
-        if (!p->sorted) abort();
-        p->sorted_room = count;
+    qsort(plan->demands, count, sizeof *plan->demands, compare_demands_by_cells);
+    if (plan->sorted_room < count) {
+        plan->sorted = realloc(plan->sorted, count * sizeof *plan->sorted);
+        if (!plan->sorted) abort();
+        plan->sorted_room = count;
     }
-    for (size_t i = 0; i < count; i++) p->sorted[i] = p->demands[i].made;
-    p->sorted_count = p->demand_count;
+    for (size_t i = 0; i < count; i++) plan->sorted[i] = plan->demands[i].made;
+    plan->sorted_count = plan->demand_count;
 }
 
-/* Demands for the same of cells that lie together are one after another. */
-static void chain(struct plan *p) {
-    sort_demands(p);
+/* Join demands (what shadow cells must hold) that ask the same of cells that lie together: `chain` and `tile` of the
+ * first say how many follow. */
+static void join_demands_to_chains(struct plan *plan) {
+    sort_demands(plan);
     struct demand *first = NULL, *tile = NULL;
     uintptr_t to = 0;
-    for (struct demand *d = p->demands; d < p->demands + p->demand_count; d++) {
-        const struct group *g = &p->groups[d->group], *h = &p->groups[d[-(d > p->demands)].group];
-        if (first && g->size == 8 && h->size == 8 && g->kin == h->kin && begin_of(p, g) <= to &&
+    for (struct demand *d = plan->demands; d < plan->demands + plan->demand_count; d++) {
+        const struct group *g = &plan->groups[d->group], *h = &plan->groups[d[-(d > plan->demands)].group];
+        if (first && g->size == 8 && h->size == 8 && g->kin == h->kin && begin_of(plan, g) <= to &&
             d->read == first->read && d->least == first->least && d->limit == first->limit) {
             first->chain++;
             d->chain = 0;
@@ -271,15 +298,16 @@ static void chain(struct plan *p) {
             first = tile = d;
             to = 0;
         }
-        if (tile != d && next_to(h, g)) {
+        if (tile != d && is_left_neighbour(h, g)) {
             tile->tile++;
             d->tile = 0;
         } else tile = d;
-        to = end_of(p, g) > to ? end_of(p, g) : to;
+        to = end_of(plan, g) > to ? end_of(plan, g) : to;
     }
 }
 
-static int by_place(const void *one, const void *two) {
+/* Comparison for qsort: groups (places with the same addresses) that get stamps, by their size, kin and address. */
+static int compare_groups_by_address(const void *one, const void *two) {
     const struct group *g = &sorted->groups[((const struct touched *)one)->group];
     const struct group *h = &sorted->groups[((const struct touched *)two)->group];
     FIRST(g->size, h->size)
@@ -288,76 +316,82 @@ static int by_place(const void *one, const void *two) {
     return 0;
 }
 
-/* The same of groups that are stamped. */
-static void tiles(struct plan *p, struct touched *first, int count) {
-    sorted = p;
-    qsort(first, (size_t)count, sizeof *first, by_place);
+/* Sort groups (places that access the same addresses) whose cells get stamps, and join those whose cells are
+ * neighbours: `tile` of the first says how many they are. */
+static void join_neighbouring_groups(struct plan *plan, struct touched *first, int count) {
+    sorted = plan;
+    qsort(first, (size_t)count, sizeof *first, compare_groups_by_address);
     struct touched *tile = first;
     for (struct touched *w = first + 1; w < first + count; w++)
-        if (next_to(&p->groups[w[-1].group], &p->groups[w->group])) {
+        if (is_left_neighbour(&plan->groups[w[-1].group], &plan->groups[w->group])) {
             tile->tile++;
             w->tile = 0;
         } else tile = w;
 }
 
-/* Where a kin is in this row of n iterations; false if its groups do not lie there as cells do. */
-static bool kin_placed(struct kin *k, const struct line *a, int64_t n) {
-    int64_t step = (int64_t)a->step, across = step * (n - 1), after = step * n;
-    if (a->turns || step >= INT32_MAX || step <= INT32_MIN || (a->at - k->at) % 8 != 0) return false;
-    k->at = a->at;
-    k->step = step;
-    k->below = across < 0 ? across : 0;
-    k->above = across > 0 ? across : 0;
-    uintptr_t low = k->at + (uintptr_t)(k->first + (after < 0 ? after : 0));
-    uintptr_t high = k->at + (uintptr_t)(k->last + (after > 0 ? after : 0));
+/* Set where a kin's groups lie in this row of iterations. Return false if their shadow cells are not one row in memory,
+ * or the distance is no multiple of 8 bytes. */
+static bool locate_kin_in_row(struct kin *kin, const struct line *value, int64_t iteration_count) {
+    int64_t step = (int64_t)value->step, across = step * (iteration_count - 1), after = step * iteration_count;
+    if (value->turns || step >= INT32_MAX || step <= INT32_MIN || (value->at - kin->at) % 8 != 0) return false;
+    kin->at = value->at;
+    kin->step = step;
+    kin->below = across < 0 ? across : 0;
+    kin->above = across > 0 ? across : 0;
+    uintptr_t low = kin->at + (uintptr_t)(kin->first + (after < 0 ? after : 0));
+    uintptr_t high = kin->at + (uintptr_t)(kin->last + (after > 0 ? after : 0));
     return ((low ^ high) & ~(uintptr_t)FOLD) == 0;
 }
 
-/* Where the groups lie in this row. */
-bool row_placed(struct plan *p, const struct line forms[], int64_t n) {
-    for (int i = 0; i < p->kin_count; i++)
-        if (!kin_placed(&p->kin[i], &forms[p->kin[i].form], n)) return false;
+/* Set where all groups (places that access the same addresses) of a plan lie in this row of iterations. Return false if
+ * they do not lie there as their cells do. */
+bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t iteration_count) {
+    for (int i = 0; i < plan->kin_count; i++)
+        if (!locate_kin_in_row(&plan->kin[i], &forms[plan->kin[i].form], iteration_count)) return false;
     return true;
 }
 
-/* Whether what was one group in another row is one in this one, too. */
-bool row_fits(const struct row *r, struct plan *p, const struct line forms[], int64_t n) {
-    for (int i = 0; i < p->same_count; i++) {
-        struct line a = form_of(r, forms, p->sames[i].form), b = form_of(r, forms, p->groups[p->sames[i].group].form);
+/* Return whether forms that had the same addresses when the plan was made still have; then set where the groups (places
+ * that access the same addresses) lie in this row. */
+bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
+    for (int i = 0; i < plan->same_count; i++) {
+        struct line a = form_value(row, forms, plan->sames[i].form),
+                    b = form_value(row, forms, plan->groups[plan->sames[i].group].form);
         if (a.at != b.at || a.step != b.step || a.turns) return false;
     }
-    return row_placed(p, forms, n);
+    return locate_groups_in_row(plan, forms, iteration_count);
 }
 
-/* Whether all groups lie where cells do. */
-static bool aligned(const struct plan *p) {
-    for (int i = 0; i < p->group_count; i++) {
-        const struct group *g = &p->groups[i];
-        if ((low_of(p, g) | (uintptr_t)step_of(p, g)) & (g->size - 1)) return false;
+/* Return whether all groups (places that access the same addresses) of a plan lie at multiples of their access size. */
+static bool are_groups_aligned(const struct plan *plan) {
+    for (int i = 0; i < plan->group_count; i++) {
+        const struct group *g = &plan->groups[i];
+        if ((low_of(plan, g) | (uintptr_t)step_of(plan, g)) & (g->size - 1)) return false;
     }
     return true;
 }
 
-/* Put the groups into clusters. */
-static void gather(struct plan *p) {
-    p->cluster_count = 0;
-    p->apart = 0;
-    for (int i = 0; i < p->kin_count; i++) p->kin[i].cluster = -1;
-    for (int i = 0; i < p->group_count && p->cluster_count >= 0; i++) {
-        const struct group *g = &p->groups[i];
+/* Put the groups of a kin (groups at fixed distances) that lie in the same object into one cluster each, with the
+ * bounds of what they access and write. */
+static void cluster_groups(struct plan *plan) {
+    plan->cluster_count = 0;
+    plan->apart = 0;
+    for (int i = 0; i < plan->kin_count; i++) plan->kin[i].cluster = -1;
+    for (int i = 0; i < plan->group_count && plan->cluster_count >= 0; i++) {
+        const struct group *g = &plan->groups[i];
         int64_t low = g->shift, high = g->shift + (int64_t)g->size;
-        int k = p->kin[g->kin].cluster; /* mostly the last one, and none before the first */
-        while (k >= 0 && (p->clusters[k].kin != g->kin || p->clusters[k].object != g->object)) k--;
-        if (k < 0 && p->cluster_count == MOST_CLUSTERS) {
-            p->cluster_count = -1;
+        int k = plan->kin[g->kin].cluster; /* mostly the last one, and none before the first */
+        while (k >= 0 && (plan->clusters[k].kin != g->kin || plan->clusters[k].object != g->object)) k--;
+        if (k < 0 && plan->cluster_count == MOST_CLUSTERS) {
+            plan->cluster_count = -1;
             return;
         }
         if (k < 0) {
-            GROW(p->clusters, (size_t)p->cluster_count, p->cluster_room, 8);
-            p->clusters[k = p->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
+            GROW(plan->clusters, (size_t)plan->cluster_count, plan->cluster_room, 8);
+            plan->clusters[k = plan->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
         }
-        p->kin[g->kin].cluster = k > p->kin[g->kin].cluster ? k : p->kin[g->kin].cluster;
-        struct cluster *c = &p->clusters[k];
+        plan->kin[g->kin].cluster = k > plan->kin[g->kin].cluster ? k : plan->kin[g->kin].cluster;
+        struct cluster *c = &plan->clusters[k];
         c->low = low < c->low ? low : c->low;
         c->high = high > c->high ? high : c->high;
         if (g->first_write == INT_MAX) continue;
@@ -367,53 +401,55 @@ static void gather(struct plan *p) {
     }
 }
 
-/* Whether what a plan was made of is as it was: none of its places' sites was opened or moved since. */
-static bool stands(const struct row *r, struct plan *p) {
-    if (p->base != row_base()) return false;
-    if (p->sites == weft_sites_changed) return true;
-    for (int i = 0; i < r->place_count; i++) {
-        const struct site *s = r->places[i].site;
-        if (p->blocks[r->places[i].block] == NEVER) continue;
-        if ((!s->key && !known_wrong(&r->places[i])) || s->changed > p->sites) return false;
+/* Return whether a plan (what a row's accesses require of the shadow cells) still holds: the construct is the same and
+ * none of its places' sites was closed, opened or moved. */
+static bool is_plan_current(const struct row *row, struct plan *plan) {
+    if (plan->base != demand_base_stamp()) return false;
+    if (plan->sites == weft_sites_changed) return true;
+    for (int i = 0; i < row->place_count; i++) {
+        const struct site *s = row->places[i].site;
+        if (plan->blocks[row->places[i].block] == NEVER) continue;
+        if ((!s->key && !is_known_fault(&row->places[i])) || s->changed > plan->sites) return false;
     }
-    p->sites = weft_sites_changed;
+    plan->sites = weft_sites_changed;
     return true;
 }
 
-/* Whether there is a plan for iterations that come to these blocks: it is the row's then. Else that is one to be made
- * anew. */
-bool row_planned(struct row *r, const uint8_t blocks[]) {
-    struct plan *p = r->plan, *free = NULL;
+/* Make a current plan (what accesses require of the shadow cells) for iterations that run these blocks the row's plan
+ * and return true. False: there is none, and row->plan is one to be made anew. */
+bool find_current_plan(struct row *row, const uint8_t block_states[]) {
+    struct plan *p = row->plan, *free = NULL;
     int count = 0;
     do {
-        bool same = p && memcmp(p->blocks, blocks, (size_t)r->block_count) == 0;
-        if (same && stands(r, p)) {
-            r->plan = p;
+        bool same = p && memcmp(p->blocks, block_states, (size_t)row->block_count) == 0;
+        if (same && is_plan_current(row, p)) {
+            row->plan = p;
             return true;
         }
         if (p && (same || (!free && p->base != now.base))) free = p;
         count += p != NULL;
         p = p ? p->next : NULL;
-    } while (p != r->plan);
-    if (!free && (count == 0 || (r->guard_count && count < MOST_PLANS))) {
-        free = new_plan(r);
-        free->next = r->plan ? r->plan->next : free;
-        if (r->plan) r->plan->next = free;
+    } while (p != row->plan);
+    if (!free && (count == 0 || (row->guard_count && count < MOST_PLANS))) {
+        free = new_plan(row);
+        free->next = row->plan ? row->plan->next : free;
+        if (row->plan) row->plan->next = free;
     }
-    r->plan = free ? free : r->plan->next;
+    row->plan = free ? free : row->plan->next;
     return false;
 }
 
-/* Forget what was asked of the groups, and, where they are not the last time's again, the groups. */
-static void empty(struct plan *p, bool again) {
-    if (!again) p->group_count = p->kin_count = p->same_count = p->memory_count = 0;
-    p->range_count = p->demand_count = p->writer_count = p->tracker_count = p->wrong_count = 0;
-    p->grouped = again;
-    p->base = 0; /* not made yet */
-    p->last = -1;
-    for (int i = 0; i < p->kin_count; i++) p->kin[i].ranges = -1;
-    for (int i = 0; i < p->group_count; i++) {
-        struct group *g = &p->groups[i];
+/* Empty a plan. `keep_groups`: the groups (places that access the same addresses) stay and only what was demanded of
+ * them is dropped. */
+static void empty_plan(struct plan *plan, bool keep_groups) {
+    if (!keep_groups) plan->group_count = plan->kin_count = plan->same_count = plan->memory_count = 0;
+    plan->range_count = plan->demand_count = plan->writer_count = plan->tracker_count = plan->wrong_count = 0;
+    plan->grouped = keep_groups;
+    plan->base = 0; /* not made yet */
+    plan->last = -1;
+    for (int i = 0; i < plan->kin_count; i++) plan->kin[i].ranges = -1;
+    for (int i = 0; i < plan->group_count; i++) {
+        struct group *g = &plan->groups[i];
         g->object = NULL;
         g->first_write = g->first_track = INT_MAX;
         g->demands = -1;
@@ -421,47 +457,52 @@ static void empty(struct plan *p, bool again) {
     }
 }
 
-/* Whether the groups lie in other objects than those of the clusters. */
-static bool regathered(struct plan *p) {
+/* Return whether a group (places that access the same addresses) lies in another object than when the clusters were
+ * made, and note the objects of now. */
+static bool update_group_objects(struct plan *plan) {
     bool other = false;
-    for (int i = 0; i < p->group_count; i++) {
-        struct group *g = &p->groups[i];
+    for (int i = 0; i < plan->group_count; i++) {
+        struct group *g = &plan->groups[i];
         other |= g->object != g->gathered;
         g->gathered = g->object;
     }
     return other;
 }
 
-/* Which memory the guards of these blocks read. */
-static void guarded(struct plan *p, const struct row *r, const uint8_t blocks[]) {
-    for (int b = 0; b < r->block_count; b++)
-        for (int m = 0; blocks[b] != NEVER && m < r->memory_count; m++)
-            if (r->memories[m].guard == r->blocks[b].guard) p->memories[p->memory_count++] = &r->memories[m];
+/* Collect which memory the guards of the blocks that are run read; the row must not write it. */
+static void collect_guard_memory(struct plan *plan, const struct row *row, const uint8_t block_states[]) {
+    for (int b = 0; b < row->block_count; b++)
+        for (int m = 0; block_states[b] != NEVER && m < row->memory_count; m++)
+            if (row->memories[m].guard == row->blocks[b].guard)
+                plan->memories[plan->memory_count++] = &row->memories[m];
 }
 
-/* A new plan, from what the sites of the places let pass. Its groups mostly are those of the last loop. */
-enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
-    struct plan *p = r->plan;
-    bool again = p->grouped && memcmp(p->blocks, blocks, (size_t)r->block_count) == 0 && row_fits(r, p, forms, n);
-    empty(p, again);
-    for (int i = 0; i < r->place_count; i++) {
-        const struct row_place *one = &r->places[i];
+/* Make the row's plan (what its accesses require of the shadow cells) from what the sites of its places accept. Returns
+ * PASSED; UNOPENED if a site must first be opened by a hook; REFUSED if hooks must judge the row. */
+enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
+                              int64_t iteration_count) {
+    struct plan *p = row->plan;
+    bool again = p->grouped && memcmp(p->blocks, block_states, (size_t)row->block_count) == 0 &&
+                 does_plan_fit_row(row, p, forms, iteration_count);
+    empty_plan(p, again);
+    for (int i = 0; i < row->place_count; i++) {
+        const struct row_place *one = &row->places[i];
         const struct site *s = one->site;
-        bool always = blocks[one->block] == ALWAYS;
-        if (blocks[one->block] == NEVER) continue;
-        bool wrong = known_wrong(one);
+        bool always = block_states[one->block] == ALWAYS;
+        if (block_states[one->block] == NEVER) continue;
+        bool wrong = is_known_fault(one);
         if (!s->key && !(wrong && always)) return always && !s->closed ? UNOPENED : REFUSED;
-        int g = again ? p->group_of[i] : group_of(p, r, forms, one->address, (unsigned)one->size);
+        int g = again ? p->group_of[i] : find_or_add_group(p, row, forms, one->address, (unsigned)one->size);
         if (g < 0) return REFUSED;
         p->group_of[i] = g;
         if (!p->groups[g].object) p->groups[g].object = s->object;
         if (wrong) {
-            add_range(p, g, s->wrong_home, s->wrong_low, s->length - s->size);
-            may_count(p, g, one, i);
+            restrict_kin_to_interval(p, g, s->wrong_home, s->wrong_low, s->length - s->size);
+            plan_counting(p, g, one, i);
             continue;
         }
-        add_range(p, g, s->home, s->low, s->reach);
-        if (!(one->write ? may_write(p, g, one, i, always) : may_read(p, g, one, i, always))) return REFUSED;
+        restrict_kin_to_interval(p, g, s->home, s->low, s->reach);
+        if (!(one->write ? plan_write(p, g, one, i, always) : plan_read(p, g, one, i, always))) return REFUSED;
     }
     p->alike = true;
     for (int i = 0; i < p->group_count; i++) {
@@ -469,14 +510,14 @@ enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t bl
         p->alike &= p->groups[i].size == p->groups[0].size;
         if (p->groups[i].first_track != INT_MAX) p->trackers[p->tracker_count++] = (struct touched){i, 1};
     }
-    if (!again) guarded(p, r, blocks);
+    if (!again) collect_guard_memory(p, row, block_states);
     p->ordered = p->group_count;
-    if (!row_placed(p, forms, n) || !aligned(p)) return REFUSED;
-    if (regathered(p) || !again) gather(p);
-    chain(p);
-    tiles(p, p->writers, p->writer_count);
-    tiles(p, p->trackers, p->tracker_count);
-    memcpy(p->blocks, blocks, (size_t)r->block_count);
-    p->sites = weft_sites_changed, p->base = row_base(), p->grouped = true;
+    if (!locate_groups_in_row(p, forms, iteration_count) || !are_groups_aligned(p)) return REFUSED;
+    if (update_group_objects(p) || !again) cluster_groups(p);
+    join_demands_to_chains(p);
+    join_neighbouring_groups(p, p->writers, p->writer_count);
+    join_neighbouring_groups(p, p->trackers, p->tracker_count);
+    memcpy(p->blocks, block_states, (size_t)row->block_count);
+    p->sites = weft_sites_changed, p->base = demand_base_stamp(), p->grouped = true;
     return PASSED;
 }

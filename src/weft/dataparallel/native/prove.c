@@ -14,64 +14,68 @@
 
 #define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
 
-/* For how many of n iterations all places stay in their sites' intervals. */
-static int64_t inside(const struct plan *p, int64_t n) {
-    for (int i = 0; i < p->range_count; i++) {
-        const struct range *one = &p->ranges[i];
-        const struct kin *k = &p->kin[one->kin];
-        int64_t by = k->step - (one->home != &weft_nowhere && !p->one ? weft_moves[one->home - weft_homes] : 0);
-        int64_t at = (int64_t)(k->at - *one->home), to = at + by * (n - 1);
+/* Return for how many of the iterations all places stay in their sites' intervals. */
+static int64_t count_iterations_in_intervals(const struct plan *plan, int64_t iteration_count) {
+    for (int i = 0; i < plan->range_count; i++) {
+        const struct range *one = &plan->ranges[i];
+        const struct kin *k = &plan->kin[one->kin];
+        int64_t by = k->step - (one->home != &weft_nowhere && !plan->one ? weft_moves[one->home - weft_homes] : 0);
+        int64_t at = (int64_t)(k->at - *one->home), to = at + by * (iteration_count - 1);
         if (at < one->low || at > one->high) return 0;
-        if (to > one->high) n = (one->high - at) / by + 1;
-        else if (to < one->low) n = (at - one->low) / -by + 1;
+        if (to > one->high) iteration_count = (one->high - at) / by + 1;
+        else if (to < one->low) iteration_count = (at - one->low) / -by + 1;
     }
-    return n;
+    return iteration_count;
 }
 
-/* Whether two groups touch the same granule of 8. */
-static bool meet(const struct plan *p, const struct group *a, const struct group *b) {
-    int64_t by = step_of(p, a);
-    if (a->begin >= ROUND(b->end) || b->begin >= ROUND(a->end)) return false;
-    if (by != step_of(p, b) || by == 0 || a->size != 8 || b->size != 8) return true;
-    uintptr_t step = (uintptr_t)(by < 0 ? -by : by), one = low_of(p, a), two = low_of(p, b);
+/* Return whether two groups (places that access the same addresses) may access the same 8-byte granule within the row.
+ * Groups with one step that is wider than a granule can lie between each other. */
+static bool may_overlap(const struct plan *plan, const struct group *first, const struct group *second) {
+    int64_t by = step_of(plan, first);
+    if (first->begin >= ROUND(second->end) || second->begin >= ROUND(first->end)) return false;
+    if (by != step_of(plan, second) || by == 0 || first->size != 8 || second->size != 8) return true;
+    uintptr_t step = (uintptr_t)(by < 0 ? -by : by), one = low_of(plan, first), two = low_of(plan, second);
     uintptr_t apart = (one > two ? one - two : two - one) % step;
     return apart < 8 || apart > step - 8; /* else one lies between the other's */
 }
 
-static void sort_groups(struct plan *p) {
-    int *order = p->order;
+/* Sort a plan's groups (places that access the same addresses) by their first byte, and keep for each prefix of that
+ * order how far it reaches, in all and where it is written. */
+static void sort_groups_by_address(struct plan *plan) {
+    int *order = plan->order;
     uintptr_t end = 0, written = 0;
-    for (struct group *g = p->groups; g < p->groups + p->group_count; g++) {
-        g->begin = begin_of(p, g);
-        g->end = end_of(p, g);
+    for (struct group *g = plan->groups; g < plan->groups + plan->group_count; g++) {
+        g->begin = begin_of(plan, g);
+        g->end = end_of(plan, g);
     }
-    for (int i = 0; i < p->group_count; i++) {
+    for (int i = 0; i < plan->group_count; i++) {
         int one = order[i], k = i;
-        for (; k > 0 && p->groups[order[k - 1]].begin > p->groups[one].begin; k--) order[k] = order[k - 1];
+        for (; k > 0 && plan->groups[order[k - 1]].begin > plan->groups[one].begin; k--) order[k] = order[k - 1];
         order[k] = one;
     }
-    for (int i = 0; i < p->group_count; i++) {
-        const struct group *g = &p->groups[order[i]];
+    for (int i = 0; i < plan->group_count; i++) {
+        const struct group *g = &plan->groups[order[i]];
         uintptr_t to = ROUND(g->end);
-        p->ends[i] = end = to > end ? to : end;
-        p->written[i] = written = g->first_write != INT_MAX && to > written ? to : written;
+        plan->ends[i] = end = to > end ? to : end;
+        plan->written[i] = written = g->first_write != INT_MAX && to > written ? to : written;
     }
 }
 
-/* Whether what was found of a kin's groups among themselves stands, and clusters of different kin do not meet. */
-static bool still_apart(const struct plan *p, int64_t n) {
-    if (n > p->apart || p->cluster_count < 0) return false;
-    for (int i = 0; i < p->kin_count; i++)
-        if (p->kin[i].step != p->kin[i].apart_step) return false;
-    for (int i = 0; i < p->cluster_count; i++) {
-        const struct cluster *a = &p->clusters[i];
-        const struct kin *k = &p->kin[a->kin];
+/* Return whether an earlier proof that groups (places that access the same addresses) do not overlap still holds: the
+ * kin move as they did, and no cluster that is written overlaps one of another kin. */
+static bool is_known_not_to_overlap(const struct plan *plan, int64_t iteration_count) {
+    if (iteration_count > plan->apart || plan->cluster_count < 0) return false;
+    for (int i = 0; i < plan->kin_count; i++)
+        if (plan->kin[i].step != plan->kin[i].apart_step) return false;
+    for (int i = 0; i < plan->cluster_count; i++) {
+        const struct cluster *a = &plan->clusters[i];
+        const struct kin *k = &plan->kin[a->kin];
         if (a->written_low == a->written_high) continue;
         uintptr_t from = (k->at + (uintptr_t)(a->written_low + k->below)) & ~(uintptr_t)7;
         uintptr_t to = ROUND(k->at + (uintptr_t)(a->written_high + k->above));
-        for (int j = 0; j < p->cluster_count; j++) {
-            const struct cluster *b = &p->clusters[j];
-            const struct kin *other = &p->kin[b->kin];
+        for (int j = 0; j < plan->cluster_count; j++) {
+            const struct cluster *b = &plan->clusters[j];
+            const struct kin *other = &plan->kin[b->kin];
             if (b->kin != a->kin && other->at + (uintptr_t)(b->low + other->below) < to &&
                 other->at + (uintptr_t)(b->high + other->above) > from)
                 return false;
@@ -80,153 +84,172 @@ static bool still_apart(const struct plan *p, int64_t n) {
     return true;
 }
 
-/* Whether no group that is written meets another one, or what a guard reads. */
-static bool apart(struct plan *p, int64_t n) {
-    for (int i = 0; i < p->writer_count; i++)
-        for (int m = 0; m < p->memory_count; m++) {
-            const struct row_memory *one = p->memories[m];
-            const struct group *g = &p->groups[p->writers[i].group];
-            if (begin_of(p, g) < one->address + (uintptr_t)one->size && one->address < end_of(p, g)) return false;
+/* Return whether no group (places that access the same addresses) that is written overlaps another group, or memory
+ * that a guard reads. */
+static bool are_writes_without_overlap(struct plan *plan, int64_t iteration_count) {
+    for (int i = 0; i < plan->writer_count; i++)
+        for (int m = 0; m < plan->memory_count; m++) {
+            const struct row_memory *one = plan->memories[m];
+            const struct group *g = &plan->groups[plan->writers[i].group];
+            if (begin_of(plan, g) < one->address + (uintptr_t)one->size && one->address < end_of(plan, g)) return false;
         }
-    if (p->writer_count == 0 || (p->one && p->alike) || still_apart(p, n)) return true;
-    sort_groups(p);
-    for (int i = 1; i < p->group_count; i++) {
-        const struct group *a = &p->groups[p->order[i]];
-        const uintptr_t *ends = a->first_write == INT_MAX ? p->written : p->ends;
+    if (plan->writer_count == 0 || (plan->one && plan->alike) || is_known_not_to_overlap(plan, iteration_count))
+        return true;
+    sort_groups_by_address(plan);
+    for (int i = 1; i < plan->group_count; i++) {
+        const struct group *a = &plan->groups[plan->order[i]];
+        const uintptr_t *ends = a->first_write == INT_MAX ? plan->written : plan->ends;
         for (int k = i - 1; k >= 0 && ends[k] > a->begin; k--) {
-            const struct group *b = &p->groups[p->order[k]];
+            const struct group *b = &plan->groups[plan->order[k]];
             if (a->first_write == INT_MAX && b->first_write == INT_MAX) continue;
-            if (!(p->one && a->size == b->size) && meet(p, a, b)) return false;
+            if (!(plan->one && a->size == b->size) && may_overlap(plan, a, b)) return false;
         }
     }
-    p->apart = n;
-    for (int i = 0; i < p->kin_count; i++) p->kin[i].apart_step = p->kin[i].step;
+    plan->apart = iteration_count;
+    for (int i = 0; i < plan->kin_count; i++) plan->kin[i].apart_step = plan->kin[i].step;
     return true;
 }
 
 /* The cells of a group: those of its own size. */
-static inline struct cell *cells_of(const struct plan *p, const struct group *g) {
-    return g->size == 8 ? cell8(low_of(p, g)) : cell4(low_of(p, g));
+static inline struct cell *first_cell_of_group(const struct plan *plan, const struct group *group) {
+    return group->size == 8 ? cell8(low_of(plan, group)) : cell4(low_of(plan, group));
 }
-static int64_t stride_of(const struct plan *p, const struct group *g) {
-    return g->size == 8 ? step_of(p, g) : 2 * step_of(p, g);
+static int64_t stride_of(const struct plan *plan, const struct group *group) {
+    return group->size == 8 ? step_of(plan, group) : 2 * step_of(plan, group);
 }
 
-/* 1: the granules are split into cells of 4, all of them; 0: none is; -1: some are. */
-static int split(const struct plan *p, const struct group *g, int64_t n) {
-    uintptr_t low = low_of(p, g);
-    int64_t step = step_of(p, g);
+/* Return 1 if all granules that a group (places that access the same addresses) accesses are split into cells of 4
+ * bytes, 0 if none is, -1 if only some are. */
+static int find_granule_split(const struct plan *plan, const struct group *group, int64_t iteration_count) {
+    uintptr_t low = low_of(plan, group);
+    int64_t step = step_of(plan, group);
     bool first = cell8(low)->written == SPLIT;
-    for (int64_t i = 1; i < n && step; i++)
+    for (int64_t i = 1; i < iteration_count && step; i++)
         if ((cell8(low + (uintptr_t)(i * step))->written == SPLIT) != first) return -1;
     return first;
 }
 
 /* This iteration's own stamp is right in a loop within it. */
-static stamp_t also(const struct plan *p, const struct demand *d) { return p->one ? now.cur : d->least; }
+static stamp_t extra_allowed_stamp(const struct plan *plan, const struct demand *demand) {
+    return plan->one ? now.cur : demand->least;
+}
 
-/* The cells of a group, or of a tile of them. */
-static bool met(const struct plan *p, const struct demand *d, int64_t n, int tile) {
-    const struct group *g = &p->groups[d->group];
-    int how = g->size == 4 ? split(p, g, n) : 1;
+/* Return whether the shadow cells of a demand's group (places that access the same addresses), or of `tile`
+ * neighbouring groups, hold what the plan demands. */
+static bool is_demand_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count, int tile) {
+    const struct group *g = &plan->groups[demand->group];
+    int how = g->size == 4 ? find_granule_split(plan, g, iteration_count) : 1;
     if (how < 0 || (how == 0 && g->halves)) return false;
-    int64_t step = step_of(p, g);
-    if (step == 0) n = 1;
-    const struct cell *c = how ? cells_of(p, g) : cell8(low_of(p, g));
+    int64_t step = step_of(plan, g);
+    if (step == 0) iteration_count = 1;
+    const struct cell *c = how ? first_cell_of_group(plan, g) : cell8(low_of(plan, g));
     if (how == 0 && step % 8 != 0) { /* a granule stands for two of them */
-        for (int64_t i = 0; i < n; i++)
-            if (!scan(&cell8(low_of(p, g) + (uintptr_t)(i * step))->written, 8, 1, 1, d->least, d->limit, also(p, d)))
+        for (int64_t i = 0; i < iteration_count; i++)
+            if (!is_every_word_allowed(&cell8(low_of(plan, g) + (uintptr_t)(i * step))->written, 8, 1, 1, demand->least,
+                                       demand->limit, extra_allowed_stamp(plan, demand)))
                 return false;
         return true;
     }
-    int64_t stride = how ? stride_of(p, g) : step;
-    return scan(d->read ? &c->read : &c->written, stride, n, tile, d->least, d->limit, also(p, d));
+    int64_t stride = how ? stride_of(plan, g) : step;
+    return is_every_word_allowed(demand->read ? &c->read : &c->written, stride, iteration_count, tile, demand->least,
+                                 demand->limit, extra_allowed_stamp(plan, demand));
 }
 
-/* The same of all cells between the lowest and the highest of a chain, where that are not many more. */
-static bool met_together(const struct plan *p, const struct demand *d, int64_t n) {
-    uintptr_t from = begin_of(p, &p->groups[d->group]), to = end_of(p, &p->groups[d[d->chain - 1].group]);
+/* Return whether all shadow cells between the first and the last group of a chain of demands hold what is demanded.
+ * False also where these are many more cells than needed. */
+static bool is_chain_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count) {
+    uintptr_t from = begin_of(plan, &plan->groups[demand->group]),
+              to = end_of(plan, &plan->groups[demand[demand->chain - 1].group]);
     int64_t count = (int64_t)((to - from) / 8);
-    if (count > 2 * n * d->chain || ((from ^ to) & ~(uintptr_t)FOLD)) return false;
+    if (count > 2 * iteration_count * demand->chain || ((from ^ to) & ~(uintptr_t)FOLD)) return false;
     const struct cell *c = cell8(from);
-    return scan(d->read ? &c->read : &c->written, 8, count, 1, d->least, d->limit, also(p, d));
+    return is_every_word_allowed(demand->read ? &c->read : &c->written, 8, count, 1, demand->least, demand->limit,
+                                 extra_allowed_stamp(plan, demand));
 }
 
-static bool all_met(const struct plan *p, int64_t n) {
-    for (int i = 0; i < p->demand_count; i += p->demands[i].chain) {
-        const struct demand *d = &p->demands[i];
-        if (d->chain > 1 && met_together(p, d, n)) continue;
+/* Return whether the shadow cells of all groups (places that access the same addresses) hold what the plan demands. */
+static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
+    for (int i = 0; i < plan->demand_count; i += plan->demands[i].chain) {
+        const struct demand *d = &plan->demands[i];
+        if (d->chain > 1 && is_chain_met(plan, d, iteration_count)) continue;
         for (int k = 0; k < d->chain;) {
-            if (!met(p, d + k, n, d[k].tile)) return false;
+            if (!is_demand_met(plan, d + k, iteration_count, d[k].tile)) return false;
             k += d[k].tile;
         }
     }
     return true;
 }
 
-/* A plan for this row: the last one that fits, or a new one. */
-static enum verdict planned(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n) {
-    bool known = row_planned(r, blocks) && row_fits(r, r->plan, forms, n);
-    if (known && apart(r->plan, n)) return PASSED;
-    r->plan->grouped &= !known; /* groups may have become one */
-    enum verdict made = row_plan(r, forms, blocks, n);
-    if (made != PASSED || apart(r->plan, n)) return made;
-    r->plan->grouped = false; /* of the last loop they were several */
-    made = row_plan(r, forms, blocks, n);
-    return made == PASSED && !apart(r->plan, n) ? REFUSED : made;
+/* Give the row a plan (what its accesses require of the shadow cells) that fits and whose writes overlap nothing: the
+ * last one, or a new one. Returns as make_plan_of_row does. */
+static enum verdict find_or_make_plan(struct row *row, const struct line forms[], const uint8_t blocks[],
+                                      int64_t iteration_count) {
+    bool known = find_current_plan(row, blocks) && does_plan_fit_row(row, row->plan, forms, iteration_count);
+    if (known && are_writes_without_overlap(row->plan, iteration_count)) return PASSED;
+    row->plan->grouped &= !known; /* groups may have become one */
+    enum verdict made = make_plan_of_row(row, forms, blocks, iteration_count);
+    if (made != PASSED || are_writes_without_overlap(row->plan, iteration_count)) return made;
+    row->plan->grouped = false; /* of the last loop they were several */
+    made = make_plan_of_row(row, forms, blocks, iteration_count);
+    return made == PASSED && !are_writes_without_overlap(row->plan, iteration_count) ? REFUSED : made;
 }
 
-/* Whether all accesses of n iterations that come to these blocks pass; n becomes less where places leave their
- * intervals before. */
-enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *n) {
-    enum verdict made = planned(r, forms, blocks, *n);
+/* Prove that all accesses of the iterations are right without hooks. *iteration_count becomes less where places leave
+ * their sites' intervals before. Returns PASSED; UNOPENED if sites must be opened first; REFUSED. */
+enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *iteration_count) {
+    enum verdict made = find_or_make_plan(row, forms, blocks, *iteration_count);
     if (made != PASSED) return made;
-    int64_t sure = inside(r->plan, *n);
-    if (sure < *n) {
-        if (!row_worth(r, sure) || !row_placed(r->plan, forms, sure))
+    int64_t sure = count_iterations_in_intervals(row->plan, *iteration_count);
+    if (sure < *iteration_count) {
+        if (!is_row_worth_proof(row, sure) || !locate_groups_in_row(row->plan, forms, sure))
             return sure ? REFUSED : UNOPENED; /* the hooks of this iteration open them anew */
-        *n = sure;
+        *iteration_count = sure;
     }
-    return all_met(r->plan, *n) ? PASSED : REFUSED;
+    return are_demands_met(row->plan, *iteration_count) ? PASSED : REFUSED;
 }
 
 /* --- what a row did --- */
 
-/* `from`: how many iterations come before. */
-static void stamp_reads(const struct plan *p, const struct group *g, int64_t from, stamp_t first, int64_t n, int tile) {
-    int64_t stride = stride_of(p, g);
-    char *cells = (char *)cells_of(p, g) + stride * from;
-    if (n > 0) touch(cells, stride ? stride : 8, stride ? n : 1, tile, first, !p->one);
+/* Note the reads of a group (places that access the same addresses), or of `tile_width` neighbouring groups, in the
+ * shadow cells: `count` iterations after the first `skipped`, with stamps from `first_stamp` on. */
+static void stamp_reads(const struct plan *plan, const struct group *group, int64_t skipped, stamp_t first_stamp,
+                        int64_t count, int tile_width) {
+    int64_t stride = stride_of(plan, group);
+    char *cells = (char *)first_cell_of_group(plan, group) + stride * skipped;
+    if (count > 0) set_read_stamps(cells, stride ? stride : 8, stride ? count : 1, tile_width, first_stamp, !plan->one);
 }
 
-static void stamp_writes(const struct plan *p, const struct group *g, int64_t from, stamp_t first, int64_t n,
-                         int tile) {
-    stamp_t rise = !p->one;
-    int64_t stride = stride_of(p, g);
-    char *cells = (char *)cells_of(p, g) + stride * from;
-    if (n > 0 && stride) fill(cells, stride, n, tile, first, rise);
-    else if (n > 0) fill(cells, 8, 1, tile, first + rise * (stamp_t)(n - 1), 0);
+/* Stamp the writes of a group (places that access the same addresses), or of `tile_width` neighbouring groups, in the
+ * shadow cells: `count` iterations after the first `skipped`, with stamps from `first_stamp` on. */
+static void stamp_writes(const struct plan *plan, const struct group *group, int64_t skipped, stamp_t first_stamp,
+                         int64_t count, int tile_width) {
+    stamp_t rise = !plan->one;
+    int64_t stride = stride_of(plan, group);
+    char *cells = (char *)first_cell_of_group(plan, group) + stride * skipped;
+    if (count > 0 && stride) set_written_stamps(cells, stride, count, tile_width, first_stamp, rise);
+    else if (count > 0) set_written_stamps(cells, 8, 1, tile_width, first_stamp + rise * (stamp_t)(count - 1), 0);
 }
 
-/* Stamp what `full` iterations did, from the stamp `first` on, and what the first `places` places of one more did. */
-void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places) {
-    if (p->last < places) /* the whole of one more */
-        full++, places = 0;
-    stamp_t last = first + (p->one ? 0 : (stamp_t)full);
-    for (const struct counted *w = p->wrong; w < p->wrong + p->wrong_count; w++)
-        *w->count += (uint64_t)full + (w->number < places);
-    for (int i = 0, tile; i < p->tracker_count; i += tile) {
-        tile = p->trackers[i].tile;
-        stamp_reads(p, &p->groups[p->trackers[i].group], 0, first, full, tile);
+/* Stamp in the shadow cells what a row did: `full_iterations` whole iterations, with stamps from `first_stamp` on, and
+ * the first `places_of_last` places of one more. */
+void stamp_row_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last) {
+    if (plan->last < places_of_last) /* the whole of one more */
+        full_iterations++, places_of_last = 0;
+    stamp_t last = first_stamp + (plan->one ? 0 : (stamp_t)full_iterations);
+    for (const struct counted *w = plan->wrong; w < plan->wrong + plan->wrong_count; w++)
+        *w->count += (uint64_t)full_iterations + (w->number < places_of_last);
+    for (int i = 0, tile; i < plan->tracker_count; i += tile) {
+        tile = plan->trackers[i].tile;
+        stamp_reads(plan, &plan->groups[plan->trackers[i].group], 0, first_stamp, full_iterations, tile);
     }
-    for (int i = 0; places > 0 && i < p->tracker_count; i++)
-        if (p->groups[p->trackers[i].group].first_track < places)
-            stamp_reads(p, &p->groups[p->trackers[i].group], full, last, 1, 1);
-    for (int i = 0, tile; i < p->writer_count; i += tile) {
-        tile = p->writers[i].tile;
-        stamp_writes(p, &p->groups[p->writers[i].group], 0, first, full, tile);
+    for (int i = 0; places_of_last > 0 && i < plan->tracker_count; i++)
+        if (plan->groups[plan->trackers[i].group].first_track < places_of_last)
+            stamp_reads(plan, &plan->groups[plan->trackers[i].group], full_iterations, last, 1, 1);
+    for (int i = 0, tile; i < plan->writer_count; i += tile) {
+        tile = plan->writers[i].tile;
+        stamp_writes(plan, &plan->groups[plan->writers[i].group], 0, first_stamp, full_iterations, tile);
     }
-    for (int i = 0; places > 0 && i < p->writer_count; i++)
-        if (p->groups[p->writers[i].group].first_write < places)
-            stamp_writes(p, &p->groups[p->writers[i].group], full, last, 1, 1);
+    for (int i = 0; places_of_last > 0 && i < plan->writer_count; i++)
+        if (plan->groups[plan->writers[i].group].first_write < places_of_last)
+            stamp_writes(plan, &plan->groups[plan->writers[i].group], full_iterations, last, 1, 1);
 }

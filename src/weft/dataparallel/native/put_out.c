@@ -4,32 +4,33 @@
 #include "loops.h"
 #include "objects.h"
 
-static bool without(uintptr_t a) /* whether a byte never got a value, and still holds what the runtime put there */
-{
-    stamp_t w = cell8(a)->written;
-    if (w == SPLIT) w = cell4(a)->written;
-    if (w == SPLIT) w = cell1(a)->written;
-    return w == UNDEFINED || (w >= NO_VALUE && *(const volatile unsigned char *)a == POISON);
+/* Return whether a byte never got a value and still holds the pattern that the runtime fills new memory with. */
+static bool is_byte_without_value(uintptr_t address) {
+    stamp_t w = cell8(address)->written;
+    if (w == SPLIT) w = cell4(address)->written;
+    if (w == SPLIT) w = cell1(address)->written;
+    return w == UNDEFINED || (w >= NO_VALUE && *(const volatile unsigned char *)address == POISON);
 }
 
-static bool all_without(uintptr_t low, uintptr_t high) {
-    while (low < high && without(low)) low++;
+static bool are_bytes_without_value(uintptr_t low, uintptr_t high) {
+    while (low < high && is_byte_without_value(low)) low++;
     return low == high;
 }
 
-/* A gap ends where a granule does, or in its middle: what begins one, or the whole, belongs to a member. */
-void put_out_whole(uintptr_t low, size_t n, uintptr_t place) {
-    const struct object *o = object_at(low);
+/* Check the read of a structure or array that is put out whole. Gaps between members have no values and are passed
+ * over: a gap ends where an 8-byte granule does, or begins in its middle. */
+void check_structure_output(uintptr_t address, size_t byte_count, uintptr_t pc) {
+    const struct object *o = find_object_at(address);
     uintptr_t step = o && o->array && o->element == 4 ? 4 : 8; /* numbers of 4 bytes have no gaps between them */
-    for (uintptr_t high = low + n, next; low < high; low = next) {
-        next = (low | (step - 1)) + 1;
+    for (uintptr_t high = address + byte_count, next; address < high; address = next) {
+        next = (address | (step - 1)) + 1;
         if (next > high) next = high;
-        uintptr_t first = low + 4 < next ? low + 4 : next;
-        if (!all_without(low, first)) continue;
-        access_range(low, (all_without(first, next) ? next : first) - low, false, place);
+        uintptr_t first = address + 4 < next ? address + 4 : next;
+        if (!are_bytes_without_value(address, first)) continue;
+        access_range(address, (are_bytes_without_value(first, next) ? next : first) - address, false, pc);
     }
 }
 
-void weft_check_put_out(const void *address, size_t bytes, int site) {
-    if (!now.off && !here.started) put_out_whole((uintptr_t)address, bytes, (uintptr_t)site << 2);
+void weft_check_put_out(const void *address, size_t bytes, int site_id) {
+    if (!now.off && !here.started) check_structure_output((uintptr_t)address, bytes, (uintptr_t)site_id << 2);
 }

@@ -26,55 +26,61 @@ static size_t room;
 static uintptr_t *places;
 static unsigned place_room, place_count;
 
-static struct ran *of(int construct) {
-    if (construct < 1) return NULL;
-    GROW_TO(all, (size_t)construct, room);
-    return &all[construct];
+/* Return the counts of a construct; NULL for one without an id. */
+static struct ran *find_run_counts(int construct_id) {
+    if (construct_id < 1) return NULL;
+    GROW_TO(all, (size_t)construct_id, room);
+    return &all[construct_id];
 }
 
-static void told(int construct, struct ran *r) {
-    r->told = r->times;
-    findings_ran(construct, r->times, r->iterations);
+static void write_run_counts(int construct_id, struct ran *counts) {
+    counts->told = counts->times;
+    findings_write_run_counts(construct_id, counts->times, counts->iterations);
 }
 
-void ran(int construct) {
-    struct ran *r = now.off ? NULL : of(construct);
-    if (r && r->times++ == 0) told(construct, r);
+/* Count a run of a directive or loop, and write a line when it runs first, for programs that leave by _exit. */
+void count_run(int construct_id) {
+    struct ran *r = now.off ? NULL : find_run_counts(construct_id);
+    if (r && r->times++ == 0) write_run_counts(construct_id, r);
 }
 
-void ran_iterations(int construct, uint64_t count) {
-    struct ran *r = of(construct);
+void ran_iterations(int construct_id, uint64_t count) {
+    struct ran *r = find_run_counts(construct_id);
     if (r) r->iterations += count;
 }
 
-static uintptr_t *slot_of(uintptr_t place) {
-    unsigned at = (unsigned)((place >> 2) * 2654435761u) % place_room;
-    while (places[at] && places[at] != place) at = (at + 1) % place_room;
+/* Return the table slot of a place of the program: the one that holds it, else the free one for it. */
+static uintptr_t *find_place_slot(uintptr_t pc) {
+    unsigned at = (unsigned)((pc >> 2) * 2654435761u) % place_room;
+    while (places[at] && places[at] != pc) at = (at + 1) % place_room;
     return &places[at];
 }
 
-static void more_places(void) {
+/* Double the table of places and enter all that it held. */
+static void grow_place_table(void) {
     uintptr_t *old = places;
     unsigned count = place_room;
     place_room = count ? 2 * count : 256;
     places = calloc(place_room, sizeof *places);
     if (!places) abort();
     for (unsigned i = 0; i < count; i++)
-        if (old[i]) *slot_of(old[i]) = old[i];
+        if (old[i]) *find_place_slot(old[i]) = old[i];
     free(old);
 }
 
-void ran_place(uintptr_t place) {
-    if (2 * place_count >= place_room && place_room < MOST_PLACES) more_places();
-    uintptr_t *slot = slot_of(place);
+/* Note that accesses at a place of the program were examined; each place counts once. */
+void count_place(uintptr_t pc) {
+    if (2 * place_count >= place_room && place_room < MOST_PLACES) grow_place_table();
+    uintptr_t *slot = find_place_slot(pc);
     if (!*slot && place_count < MOST_PLACES - 1) {
-        *slot = place;
+        *slot = pc;
         place_count++;
     }
 }
 
-void ran_end(void) {
+/* Write the final counts of all constructs and how many places were examined. */
+void write_final_counts(void) {
     for (size_t k = 1; k < room; k++)
-        if (all[k].told != all[k].times || all[k].iterations) told((int)k, &all[k]);
-    findings_places(place_count);
+        if (all[k].told != all[k].times || all[k].iterations) write_run_counts((int)k, &all[k]);
+    findings_write_place_count(place_count);
 }

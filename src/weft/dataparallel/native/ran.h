@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-void ran(int construct);
-void ran_iterations(int construct, uint64_t count);
-void ran_place(uintptr_t place);
-void ran_end(void);
+void count_run(int construct_id);
+void ran_iterations(int construct_id, uint64_t count);
+void count_place(uintptr_t pc);
+void write_final_counts(void);
 
 #endif

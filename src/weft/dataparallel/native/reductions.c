@@ -78,117 +78,124 @@ static size_t size_of(int type) {
 
 static bool is_float(int type) { return type >= WEFT_FLOAT && type <= WEFT_COMPLEX_DOUBLE; }
 
-static value load(const void *p, int type) {
+/* Return a number of one of the WEFT_ types in memory as a complex long double. */
+static value load_value(const void *address, int type) {
     switch (type) {
     case WEFT_INT8:
-    case WEFT_LOGICAL1: return *(const int8_t *)p;
+    case WEFT_LOGICAL1: return *(const int8_t *)address;
     case WEFT_INT16:
-    case WEFT_LOGICAL2: return *(const int16_t *)p;
+    case WEFT_LOGICAL2: return *(const int16_t *)address;
     case WEFT_INT32:
-    case WEFT_LOGICAL4: return *(const int32_t *)p;
+    case WEFT_LOGICAL4: return *(const int32_t *)address;
     case WEFT_INT64:
-    case WEFT_LOGICAL8: return *(const int64_t *)p;
-    case WEFT_UINT8: return *(const uint8_t *)p;
-    case WEFT_UINT16: return *(const uint16_t *)p;
-    case WEFT_UINT32: return *(const uint32_t *)p;
-    case WEFT_UINT64: return *(const uint64_t *)p;
-    case WEFT_FLOAT: return *(const float *)p;
-    case WEFT_DOUBLE: return *(const double *)p;
-    case WEFT_LONG_DOUBLE: return *(const long double *)p;
-    case WEFT_COMPLEX_FLOAT: return *(const float _Complex *)p;
-    case WEFT_COMPLEX_DOUBLE: return *(const double _Complex *)p;
+    case WEFT_LOGICAL8: return *(const int64_t *)address;
+    case WEFT_UINT8: return *(const uint8_t *)address;
+    case WEFT_UINT16: return *(const uint16_t *)address;
+    case WEFT_UINT32: return *(const uint32_t *)address;
+    case WEFT_UINT64: return *(const uint64_t *)address;
+    case WEFT_FLOAT: return *(const float *)address;
+    case WEFT_DOUBLE: return *(const double *)address;
+    case WEFT_LONG_DOUBLE: return *(const long double *)address;
+    case WEFT_COMPLEX_FLOAT: return *(const float _Complex *)address;
+    case WEFT_COMPLEX_DOUBLE: return *(const double _Complex *)address;
     default: return 0;
     }
 }
 
-static void store(void *p, int type, value v) {
+/* Store a complex long double in memory as a number of one of the WEFT_ types. */
+static void store_value(void *address, int type, value v) {
     long double r = creall(v);
     switch (type) {
     case WEFT_INT8:
-    case WEFT_LOGICAL1: *(int8_t *)p = (int8_t)r; break;
+    case WEFT_LOGICAL1: *(int8_t *)address = (int8_t)r; break;
     case WEFT_INT16:
-    case WEFT_LOGICAL2: *(int16_t *)p = (int16_t)r; break;
+    case WEFT_LOGICAL2: *(int16_t *)address = (int16_t)r; break;
     case WEFT_INT32:
-    case WEFT_LOGICAL4: *(int32_t *)p = (int32_t)r; break;
+    case WEFT_LOGICAL4: *(int32_t *)address = (int32_t)r; break;
     case WEFT_INT64:
-    case WEFT_LOGICAL8: *(int64_t *)p = (int64_t)r; break;
-    case WEFT_UINT8: *(uint8_t *)p = (uint8_t)r; break;
-    case WEFT_UINT16: *(uint16_t *)p = (uint16_t)r; break;
-    case WEFT_UINT32: *(uint32_t *)p = (uint32_t)r; break;
-    case WEFT_UINT64: *(uint64_t *)p = (uint64_t)r; break;
-    case WEFT_FLOAT: *(float *)p = (float)r; break;
-    case WEFT_DOUBLE: *(double *)p = (double)r; break;
-    case WEFT_LONG_DOUBLE: *(long double *)p = r; break;
-    case WEFT_COMPLEX_FLOAT: *(float _Complex *)p = (float _Complex)v; break;
-    case WEFT_COMPLEX_DOUBLE: *(double _Complex *)p = (double _Complex)v; break;
+    case WEFT_LOGICAL8: *(int64_t *)address = (int64_t)r; break;
+    case WEFT_UINT8: *(uint8_t *)address = (uint8_t)r; break;
+    case WEFT_UINT16: *(uint16_t *)address = (uint16_t)r; break;
+    case WEFT_UINT32: *(uint32_t *)address = (uint32_t)r; break;
+    case WEFT_UINT64: *(uint64_t *)address = (uint64_t)r; break;
+    case WEFT_FLOAT: *(float *)address = (float)r; break;
+    case WEFT_DOUBLE: *(double *)address = (double)r; break;
+    case WEFT_LONG_DOUBLE: *(long double *)address = r; break;
+    case WEFT_COMPLEX_FLOAT: *(float _Complex *)address = (float _Complex)v; break;
+    case WEFT_COMPLEX_DOUBLE: *(double _Complex *)address = (double _Complex)v; break;
     }
 }
 
-static long double extreme(int type, bool high) {
+/* Return the highest or lowest value of a number type: the neutral element of MIN or MAX. */
+static long double extreme_of_type(int type, bool is_highest) {
     switch (type) {
-    case WEFT_INT8: return high ? INT8_MAX : INT8_MIN;
-    case WEFT_INT16: return high ? INT16_MAX : INT16_MIN;
-    case WEFT_INT32: return high ? INT32_MAX : INT32_MIN;
-    case WEFT_INT64: return high ? (long double)INT64_MAX : (long double)INT64_MIN;
-    case WEFT_UINT8: return high ? UINT8_MAX : 0;
-    case WEFT_UINT16: return high ? UINT16_MAX : 0;
-    case WEFT_UINT32: return high ? UINT32_MAX : 0;
-    case WEFT_UINT64: return high ? (long double)UINT64_MAX : 0;
-    case WEFT_FLOAT: return high ? FLT_MAX : -FLT_MAX;
-    default: return high ? DBL_MAX : -DBL_MAX;
+    case WEFT_INT8: return is_highest ? INT8_MAX : INT8_MIN;
+    case WEFT_INT16: return is_highest ? INT16_MAX : INT16_MIN;
+    case WEFT_INT32: return is_highest ? INT32_MAX : INT32_MIN;
+    case WEFT_INT64: return is_highest ? (long double)INT64_MAX : (long double)INT64_MIN;
+    case WEFT_UINT8: return is_highest ? UINT8_MAX : 0;
+    case WEFT_UINT16: return is_highest ? UINT16_MAX : 0;
+    case WEFT_UINT32: return is_highest ? UINT32_MAX : 0;
+    case WEFT_UINT64: return is_highest ? (long double)UINT64_MAX : 0;
+    case WEFT_FLOAT: return is_highest ? FLT_MAX : -FLT_MAX;
+    default: return is_highest ? DBL_MAX : -DBL_MAX;
     }
 }
 
 static bool is_logical(int type) { return type >= WEFT_LOGICAL1; }
 
-static value neutral(const struct reduction *r) {
-    switch (r->operation) {
+/* Return the neutral element of a reduction's operation: 0, 1, all bits, or the type's lowest or highest value. */
+static value neutral_value(const struct reduction *reduction) {
+    switch (reduction->operation) {
     case WEFT_PRODUCT:
     case WEFT_LAND:
     case WEFT_EQV: return 1;
-    case WEFT_AND: return is_logical(r->type) ? 1 : -1;
+    case WEFT_AND: return is_logical(reduction->type) ? 1 : -1;
     case WEFT_MAX:
-    case WEFT_MAXLOC: return extreme(r->type, false);
+    case WEFT_MAXLOC: return extreme_of_type(reduction->type, false);
     case WEFT_MIN:
-    case WEFT_MINLOC: return extreme(r->type, true);
+    case WEFT_MINLOC: return extreme_of_type(reduction->type, true);
     default: return 0;
     }
 }
 
 static bool truth(value v) { return creall(v) != 0; }
 
-/* The same for what is one number: no complex arithmetic where an iteration is short. */
-static long double combine_real(int operation, long double a, long double b) {
+/* Combine two real numbers by SUM, PRODUCT, MAX or MIN. Faster than combine_values, which is complex. */
+static long double combine_real_values(int operation, long double first, long double second) {
     switch (operation) {
-    case WEFT_SUM: return a + b;
-    case WEFT_PRODUCT: return a * b;
+    case WEFT_SUM: return first + second;
+    case WEFT_PRODUCT: return first * second;
     case WEFT_MAX:
-    case WEFT_MAXLOC: return b > a ? b : a;
-    default: return b < a ? b : a;
+    case WEFT_MAXLOC: return second > first ? second : first;
+    default: return second < first ? second : first;
     }
 }
 
-static value combine(int operation, value a, value b) {
-    int64_t i = (int64_t)creall(a), j = (int64_t)creall(b);
+/* Combine two values by a reduction's operation (WEFT_SUM, ...). */
+static value combine_values(int operation, value first, value second) {
+    int64_t i = (int64_t)creall(first), j = (int64_t)creall(second);
     switch (operation) {
-    case WEFT_SUM: return a + b;
-    case WEFT_PRODUCT: return a * b;
+    case WEFT_SUM: return first + second;
+    case WEFT_PRODUCT: return first * second;
     case WEFT_MAX:
-    case WEFT_MAXLOC: return creall(b) > creall(a) ? b : a;
+    case WEFT_MAXLOC: return creall(second) > creall(first) ? second : first;
     case WEFT_MIN:
-    case WEFT_MINLOC: return creall(b) < creall(a) ? b : a;
+    case WEFT_MINLOC: return creall(second) < creall(first) ? second : first;
     case WEFT_AND: return i & j;
     case WEFT_OR: return i | j;
     case WEFT_XOR: return i ^ j;
-    case WEFT_EQV: return truth(a) == truth(b);
-    case WEFT_NEQV: return truth(a) != truth(b);
-    case WEFT_LAND: return truth(a) && truth(b);
-    case WEFT_LOR: return truth(a) || truth(b);
-    default: return a;
+    case WEFT_EQV: return truth(first) == truth(second);
+    case WEFT_NEQV: return truth(first) != truth(second);
+    case WEFT_LAND: return truth(first) && truth(second);
+    case WEFT_LOR: return truth(first) || truth(second);
+    default: return first;
     }
 }
 
-void weft_check_loop_reduction(int data, void *base, int operation, int type, int64_t count, void *location,
+/* Handle a REDUCTION clause: `count` elements of a WEFT_ type at `base`; `location`: what goes with them in MAXLOC and
+ * MINLOC, else NULL. */
+void weft_check_loop_reduction(int variable_id, void *base, int operation, int type, int64_t count, void *location,
                                size_t location_bytes) {
     if (now.off || here.what == SEQUENTIAL || here.started || here.reduction_count == MAX_CLAUSES || type < WEFT_INT8 ||
         type > WEFT_LOGICAL8 || count < 1)
@@ -196,7 +203,7 @@ void weft_check_loop_reduction(int data, void *base, int operation, int type, in
     here.reductions[here.reduction_count++] = (struct reduction){
         .low = (uintptr_t)base,
         .high = (uintptr_t)base + size_of(type) * (size_t)count,
-        .data = data,
+        .data = variable_id,
         .operation = operation,
         .type = type,
         .count = count,
@@ -205,13 +212,14 @@ void weft_check_loop_reduction(int data, void *base, int operation, int type, in
     };
 }
 
-void weft_check_loop_reduction_group(int group) {
-    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group;
+void weft_check_loop_reduction_group(int group_id) {
+    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group_id;
 }
 
 /* --- the arrays' contents --- */
 
-static bool is_clause(uintptr_t low, uintptr_t high) {
+/* Return whether a variable of the construct's PRIVATE or REDUCTION clauses overlaps [low, high). */
+static bool overlaps_private_or_reduction(uintptr_t low, uintptr_t high) {
     for (int i = 0; i < here.private_count; i++)
         if (here.privates[i].low < high && low < here.privates[i].high) return true;
     for (int i = 0; i < here.reduction_count; i++)
@@ -219,7 +227,8 @@ static bool is_clause(uintptr_t low, uintptr_t high) {
     return false;
 }
 
-static uint64_t hash_of(uintptr_t low, uintptr_t high) {
+/* Return a hash of the 8-byte words in [low, high). */
+static uint64_t hash_memory(uintptr_t low, uintptr_t high) {
     uint64_t h = 0, i = 0;
     for (; low + 8 <= high; low += 8) {
         uint64_t v;
@@ -229,18 +238,21 @@ static uint64_t hash_of(uintptr_t low, uintptr_t high) {
     return h;
 }
 
-static int hash_arrays(struct hashed out[]) {
+/* Hash all registered arrays that no clause of the loop makes private or a reduction. Return how many there are, at
+ * most MOST_ARRAYS. */
+static int hash_arrays(struct hashed hashes[]) {
     int n = 0;
     struct object *o;
-    for (uintptr_t a = 0; n < MOST_ARRAYS && (o = object_after(a)); a = o->high)
-        if (o->array && !is_clause(o->low, o->high)) out[n++] = (struct hashed){o->low, hash_of(o->low, o->high)};
+    for (uintptr_t a = 0; n < MOST_ARRAYS && (o = find_object_from(a)); a = o->high)
+        if (o->array && !overlaps_private_or_reduction(o->low, o->high))
+            hashes[n++] = (struct hashed){o->low, hash_memory(o->low, o->high)};
     return n;
 }
 
 /* --- the child --- */
 
-/* What an iteration or task added to the value that it began with. */
-static value less(int operation, value part, value start) {
+/* Return what an iteration or task contributed: its result without the value that it began with. */
+static value subtract_start(int operation, value part, value start) {
     switch (operation) {
     case WEFT_SUM: return part - start;
     case WEFT_PRODUCT: return creall(start) != 0 || cimagl(start) != 0 ? part / start : 1;
@@ -251,19 +263,22 @@ static value less(int operation, value part, value start) {
     }
 }
 
-/* What a copy of the process prints goes nowhere, but to `but`; its end is its own. */
-void become_silent(int but) {
+/* In a forked copy of the process: let all its output go to /dev/null, except for one descriptor, and give fatal
+ * signals their default actions. */
+void become_silent(int kept_descriptor) {
     int null = open("/dev/null", O_RDWR);
     long most = sysconf(_SC_OPEN_MAX);
     for (int fd = 0; null >= 0 && fd < (most < 4096 ? most : 4096); fd++)
-        if (fd != null && fd != but && fcntl(fd, F_GETFD) >= 0) dup2(null, fd);
+        if (fd != null && fd != kept_descriptor && fcntl(fd, F_GETFD) >= 0) dup2(null, fd);
     signal(SIGINT, SIG_IGN);
     for (int s = 1; s < 32; s++)
         if (s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGABRT || s == SIGILL || s == SIGTERM)
             signal(s, SIG_DFL);
 }
 
-static void fold(void) {
+/* In the child: combine what the iteration left in the reduction variables with the results so far, and keep the
+ * locations of extreme values. */
+static void collect_iteration_results(void) {
     struct result *e = shared->results;
     unsigned char *kept = locations;
     for (int i = 0; i < here.reduction_count; i++) {
@@ -277,90 +292,101 @@ static void fold(void) {
                 long double part = r->type == WEFT_DOUBLE  ? *(const double *)p
                                    : r->type == WEFT_FLOAT ? *(const float *)p
                                                            : *(const int32_t *)p;
-                __real__ e->sum = combine_real(r->operation, __real__ e->sum, part);
+                __real__ e->sum = combine_real_values(r->operation, __real__ e->sum, part);
                 e->size += part < 0 ? -part : part;
                 continue;
             }
-            value part = load((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            value before = from_start ? e->start : neutral(r);
-            if (from_start) part = less(r->operation, part, e->start);
+            value part = load_value((char *)r->low + (size_t)k * size_of(r->type), r->type);
+            value before = from_start ? e->start : neutral_value(r);
+            if (from_start) part = subtract_start(r->operation, part, e->start);
             if (located && part != before) {
-                value best = combine(r->operation, e->sum, part);
+                value best = combine_values(r->operation, e->sum, part);
                 if (best != e->sum) e->ties = 0;
                 if (part == best && e->ties++ < MOST_TIES)
                     memcpy(kept + (size_t)(e->ties - 1) * r->location_bytes, r->location, r->location_bytes);
             }
-            e->sum = combine(r->operation, e->sum, part);
+            e->sum = combine_values(r->operation, e->sum, part);
             e->size += cabsl(part);
         }
         kept += MOST_TIES * r->location_bytes;
     }
 }
 
-static void reset(void) {
+/* In the child: give all reduction variables the value that each iteration begins with, the neutral element or the
+ * loop's first value. */
+static void reset_reduction_variables(void) {
     const struct result *e = shared->results;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         for (int64_t k = 0; k < r->count; k++, e++)
-            store((char *)r->low + (size_t)k * size_of(r->type), r->type, from_start ? e->start : neutral(r));
+            store_value((char *)r->low + (size_t)k * size_of(r->type), r->type,
+                        from_start ? e->start : neutral_value(r));
     }
 }
 
-/* In the child at the head of each iteration. */
-void reductions_iteration(void) {
+/* In the child, at the head of each iteration: collect what the last one left and begin this one afresh. Does nothing
+ * in the parent. */
+void begin_verified_iteration(void) {
     if (!is_child) return;
-    if (begun) fold();
+    if (begun) collect_iteration_results();
     begun = true;
     shared->iterations++;
-    reset();
+    reset_reduction_variables();
 }
 
-static void prepare(void) {
+/* Save the reduction variables' values before the loop in the memory shared with the child, and begin its results with
+ * the neutral element. */
+static void save_start_values(void) {
     struct result *e = shared->results;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         for (int64_t k = 0; k < r->count; k++, e++) {
-            e->start = load((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            e->sum = neutral(r);
+            e->start = load_value((char *)r->low + (size_t)k * size_of(r->type), r->type);
+            e->sum = neutral_value(r);
         }
     }
 }
 
-static size_t location_bytes(void) {
+/* Return how many bytes the saved locations of all MAXLOC and MINLOC reductions take. */
+static size_t count_location_bytes(void) {
     size_t n = 0;
     for (int i = 0; i < here.reduction_count; i++) n += MOST_TIES * here.reductions[i].location_bytes;
     return n;
 }
 
-/* Instances 1, 2, 8, 32, ... of a loop are verified: a wrong operation does not wait for a certain one. */
-static bool chosen(void) {
+/* Return whether this instance of the loop is verified: the 1st, 2nd, 8th, 32nd and so on of each loop. */
+static bool is_instance_verified(void) {
     unsigned n = (unsigned)++runs_of[(unsigned)here.id % (sizeof runs_of / sizeof *runs_of)];
     return (n & (n - 1)) == 0 && (n == 1 || __builtin_ctz(n) % 2 == 1);
 }
 
-static void become_child(const struct way *w) {
+/* In the forked child: switch the checks and all output off; only its reductions matter. */
+static void become_verifying_child(const struct way *way) {
     is_child = true;
     begun = false;
-    from_start = w->from_start;
+    from_start = way->from_start;
     now.off = true;
     forget_sites(); /* no access may reach the cells: the child has none */
     become_silent(-1);
 }
 
-/* Fork one child; false where there is none. */
-static bool start_way(struct way *w, size_t head) {
-    w->size = head + location_bytes();
-    shared = w->shared = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+/* Fork one child that runs the loop again to verify its reductions, with memory shared for its results. Return false if
+ * that is not possible. */
+static bool fork_verification(struct way *way, size_t results_size) {
+    way->size = results_size + count_location_bytes();
+    shared = way->shared = mmap(NULL, way->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return false;
-    locations = (unsigned char *)shared + head;
-    prepare();
-    w->child = fork();
-    if (w->child < 0) munmap(shared, w->size);
-    return w->child >= 0;
+    locations = (unsigned char *)shared + results_size;
+    save_start_values();
+    way->child = fork();
+    if (way->child < 0) munmap(shared, way->size);
+    return way->child >= 0;
 }
 
-void reductions_fork(void) {
-    if (way_count || is_child || !chosen()) return;
+/* At a loop's start: fork the children that verify its reductions, one for a loop and two for tasks. Returns in parent
+ * and children; a child runs the loop and exits in finish_reduction_verifications. */
+void fork_reduction_verifications(void) {
+    if (way_count || is_child || !is_instance_verified()) return;
     size_t elements = 0;
     for (int i = 0; i < here.reduction_count; i++) elements += (size_t)here.reductions[i].count;
     size_t head = sizeof(struct shared) + elements * sizeof(struct result);
@@ -369,9 +395,9 @@ void reductions_fork(void) {
     for (int n = 0; n < (here.what == TASKS ? 2 : 1); n++) {
         struct way *w = &ways[way_count];
         *w = (struct way){.from_start = n == 1};
-        if (!start_way(w, head)) return;
+        if (!fork_verification(w, head)) return;
         if (w->child == 0) {
-            become_child(w);
+            become_verifying_child(w);
             return;
         }
         way_count++;
@@ -380,19 +406,22 @@ void reductions_fork(void) {
 
 /* --- the comparison --- */
 
-static double elapsed(void) {
+/* Return how many seconds have passed since the verification was forked. */
+static double seconds_since_fork(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)(t.tv_sec - forked_at.tv_sec) + 1e-9 * (double)(t.tv_nsec - forked_at.tv_nsec);
 }
 
-static bool child_done(pid_t child) {
-    double limit = 30 + 10 * elapsed();
+/* Wait for a verifying child, at most 30 s plus ten times what the loop took; then kill it. Return whether it came to
+ * the loop's end. */
+static bool wait_for_verification(pid_t child) {
+    double limit = 30 + 10 * seconds_since_fork();
     int status;
     while (true) {
         pid_t got = waitpid(child, &status, WNOHANG);
         if (got == child || got < 0) return shared->done;
-        if (elapsed() > limit) break;
+        if (seconds_since_fork() > limit) break;
         usleep(200);
     }
     kill(child, SIGKILL);
@@ -404,47 +433,54 @@ static long double epsilon(int type) {
     return type == WEFT_FLOAT || type == WEFT_COMPLEX_FLOAT ? FLT_EPSILON : DBL_EPSILON;
 }
 
-static bool alike(const struct reduction *r, const struct result *e, value other, value got) {
-    if (is_logical(r->type) || r->operation == WEFT_LAND || r->operation == WEFT_LOR || r->operation == WEFT_EQV ||
-        r->operation == WEFT_NEQV)
-        return truth(other) == truth(got);
-    if (!is_float(r->type)) {
-        unsigned bits = 8 * (unsigned)size_of(r->type); /* the program's sums wrap around */
+/* Return whether the loop's result agrees with the verified one: exactly, modulo the integer's width, or within
+ * rounding errors. NaN and overflow prove nothing and count as agreement. */
+static bool is_same_result(const struct reduction *reduction, const struct result *child_result, value expected,
+                           value got) {
+    if (is_logical(reduction->type) || reduction->operation == WEFT_LAND || reduction->operation == WEFT_LOR ||
+        reduction->operation == WEFT_EQV || reduction->operation == WEFT_NEQV)
+        return truth(expected) == truth(got);
+    if (!is_float(reduction->type)) {
+        unsigned bits = 8 * (unsigned)size_of(reduction->type); /* the program's sums wrap around */
         uint64_t mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
-        long double d = creall(other) - creall(got);
-        return d == 0 || (fabsl(creall(other)) > 9e18L) || (((uint64_t)(int64_t)d) & mask) == 0;
+        long double d = creall(expected) - creall(got);
+        return d == 0 || (fabsl(creall(expected)) > 9e18L) || (((uint64_t)(int64_t)d) & mask) == 0;
     }
-    if (isnan(creall(other)) || isnan(creall(got)) || isinf(creall(other)) || isinf(creall(got)))
+    if (isnan(creall(expected)) || isnan(creall(got)) || isinf(creall(expected)) || isinf(creall(got)))
         return true; /* overflow and NaN say nothing of the operation */
-    if (r->operation != WEFT_SUM && r->operation != WEFT_PRODUCT) return other == got;
+    if (reduction->operation != WEFT_SUM && reduction->operation != WEFT_PRODUCT) return expected == got;
     long double n = (long double)shared->iterations + 16;
-    long double scale = r->operation == WEFT_SUM ? e->size + cabsl(e->start) : fmaxl(cabsl(other), cabsl(got));
-    return cabsl(other - got) <= 4 * n * epsilon(r->type) * scale;
+    long double scale = reduction->operation == WEFT_SUM ? child_result->size + cabsl(child_result->start)
+                                                         : fmaxl(cabsl(expected), cabsl(got));
+    return cabsl(expected - got) <= 4 * n * epsilon(reduction->type) * scale;
 }
 
-static void tell(char text[64], value v, int type) {
-    if (is_logical(type)) snprintf(text, 64, "%s", truth(v) ? "true" : "false");
-    else if (is_float(type)) snprintf(text, 64, "%.9Lg", creall(v));
-    else snprintf(text, 64, "%.0Lf", creall(v));
+/* Write a reduction's result as text for a finding: true or false, or the real part of a number. */
+static void format_value(char text[64], value number, int type) {
+    if (is_logical(type)) snprintf(text, 64, "%s", truth(number) ? "true" : "false");
+    else if (is_float(type)) snprintf(text, 64, "%.9Lg", creall(number));
+    else snprintf(text, 64, "%.0Lf", creall(number));
 }
 
-static void compare(void) {
+/* In the parent, at the loop's end: report reductions whose results or locations differ from the child's, and arrays
+ * whose contents do, since these used a partial value. */
+static void compare_results(void) {
     const struct result *e = shared->results;
     const unsigned char *kept = locations;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         bool told = false;
         for (int64_t k = 0; k < r->count; k++, e++) {
-            value got = load((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            value other = combine(r->operation, e->start, e->sum);
+            value got = load_value((char *)r->low + (size_t)k * size_of(r->type), r->type);
+            value other = combine_values(r->operation, e->start, e->sum);
             char expected[64], have[64];
             bool located = (r->operation == WEFT_MAXLOC || r->operation == WEFT_MINLOC) && r->count == 1;
             bool moved = located && other == got && other != e->start && e->ties <= MOST_TIES;
             for (int t = 0; moved && t < e->ties; t++)
                 moved = memcmp(kept + (size_t)t * r->location_bytes, r->location, r->location_bytes) != 0;
-            if (told || (alike(r, e, other, got) && !moved)) continue;
-            tell(expected, other, r->type), tell(have, got, r->type);
-            findings_reduction("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
+            if (told || (is_same_result(r, e, other, got) && !moved)) continue;
+            format_value(expected, other, r->type), format_value(have, got, r->type);
+            findings_report_reduction("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
             told = true;
         }
         kept += MOST_TIES * r->location_bytes;
@@ -453,13 +489,14 @@ static void compare(void) {
     int n = hash_arrays(mine);
     for (int i = 0; i < n && i < shared->arrays; i++)
         if (mine[i].low == shared->hashes[i].low && mine[i].hash != shared->hashes[i].hash)
-            findings_reduction("early-reduction-use", "in-loop", &here.reductions[0], "", "",
-                               object_at(mine[i].low)->data);
+            findings_report_reduction("early-reduction-use", "in-loop", &here.reductions[0], "", "",
+                                      find_object_at(mine[i].low)->data);
 }
 
-void reductions_end(void) {
+/* At a loop's end: a child stores its results and exits; the parent waits for its children and compares. */
+void finish_reduction_verifications(void) {
     if (is_child) {
-        if (begun) fold();
+        if (begun) collect_iteration_results();
         shared->arrays = hash_arrays(shared->hashes);
         shared->done = 1;
         _exit(0);
@@ -468,8 +505,8 @@ void reductions_end(void) {
         return;
     for (int n = 0; n < way_count; n++) {
         shared = ways[n].shared;
-        locations = (unsigned char *)shared + (ways[n].size - location_bytes());
-        if (child_done(ways[n].child)) compare();
+        locations = (unsigned char *)shared + (ways[n].size - count_location_bytes());
+        if (wait_for_verification(ways[n].child)) compare_results();
         munmap(shared, ways[n].size);
     }
     way_count = 0;
@@ -479,46 +516,51 @@ void reductions_end(void) {
 
 static struct groups groups;
 
-/* The loop has ended; its reductions are partial until their group has completed. */
-void reductions_hold(void) {
+/* At the end of a loop with asynchronous reductions: guard their variables, whose values are partial until their group
+ * has completed. */
+void guard_partial_reductions(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
-        groups_hold(&groups, here.group, r->low, r->high);
-        mark(r->low, r->high, GUARDED);
+        groups_add_memory(&groups, here.group, r->low, r->high);
+        set_state(r->low, r->high, GUARDED);
     }
 }
 
-void weft_check_reduction_start(int construct, int group) {
-    groups_start(&groups, construct, group, "reduction-start", "reduction-twice");
+void weft_check_reduction_start(int construct_id, int group_id) {
+    groups_start(&groups, construct_id, group_id, "reduction-start", "reduction-twice");
 }
 
-static void complete(uintptr_t low, uintptr_t high) { mark(low, high, now.cur); }
+static void unguard_reduction(uintptr_t low, uintptr_t high) { set_state(low, high, now.cur); }
 
-void weft_check_reduction_wait(int construct, int group) {
-    groups_wait(&groups, construct, group, "reduction-wait", complete);
+void weft_check_reduction_wait(int construct_id, int group_id) {
+    groups_wait(&groups, construct_id, group_id, "reduction-wait", unguard_reduction);
 }
 
 /* --- of processors in turn (turns.c): each begins with the neutral element --- */
 
-static size_t part_bytes(const struct reduction *r) { return (size_t)r->count * size_of(r->type) + r->location_bytes; }
+static size_t part_bytes(const struct reduction *reduction) {
+    return (size_t)reduction->count * size_of(reduction->type) + reduction->location_bytes;
+}
 
-size_t reductions_bytes(void) {
+/* Return how many bytes all reduction variables of the loop take, with their locations. */
+size_t count_reduction_bytes(void) {
     size_t n = 0;
     for (int i = 0; i < here.reduction_count; i++) n += part_bytes(&here.reductions[i]);
     return n;
 }
 
-void reductions_neutral(void) {
+/* Set all reduction variables of the loop to the neutral element of their operation. */
+void set_reductions_to_neutral(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         for (int64_t k = 0; k < r->count; k++)
-            store((char *)r->low + (size_t)k * size_of(r->type), r->type, neutral(r));
+            store_value((char *)r->low + (size_t)k * size_of(r->type), r->type, neutral_value(r));
     }
 }
 
-/* Values and locations, as they lie in the variables. */
-void reductions_take(void *to) {
-    char *at = to;
+/* Copy the values and locations of all reduction variables to a buffer of count_reduction_bytes(). */
+void copy_reductions_to(void *buffer) {
+    char *at = buffer;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         size_t values = part_bytes(r) - r->location_bytes;
@@ -528,8 +570,9 @@ void reductions_take(void *to) {
     }
 }
 
-void reductions_give(const void *from) {
-    const char *at = from;
+/* Set the values and locations of all reduction variables from a buffer. */
+void copy_reductions_from(const void *buffer) {
+    const char *at = buffer;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         size_t values = part_bytes(r) - r->location_bytes;
@@ -539,16 +582,18 @@ void reductions_give(const void *from) {
     }
 }
 
-void reductions_combine(void *into, const void *part) {
+/* Combine the reductions in the buffer `part` into those in the buffer `into`, each by its operation; the location of a
+ * better extreme value goes along. */
+void combine_reduction_buffers(void *into, const void *part) {
     char *to = into;
     const char *from = part;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         size_t size = size_of(r->type), values = (size_t)r->count * size;
         for (int64_t k = 0; k < r->count; k++) {
-            value had = load(to + (size_t)k * size, r->type);
-            value now_has = combine(r->operation, had, load(from + (size_t)k * size, r->type));
-            store(to + (size_t)k * size, r->type, now_has);
+            value had = load_value(to + (size_t)k * size, r->type);
+            value now_has = combine_values(r->operation, had, load_value(from + (size_t)k * size, r->type));
+            store_value(to + (size_t)k * size, r->type, now_has);
             if (r->location_bytes && now_has != had) memcpy(to + values, from + values, r->location_bytes);
         }
         to += part_bytes(r);
@@ -556,4 +601,6 @@ void reductions_combine(void *into, const void *part) {
     }
 }
 
-double reduction_value(const struct reduction *r) { return (double)creall(load((void *)r->low, r->type)); }
+double reduction_value(const struct reduction *reduction) {
+    return (double)creall(load_value((void *)reduction->low, reduction->type));
+}

@@ -6,10 +6,10 @@
 
 extern bool weft_in_region, weft_on_host, weft_sequential_checked;
 extern int weft_io;
-bool from_device(stamp_t s);
+bool is_written_by_region(stamp_t stamp);
 stamp_t region_start(void);
 stamp_t region_end_stamp(void); /* the last region's */
-stamp_t section_known(const struct object *o, uintptr_t a, bool got);
+stamp_t find_last_update_of_element(const struct object *object, uintptr_t address, bool is_get_actual);
 extern struct task_state {
     int tasks;
     bool in_task;

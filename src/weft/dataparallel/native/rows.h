@@ -88,20 +88,24 @@ struct line { /* a value that rises evenly */
 /* Whether a row's iterations come to a block. */
 enum { NEVER, PERHAPS, ALWAYS };
 
-/* A form's value in a row, from those that are no shifts: these are the first own_count. */
-static inline struct line form_of(const struct row *r, const struct line own[], int form) {
-    if (form < r->own_count) return own[form];
-    const struct row_term *shift = r->terms + r->starts[form];
-    struct line made = own[shift->which];
+/* Return a form's value in a row: one of the first own_count forms, or such a form shifted by a constant. */
+static inline struct line form_value(const struct row *row, const struct line own_values[], int form) {
+    if (form < row->own_count) return own_values[form];
+    const struct row_term *shift = row->terms + row->starts[form];
+    struct line made = own_values[shift->which];
     made.at += (uint64_t)shift->factor;
     return made;
 }
 
 /* --- follow.c --- */
-void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct line own[]);
-int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool *loose, uint8_t blocks[]);
-int64_t row_ending(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]);
-int64_t row_limited(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]);
+void evaluate_row_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
+                        struct line own[]);
+int64_t find_blocks_of_iterations(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                  bool *may_differ, uint8_t blocks[]);
+int64_t count_iterations_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                    const uint8_t blocks[]);
+int64_t count_iterations_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                       const uint8_t blocks[]);
 
 #define MOST_GROUPS 512
 #define MOST_KIN 64
@@ -195,28 +199,29 @@ struct plan { /* which groups there are, and what is to be asked of them */
 };
 
 /* Where a group's place is in the first iteration, what it moves by, and all its bytes. */
-static inline uintptr_t low_of(const struct plan *p, const struct group *g) {
-    return p->kin[g->kin].at + (uintptr_t)g->shift;
+static inline uintptr_t low_of(const struct plan *plan, const struct group *group) {
+    return plan->kin[group->kin].at + (uintptr_t)group->shift;
 }
-static inline int64_t step_of(const struct plan *p, const struct group *g) { return p->kin[g->kin].step; }
-static inline uintptr_t begin_of(const struct plan *p, const struct group *g) {
-    return low_of(p, g) + (uintptr_t)p->kin[g->kin].below;
+static inline int64_t step_of(const struct plan *plan, const struct group *group) { return plan->kin[group->kin].step; }
+static inline uintptr_t begin_of(const struct plan *plan, const struct group *group) {
+    return low_of(plan, group) + (uintptr_t)plan->kin[group->kin].below;
 }
-static inline uintptr_t end_of(const struct plan *p, const struct group *g) {
-    return low_of(p, g) + (uintptr_t)p->kin[g->kin].above + g->size;
+static inline uintptr_t end_of(const struct plan *plan, const struct group *group) {
+    return low_of(plan, group) + (uintptr_t)plan->kin[group->kin].above + group->size;
 }
 
 enum verdict { REFUSED, UNOPENED, PASSED };
 
 /* --- plan.c --- */
-enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t n);
-bool row_planned(struct row *r, const uint8_t blocks[]);
-bool row_placed(struct plan *p, const struct line forms[], int64_t n);
-bool row_fits(const struct row *r, struct plan *p, const struct line forms[], int64_t n);
+enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
+                              int64_t iteration_count);
+bool find_current_plan(struct row *row, const uint8_t block_states[]);
+bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t iteration_count);
+bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count);
 
 /* --- prove.c --- */
-enum verdict row_passes(struct row *r, const struct line forms[], const uint8_t blocks[], int64_t *count);
-bool row_worth(const struct row *r, int64_t n);
-void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places);
+enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *count);
+bool is_row_worth_proof(const struct row *row, int64_t iteration_count);
+void stamp_row_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last);
 
 #endif

@@ -19,82 +19,95 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool tabled(const struct object *root, int d) {
-    return root->owner[d] && (root->kinds[d] == WEFT_DERIVED || (root->kinds[d] == WEFT_INDIRECT && gridded()));
+static bool has_owner_table(const struct object *root, int dimension) {
+    return root->owner[dimension] &&
+           (root->kinds[dimension] == WEFT_DERIVED || (root->kinds[dimension] == WEFT_INDIRECT && has_grid()));
 }
 
-static bool by_table(int kind) { return kind == WEFT_INDIRECT || kind == WEFT_DERIVED; }
+static bool is_kind_with_table(int kind) { return kind == WEFT_INDIRECT || kind == WEFT_DERIVED; }
 
-bool scattered(const struct object *root) {
+/* Return whether a dimension of a root is distributed by a table of owners (INDIRECT, DERIVED). */
+bool is_scattered(const struct object *root) {
     for (int d = 0; root && d < root->rank; d++)
-        if (by_table(root->kinds[d])) return true;
+        if (is_kind_with_table(root->kinds[d])) return true;
     return false;
 }
 
-static int64_t processor_of(const struct object *root, int d, int64_t x) {
-    int64_t at = x - root->lower[d];
-    if (at < 0 || at >= root->extent[d]) return INT64_MIN;
-    if (tabled(root, d)) return root->owner[d][at];
-    return by_table(root->kinds[d]) ? x : block_low(root, d, x);
+/* Return a number that stands for the processor of a coordinate: from its owner table, else the first coordinate of its
+ * block; INT64_MIN outside the bounds. */
+static int64_t find_owner_of_coordinate(const struct object *root, int dimension, int64_t coordinate) {
+    int64_t at = coordinate - root->lower[dimension];
+    if (at < 0 || at >= root->extent[dimension]) return INT64_MIN;
+    if (has_owner_table(root, dimension)) return root->owner[dimension][at];
+    return is_kind_with_table(root->kinds[dimension]) ? coordinate
+                                                      : first_element_of_block(root, dimension, coordinate);
 }
 
-static int64_t *table_of(struct object *o, int d) {
-    if (!o->owner[d] && o->extent[d] > 0) {
-        o->owner[d] = malloc(sizeof(int64_t) * (size_t)o->extent[d]);
-        for (int64_t k = 0; o->owner[d] && k < o->extent[d]; k++) o->owner[d][k] = INT64_MIN + 1; /* nobody named it */
+/* Return the table with the owner of each element of a dimension; a new one, in which nobody owns an element, if need
+ * be. NULL without memory. */
+static int64_t *ensure_owner_table(struct object *object, int dimension) {
+    if (!object->owner[dimension] && object->extent[dimension] > 0) {
+        object->owner[dimension] = malloc(sizeof(int64_t) * (size_t)object->extent[dimension]);
+        for (int64_t k = 0; object->owner[dimension] && k < object->extent[dimension]; k++)
+            object->owner[dimension][k] = INT64_MIN + 1; /* nobody named it */
     }
-    return o->owner[d];
+    return object->owner[dimension];
 }
 
-static void set_owner(struct object *o, int d, int64_t element, int64_t processor) {
-    int64_t *table = o && d < o->rank ? table_of(o, d) : NULL;
-    if (table && element >= o->lower[d] && element < o->lower[d] + o->extent[d])
-        table[element - o->lower[d]] = processor;
+/* Note which processor owns an element of a dimension; elements outside the bounds are ignored. */
+static void set_owner(struct object *object, int dimension, int64_t element, int64_t processor) {
+    int64_t *table = object && dimension < object->rank ? ensure_owner_table(object, dimension) : NULL;
+    if (table && element >= object->lower[dimension] && element < object->lower[dimension] + object->extent[dimension])
+        table[element - object->lower[dimension]] = processor;
 }
 
-int64_t weft_check_extent(int data, const void *base, int dimension) {
-    const struct object *o = now.off ? NULL : object_of(data, base);
+int64_t weft_check_extent(int variable_id, const void *base, int dimension) {
+    const struct object *o = now.off ? NULL : find_object(variable_id, base);
     return o && dimension < o->rank ? o->extent[dimension] : 0;
 }
 
-int64_t weft_check_lower(int data, const void *base, int dimension) {
-    const struct object *o = now.off ? NULL : object_of(data, base);
+int64_t weft_check_lower(int variable_id, const void *base, int dimension) {
+    const struct object *o = now.off ? NULL : find_object(variable_id, base);
     return o && dimension < o->rank ? o->lower[dimension] : 0;
 }
 
-void weft_check_owner(int data, const void *base, int dimension, int64_t element, int64_t processor) {
-    if (!now.off) set_owner(object_of(data, base), dimension, element, processor);
+void weft_check_owner(int variable_id, const void *base, int dimension, int64_t element, int64_t processor) {
+    if (!now.off) set_owner(find_object(variable_id, base), dimension, element, processor);
 }
 
-/* The processor of an array's index: through its alignment. */
-static int64_t processor_at(const struct object *o, int axis, int64_t index) {
-    for (int d = 0; o && o->root && d < o->root->rank; d++) {
-        const struct term *m = o == o->root ? &(struct term){d, 1, 0} : &o->map[d];
-        if (m->axis == axis) return processor_of(o->root, d, m->coefficient * index + m->offset);
+/* Return a number that stands for the processor of an array's index along `axis`, through the array's alignment;
+ * INT64_MIN if it has none. */
+static int64_t find_owner_of_index(const struct object *object, int axis, int64_t index) {
+    for (int d = 0; object && object->root && d < object->root->rank; d++) {
+        const struct term *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
+        if (m->axis == axis) return find_owner_of_coordinate(object->root, d, m->coefficient * index + m->offset);
     }
     return INT64_MIN;
 }
 
-void weft_check_owner_derived(int data, const void *base, int dimension, int64_t element, int target,
+/* Handle DERIVED: an element belongs to the processor that has the given index of the target along `axis`. */
+void weft_check_owner_derived(int variable_id, const void *base, int dimension, int64_t element, int target_id,
                               const void *target_base, int axis, int64_t index) {
     if (!now.off)
-        set_owner(object_of(data, base), dimension, element, processor_at(object_of(target, target_base), axis, index));
+        set_owner(find_object(variable_id, base), dimension, element,
+                  find_owner_of_index(find_object(target_id, target_base), axis, index));
 }
 
 /* --- where an element lies to the iteration --- */
 
-/* Whether an element of an array belongs to another processor than the iteration's, and in which dimensions of the
- * root: a bit each. */
-unsigned scattered_apart(const struct object *o, const int64_t at[]) {
+/* Return in which dimensions of the root an element belongs to another processor than the iteration's: a bit for
+ * each. */
+unsigned find_foreign_dimensions(const struct object *object, const int64_t index[]) {
     unsigned apart = 0;
-    for (int d = 0; here.on && d < o->root->rank && d < here.on->rank; d++) {
-        const struct term *t = &here.at[d], *m = o == o->root ? &(struct term){d, 1, 0} : &o->map[d];
-        if (o->root->kinds[d] == WEFT_WHOLE || here.on->kinds[d] == WEFT_WHOLE || t->axis == WEFT_ALL ||
+    for (int d = 0; here.on && d < object->root->rank && d < here.on->rank; d++) {
+        const struct term *t = &here.at[d], *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
+        if (object->root->kinds[d] == WEFT_WHOLE || here.on->kinds[d] == WEFT_WHOLE || t->axis == WEFT_ALL ||
             m->axis == WEFT_ALL)
             continue;
         int64_t mine = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        int64_t its = m->axis >= 0 ? m->coefficient * at[m->axis] + m->offset : m->offset;
-        if (processor_of(here.on, d, mine) != processor_of(o->root, d, its)) apart |= 1u << d;
+        int64_t its = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
+        if (find_owner_of_coordinate(here.on, d, mine) != find_owner_of_coordinate(object->root, d, its))
+            apart |= 1u << d;
     }
     return apart;
 }
@@ -119,52 +132,58 @@ static struct edge {
 static int edge_count;
 static size_t edge_room;
 
-static struct edge *edge_of(const struct object *root, int name) {
+/* Return the shadow edge with this name (SHADOW_ADD) of arrays with this root; NULL if there is none. */
+static struct edge *find_named_edge(const struct object *root, int edge_name) {
     for (int i = 0; i < edge_count; i++)
-        if (edges[i].root == root && edges[i].name == name) return &edges[i];
+        if (edges[i].root == root && edges[i].name == edge_name) return &edges[i];
     return NULL;
 }
 
-static stamp_t *renewed(struct edge *e, const struct object *o, bool make) {
-    for (int i = 0; i < e->array_count; i++)
-        if (e->arrays[i].object == o) return &e->arrays[i].renewed;
-    if (!make || e->array_count == 32) return NULL;
-    e->arrays[e->array_count].object = o;
-    e->arrays[e->array_count].renewed = 0;
-    return &e->arrays[e->array_count++].renewed;
+/* Return the address of the stamp of when an array's named edge was renewed last (0: never); NULL if the array does not
+ * have the edge and is not to get it. */
+static stamp_t *find_renewal_stamp(struct edge *edge, const struct object *object, bool add_if_missing) {
+    for (int i = 0; i < edge->array_count; i++)
+        if (edge->arrays[i].object == object) return &edge->arrays[i].renewed;
+    if (!add_if_missing || edge->array_count == 32) return NULL;
+    edge->arrays[edge->array_count].object = object;
+    edge->arrays[edge->array_count].renewed = 0;
+    return &edge->arrays[edge->array_count++].renewed;
 }
 
 static int current = -1; /* the edge that is being made */
 
-void weft_check_edge_begin(int construct, int name, int data, const void *base, int dimension, int target,
-                           const void *target_base, int axis, int over) {
+/* Begin a named shadow edge (SHADOW_ADD) in a dimension of an array; its elements and arrays follow. `other_edge_name`:
+ * another edge of the target whose indices count, too; 0: none. */
+void weft_check_edge_begin(int construct_id, int edge_name, int variable_id, const void *base, int dimension,
+                           int target_id, const void *target_base, int axis, int other_edge_name) {
     current = -1;
     if (now.off) return;
-    struct object *o = object_of(data, base), *t = object_of(target, target_base);
+    struct object *o = find_object(variable_id, base), *t = find_object(target_id, target_base);
     if (!o || !o->root || !t || !t->root) {
-        usage_error("undistributed", construct, o && o->root ? target : data);
+        stop_for_usage_error("undistributed", construct_id, o && o->root ? target_id : variable_id);
         return;
     }
-    tick();
-    ran(construct);
+    advance_time();
+    count_run(construct_id);
     int d = 0;
     while (o != o->root && d < o->root->rank && o->map[d].axis != dimension) d++;
-    struct edge *e = edge_of(o->root, name);
+    struct edge *e = find_named_edge(o->root, edge_name);
     if (e) free(e->reached);
     else {
         GROW(edges, (size_t)edge_count, edge_room, 16);
         e = &edges[edge_count++];
     }
-    *e = (struct edge){.name = name,
+    *e = (struct edge){.name = edge_name,
                        .dimension = o == o->root ? dimension : d,
                        .axis = axis,
-                       .over = over,
+                       .over = other_edge_name,
                        .root = o->root,
                        .target = t};
     current = (int)(e - edges);
-    if (o->low) renewed(e, o, true);
+    if (o->low) find_renewal_stamp(e, o, true);
 }
 
+/* Add an element to the named edge that is being defined, and the index of the target that needs it. */
 void weft_check_edge_element(int64_t index, int64_t element) {
     struct edge *e = current < 0 ? NULL : &edges[current];
     if (!e) return;
@@ -172,107 +191,119 @@ void weft_check_edge_element(int64_t index, int64_t element) {
     e->reached[e->count++] = (struct reach){element, index};
 }
 
-void weft_check_edge_include(int data, const void *base) {
-    struct object *o = current < 0 ? NULL : object_of(data, base);
-    if (o) renewed(&edges[current], o, true);
+void weft_check_edge_include(int variable_id, const void *base) {
+    struct object *o = current < 0 ? NULL : find_object(variable_id, base);
+    if (o) find_renewal_stamp(&edges[current], o, true);
 }
 
-static int by_element(const void *one, const void *two) {
+/* Comparison for qsort: entries of an edge by their element. */
+static int compare_by_element(const void *one, const void *two) {
     int64_t a = ((const struct reach *)one)->element, b = ((const struct reach *)two)->element;
     return (a > b) - (a < b);
 }
 
+/* End the definition of a named shadow edge: sort its elements for the search. */
 void weft_check_edge_end(void) {
-    if (current >= 0) qsort(edges[current].reached, edges[current].count, sizeof(struct reach), by_element);
+    if (current >= 0) qsort(edges[current].reached, edges[current].count, sizeof(struct reach), compare_by_element);
     current = -1;
     forget_sites();
 }
 
-/* Whether an edge brings an element to a processor. */
-static bool reaches(const struct edge *e, int64_t processor, int64_t element) {
-    size_t low = 0, high = e->count;
+/* Return whether a named edge brings an element to a processor. */
+static bool does_edge_bring_element(const struct edge *edge, int64_t processor, int64_t element) {
+    size_t low = 0, high = edge->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (e->reached[middle].element < element) low = middle + 1;
+        if (edge->reached[middle].element < element) low = middle + 1;
         else high = middle;
     }
-    const struct edge *over = e->over ? edge_of(e->target->root, e->over) : NULL;
-    for (; low < e->count && e->reached[low].element == element; low++) {
-        int64_t index = e->reached[low].index;
-        if (processor_at(e->target, e->axis, index) == processor || (over && reaches(over, processor, index)))
+    const struct edge *over = edge->over ? find_named_edge(edge->target->root, edge->over) : NULL;
+    for (; low < edge->count && edge->reached[low].element == element; low++) {
+        int64_t index = edge->reached[low].index;
+        if (find_owner_of_index(edge->target, edge->axis, index) == processor ||
+            (over && does_edge_bring_element(over, processor, index)))
             return true;
     }
     return false;
 }
 
-/* Whether named edges of an array hold an element for this iteration: no (0), yes, but they were never renewed (1), or
- * yes (2), and when they were renewed last. */
-int scattered_edge(const struct object *o, const int64_t at[], unsigned apart, stamp_t *when) {
+/* Return whether a named edge holds an element for this iteration: 0 no; 1 yes, but it was never renewed; 2 yes, and
+ * *renewal_stamp is raised to when. */
+int find_edge_for_element(const struct object *object, const int64_t index[], unsigned foreign_dimensions,
+                          stamp_t *renewal_stamp) {
     int found = 0;
-    if (apart & (apart - 1)) /* in more than one dimension */
+    if (foreign_dimensions & (foreign_dimensions - 1)) /* in more than one dimension */
         return 0;
     for (int i = 0; i < edge_count; i++) {
         struct edge *e = &edges[i];
         int d = e->dimension;
-        if (e->root != o->root || apart != 1u << d) continue;
-        const struct term *t = &here.at[d], *m = o == o->root ? &(struct term){d, 1, 0} : &o->map[d];
+        if (e->root != object->root || foreign_dimensions != 1u << d) continue;
+        const struct term *t = &here.at[d], *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
         int64_t mine = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        int64_t its = m->axis >= 0 ? m->coefficient * at[m->axis] + m->offset : m->offset;
-        const stamp_t *stamp = renewed(e, o, false);
-        if (!stamp || !reaches(e, processor_of(here.on, d, mine), its)) continue;
+        int64_t its = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
+        const stamp_t *stamp = find_renewal_stamp(e, object, false);
+        if (!stamp || !does_edge_bring_element(e, find_owner_of_coordinate(here.on, d, mine), its)) continue;
         found = *stamp ? 2 : found ? found : 1;
-        if (*stamp > *when) *when = *stamp;
+        if (*stamp > *renewal_stamp) *renewal_stamp = *stamp;
     }
     return found;
 }
 
-void scattered_renew(struct object *o, int name) {
+/* Note that an array's named edge was renewed now (0: all its edges). */
+void renew_named_edges(struct object *object, int edge_name) {
     for (int i = 0; i < edge_count; i++) {
-        stamp_t *stamp =
-            edges[i].root == o->root && (!name || edges[i].name == name) ? renewed(&edges[i], o, name != 0) : NULL;
+        stamp_t *stamp = edges[i].root == object->root && (!edge_name || edges[i].name == edge_name)
+                             ? find_renewal_stamp(&edges[i], object, edge_name != 0)
+                             : NULL;
         if (stamp) *stamp = now.cur;
     }
 }
 
-void weft_check_edge_renew(int construct, int name, int data, const void *base) {
-    struct object *o = now.off ? NULL : object_of(data, base);
+/* Handle the renewal of an array's named edge, outside of a loop or (construct 0) for the loop that begins. Reports an
+ * unknown edge. */
+void weft_check_edge_renew(int construct_id, int edge_name, int variable_id, const void *base) {
+    struct object *o = now.off ? NULL : find_object(variable_id, base);
     if (!o) return;
-    tick();
-    if (!o->root || !edge_of(o->root, name)) findings_directive("edge-unknown", construct ? construct : here.id, data);
-    else scattered_renew(o, name);
+    advance_time();
+    if (!o->root || !find_named_edge(o->root, edge_name))
+        findings_report_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
+    else renew_named_edges(o, edge_name);
     forget_sites();
 }
 
-/* An object that is no more. */
-void scattered_forget(struct object *o) {
+/* Forget the named edges and owner tables of an object that no longer exists. */
+void forget_edges_and_owners(struct object *object) {
     for (int i = 0; i < edge_count; i++) {
-        if (edges[i].root == o || edges[i].target == o) {
+        if (edges[i].root == object || edges[i].target == object) {
             free(edges[i].reached);
             edges[i--] = edges[--edge_count];
             continue;
         }
         for (int k = 0; k < edges[i].array_count; k++)
-            if (edges[i].arrays[k].object == o) edges[i].arrays[k--] = edges[i].arrays[--edges[i].array_count];
+            if (edges[i].arrays[k].object == object) edges[i].arrays[k--] = edges[i].arrays[--edges[i].array_count];
     }
     for (int d = 0; d < WEFT_MAX_RANK; d++) {
-        free(o->owner[d]);
-        o->owner[d] = NULL;
+        free(object->owner[d]);
+        object->owner[d] = NULL;
     }
 }
 
 /* --- localize --- */
 
-static int64_t value_at(uintptr_t a, size_t size) {
-    return size == 8 ? *(const int64_t *)a : size == 4 ? *(const int32_t *)a : INT64_MIN;
+static int64_t value_at(uintptr_t address, size_t size) {
+    return size == 8 ? *(const int64_t *)address : size == 4 ? *(const int32_t *)address : INT64_MIN;
 }
 
-/* Each number in `data` must be an index of the target that its own processor has, or has an edge for. */
-void weft_check_localize(int construct, int data, const void *base, int target, const void *target_base, int axis) {
-    struct object *o = now.off ? NULL : object_of(data, base), *t = now.off ? NULL : object_of(target, target_base);
+/* Handle LOCALIZE: report values of an array that are no index of the target which the value's own processor has, by
+ * itself or by an edge. */
+void weft_check_localize(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
+                         int axis) {
+    struct object *o = now.off ? NULL : find_object(variable_id, base),
+                  *t = now.off ? NULL : find_object(target_id, target_base);
     if (!o || !t || !o->array) return;
-    ran(construct);
+    count_run(construct_id);
     if (!o->root || !t->root) {
-        usage_error("undistributed", construct, o->root ? target : data);
+        stop_for_usage_error("undistributed", construct_id, o->root ? target_id : variable_id);
         return;
     }
     int d = 0;
@@ -280,15 +311,15 @@ void weft_check_localize(int construct, int data, const void *base, int target, 
     d = t == t->root ? axis : d;
     for (uintptr_t a = o->low; a < o->high && d < t->root->rank; a += o->element) {
         int64_t index[WEFT_MAX_RANK], value = value_at(a, o->element), processor = INT64_MIN;
-        index_of(o, a, index);
-        for (int k = 0; k < o->rank && processor == INT64_MIN; k++) processor = processor_at(o, k, index[k]);
+        compute_element_index(o, a, index);
+        for (int k = 0; k < o->rank && processor == INT64_MIN; k++) processor = find_owner_of_index(o, k, index[k]);
         if (value == INT64_MIN || value < t->lower[axis] || value >= t->lower[axis] + t->extent[axis] ||
-            processor == processor_at(t, axis, value))
+            processor == find_owner_of_index(t, axis, value))
             continue;
         bool known = false;
         for (int i = 0; i < edge_count && !known; i++)
-            known = edges[i].root == t->root && edges[i].dimension == d && renewed(&edges[i], t, false) &&
-                    reaches(&edges[i], processor, value);
-        if (!known) findings_localize(construct, data, target, index, o->rank, value);
+            known = edges[i].root == t->root && edges[i].dimension == d && find_renewal_stamp(&edges[i], t, false) &&
+                    does_edge_bring_element(&edges[i], processor, value);
+        if (!known) findings_report_localize(construct_id, variable_id, target_id, index, o->rank, value);
     }
 }

@@ -4,10 +4,11 @@
 
 #include "objects.h"
 
-bool scattered(const struct object *root);
-unsigned scattered_apart(const struct object *o, const int64_t at[]);
-int scattered_edge(const struct object *o, const int64_t at[], unsigned apart, stamp_t *when);
-void scattered_renew(struct object *o, int name);
-void scattered_forget(struct object *o);
+bool is_scattered(const struct object *root);
+unsigned find_foreign_dimensions(const struct object *object, const int64_t index[]);
+int find_edge_for_element(const struct object *object, const int64_t index[], unsigned foreign_dimensions,
+                          stamp_t *renewal_stamp);
+void renew_named_edges(struct object *object, int edge_name);
+void forget_edges_and_owners(struct object *object);
 
 #endif

@@ -16,23 +16,26 @@ static struct kept_shares {
     struct kept_shares *next;
 } *all;
 
-bool spread(const struct object *o) {
-    if (!o->array || !o->root || !o->low || !o->element) return false;
-    for (int d = 0; d < o->root->rank; d++)
-        if (grid_axis(o->root, d) >= 0 && o->map[d].axis != WEFT_ALL) return true;
+/* Return whether an array has memory and is distributed along a dimension of the grid. */
+bool is_distributed_in_memory(const struct object *object) {
+    if (!object->array || !object->root || !object->low || !object->element) return false;
+    for (int d = 0; d < object->root->rank; d++)
+        if (find_grid_axis(object->root, d) >= 0 && object->map[d].axis != WEFT_ALL) return true;
     return false;
 }
 
-static void drop(struct share *s) {
-    if (!s) return;
-    for (int k = 0; k < WEFT_MAX_RANK; k++) free(s->own[k]);
-    free(s);
+/* Free a processor's share of an array; NULL is ignored. */
+static void free_share(struct share *share) {
+    if (!share) return;
+    for (int k = 0; k < WEFT_MAX_RANK; k++) free(share->own[k]);
+    free(share);
 }
 
-static struct kept_shares *held_of(const struct object *o) {
+/* Return the cached shares (which elements each processor owns) of an array, emptied if it was distributed anew. */
+static struct kept_shares *find_or_add_kept_shares(const struct object *object) {
     struct kept_shares *h = all;
-    while (h && (h->object != o || h->low != o->low)) h = h->next;
-    if (h && h->version == o->version && h->root_version == o->root->version) return h;
+    while (h && (h->object != object || h->low != object->low)) h = h->next;
+    if (h && h->version == object->version && h->root_version == object->root->version) return h;
     if (!h) {
         h = calloc(1, sizeof *h);
         if (!h) abort();
@@ -40,71 +43,78 @@ static struct kept_shares *held_of(const struct object *o) {
         all = h;
     }
     for (int p = 0; p < MOST_PROCESSORS; p++) {
-        drop(h->of[p]);
+        free_share(h->of[p]);
         h->of[p] = NULL;
     }
-    h->object = o;
-    h->low = o->low;
-    h->version = o->version;
-    h->root_version = o->root->version;
+    h->object = object;
+    h->low = object->low;
+    h->version = object->version;
+    h->root_version = object->root->version;
     return h;
 }
 
-/* Axes of the grid that no dimension of the root lies on have one owner: the first. */
-static bool on_others(const struct object *root, const int at[], int axes) {
+/* Return whether a processor is the first one along all axes of the grid onto which no dimension of the root is
+ * distributed; such axes have one owner. */
+static bool is_first_on_other_axes(const struct object *root, const int coordinates[], int axis_count) {
     bool used[WEFT_MAX_RANK] = {false};
     for (int d = 0; d < root->rank; d++)
-        if (grid_axis(root, d) >= 0) used[grid_axis(root, d)] = true;
-    for (int k = 0; k < axes; k++)
-        if (!used[k] && at[k]) return false;
+        if (find_grid_axis(root, d) >= 0) used[find_grid_axis(root, d)] = true;
+    for (int k = 0; k < axis_count; k++)
+        if (!used[k] && coordinates[k]) return false;
     return true;
 }
 
-static void narrow(struct share *s, const struct object *o, int d, int part) {
-    const struct term *m = &o->map[d];
+/* Take from a processor's share of an array all elements whose root coordinate in one dimension belongs to another
+ * coordinate of the grid. */
+static void restrict_share(struct share *share, const struct object *object, int root_dimension, int coordinate) {
+    const struct term *m = &object->map[root_dimension];
     if (m->axis == WEFT_ALL) return;
     if (m->axis < 0) {
-        s->any &= grid_part(o->root, d, m->offset) == part;
+        share->any &= find_owner_coordinate(object->root, root_dimension, m->offset) == coordinate;
         return;
     }
     int k = m->axis;
-    for (int64_t i = 0; i < o->extent[k]; i++)
-        s->own[k][i] &= grid_part(o->root, d, m->coefficient * (o->lower[k] + i) + m->offset) == part;
+    for (int64_t i = 0; i < object->extent[k]; i++)
+        share->own[k][i] &= find_owner_coordinate(object->root, root_dimension,
+                                                  m->coefficient * (object->lower[k] + i) + m->offset) == coordinate;
 }
 
-static void limits(struct share *s, const struct object *o) {
-    s->box = true;
-    for (int k = 0; k < o->rank; k++) {
+/* Compute the first and last own index of each dimension of a processor's share of an array, and whether the share is
+ * one box without holes. */
+static void compute_share_bounds(struct share *share, const struct object *object) {
+    share->box = true;
+    for (int k = 0; k < object->rank; k++) {
         int64_t n = 0;
-        s->first[k] = 0;
-        s->last[k] = -1;
-        for (int64_t i = o->extent[k] - 1; i >= 0; i--)
-            if (s->own[k][i]) {
-                s->first[k] = i;
+        share->first[k] = 0;
+        share->last[k] = -1;
+        for (int64_t i = object->extent[k] - 1; i >= 0; i--)
+            if (share->own[k][i]) {
+                share->first[k] = i;
                 n++;
             }
-        for (int64_t i = 0; i < o->extent[k]; i++)
-            if (s->own[k][i]) s->last[k] = i;
-        s->any &= n > 0;
-        s->box &= n == s->last[k] - s->first[k] + 1;
+        for (int64_t i = 0; i < object->extent[k]; i++)
+            if (share->own[k][i]) share->last[k] = i;
+        share->any &= n > 0;
+        share->box &= n == share->last[k] - share->first[k] + 1;
     }
 }
 
-const struct share *share_of(struct object *o, int processor) {
-    struct kept_shares *h = held_of(o);
+/* Return which elements of an array a processor owns; owned by the cache. */
+const struct share *find_share(struct object *object, int processor) {
+    struct kept_shares *h = find_or_add_kept_shares(object);
     if (h->of[processor]) return h->of[processor];
     struct share *s = h->of[processor] = calloc(1, sizeof *s);
-    int at[WEFT_MAX_RANK], axes = grid_place(processor, at);
+    int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
     if (!s) abort();
-    s->any = on_others(o->root, at, axes);
-    for (int k = 0; k < o->rank; k++) {
-        s->own[k] = malloc((size_t)(o->extent[k] > 0 ? o->extent[k] : 1));
+    s->any = is_first_on_other_axes(object->root, at, axes);
+    for (int k = 0; k < object->rank; k++) {
+        s->own[k] = malloc((size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
         if (!s->own[k]) abort();
-        memset(s->own[k], 1, (size_t)(o->extent[k] > 0 ? o->extent[k] : 1));
+        memset(s->own[k], 1, (size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
     }
-    for (int d = 0; d < o->root->rank; d++)
-        if (grid_axis(o->root, d) >= 0) narrow(s, o, d, at[grid_axis(o->root, d)]);
-    limits(s, o);
+    for (int d = 0; d < object->root->rank; d++)
+        if (find_grid_axis(object->root, d) >= 0) restrict_share(s, object, d, at[find_grid_axis(object->root, d)]);
+    compute_share_bounds(s, object);
     return s;
 }
 
@@ -112,12 +122,14 @@ const struct share *share_of(struct object *o, int processor) {
 static unsigned char *runs[WEFT_MAX_RANK];
 static bool runs_any;
 
-void runs_begin(int processor) {
-    int at[WEFT_MAX_RANK], axes = grid_place(processor, at);
+/* Compute which coordinates of the ON array belong to a processor, for is_own_iteration. SHADOW_COMPUTE adds the shadow
+ * edges. */
+void compute_own_iterations(int processor) {
+    int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
     const struct object *root = here.on;
-    runs_any = on_others(root, at, axes);
+    runs_any = is_first_on_other_axes(root, at, axes);
     for (int d = 0; d < root->rank; d++) {
-        int axis = grid_axis(root, d);
+        int axis = find_grid_axis(root, d);
         int64_t low = 0, high = 0, n = root->extent[d];
         free(runs[d]);
         runs[d] = NULL;
@@ -131,12 +143,13 @@ void runs_begin(int processor) {
         if (!runs[d]) abort();
         for (int64_t x = 0; x < n; x++)
             for (int64_t y = x - high; y <= x + low && !runs[d][x]; y++)
-                runs[d][x] = y >= 0 && y < n && grid_part(root, d, root->lower[d] + y) == at[axis];
+                runs[d][x] = y >= 0 && y < n && find_owner_coordinate(root, d, root->lower[d] + y) == at[axis];
     }
 }
 
-/* Whether an iteration of this loop is that processor's: ON says so. */
-bool runs_iteration(const int64_t index[]) {
+/* Return whether the loop's ON clause gives an iteration to the processor of the last compute_own_iterations. One
+ * outside the bounds goes to the nearest element. */
+bool is_own_iteration(const int64_t index[]) {
     for (int d = 0; runs_any && d < here.on->rank; d++) {
         if (!runs[d]) continue;
         const struct term *t = &here.at[d];
@@ -147,24 +160,26 @@ bool runs_iteration(const int64_t index[]) {
     return runs_any;
 }
 
-/* Calls `visit` for the elements that are (or are not) a processor's, in runs of the memory's order. */
-void share_walk(const struct object *o, const struct share *s, bool owned, run_of *visit, void *with) {
-    int inner = o->order == WEFT_ORDER_C ? o->rank - 1 : 0, step = o->order == WEFT_ORDER_C ? -1 : 1;
+/* Call `visit` for each run of neighbouring elements that are (`is_owned`) or are not a processor's, in the order of
+ * memory. */
+void visit_runs_of_elements(const struct object *object, const struct share *share, bool is_owned, run_of *visit,
+                            void *context) {
+    int inner = object->order == WEFT_ORDER_C ? object->rank - 1 : 0, step = object->order == WEFT_ORDER_C ? -1 : 1;
     int64_t index[WEFT_MAX_RANK] = {0};
-    for (char *row = (char *)o->low; row < (char *)o->high;) {
-        bool mine = s->any;
-        for (int k = 0; k < o->rank; k++) mine &= k == inner || s->own[k][index[k]];
-        for (int64_t i = 0, n; i < o->extent[inner]; i += n) {
-            bool is = mine && s->own[inner][i];
-            for (n = 1; i + n < o->extent[inner] && (mine && s->own[inner][i + n]) == is;) n++;
-            if (is == owned) visit(with, row + (size_t)i * o->element, (size_t)n * o->element);
+    for (char *row = (char *)object->low; row < (char *)object->high;) {
+        bool mine = share->any;
+        for (int k = 0; k < object->rank; k++) mine &= k == inner || share->own[k][index[k]];
+        for (int64_t i = 0, n; i < object->extent[inner]; i += n) {
+            bool is = mine && share->own[inner][i];
+            for (n = 1; i + n < object->extent[inner] && (mine && share->own[inner][i + n]) == is;) n++;
+            if (is == is_owned) visit(context, row + (size_t)i * object->element, (size_t)n * object->element);
         }
-        row += (size_t)o->extent[inner] * o->element;
+        row += (size_t)object->extent[inner] * object->element;
         int k = inner + step;
-        while (k >= 0 && k < o->rank && ++index[k] == o->extent[k]) {
+        while (k >= 0 && k < object->rank && ++index[k] == object->extent[k]) {
             index[k] = 0;
             k += step;
         }
-        if (k < 0 || k >= o->rank) break;
+        if (k < 0 || k >= object->rank) break;
     }
 }

@@ -19,257 +19,280 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool among(const struct private *list, int n, uintptr_t a, struct private **which) {
-    for (int i = 0; i < n; i++)
-        if (a - list[i].low < list[i].high - list[i].low) {
-            *which = (struct private *)&list[i];
+/* Find the variable in a list of private variables that contains an address. Return whether there is one. */
+bool find_variable_at(const struct private *list, int count, uintptr_t address, struct private **found_variable) {
+    for (int i = 0; i < count; i++)
+        if (address - list[i].low < list[i].high - list[i].low) {
+            *found_variable = (struct private *)&list[i];
             return true;
         }
     return false;
 }
 
-static struct reduction *reduction_at(uintptr_t a) {
+/* Return the reduction of the construct whose variable or location contains an address; NULL if none does. */
+static struct reduction *find_reduction_at(uintptr_t address) {
     for (int i = 0; i < here.reduction_count; i++) {
         struct reduction *r = &here.reductions[i];
-        if (a - r->low < r->high - r->low || (r->location && a - (uintptr_t)r->location < r->location_bytes)) return r;
+        if (address - r->low < r->high - r->low ||
+            (r->location && address - (uintptr_t)r->location < r->location_bytes))
+            return r;
     }
     return NULL;
 }
 
-static void interval(struct site *s, uintptr_t low, uintptr_t high) {
-    s->home = &weft_nowhere;
-    s->low = low;
-    s->length = high - low;
+/* Let a site (what one place in the code may access) cover [low, high), wherever the iterations are. */
+static void set_site_interval(struct site *site, uintptr_t low, uintptr_t high) {
+    site->home = &weft_nowhere;
+    site->low = low;
+    site->length = high - low;
 }
 
-static void mode(struct site *s, enum mode m, stamp_t limit) {
+/* Set how a site (what one place in the code may access) judges, and which stamps pass the hooks without judging.
+ * `newest`: what was written later must not be read. */
+static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     stamp_t base = now.base;
     /* A statement of a sequential part comes behind all that was written: nothing is newer. */
-    bool behind = m == HOST || (m == OWN && here.what == OWNED);
-    if (behind) limit = SPLIT - 1;
-    s->fresh = limit;
+    bool behind = new_mode == HOST || (new_mode == OWN && here.what == OWNED);
+    if (behind) newest = SPLIT - 1;
+    site->fresh = newest;
     if (weft_task.in_task) { /* what other tasks wrote is judged */
         base = weft_task.base;
-        limit = limit < base ? limit : base;
+        newest = newest < base ? newest : base;
     }
-    s->mode = (unsigned char)m;
-    s->least = 0;
-    s->limit = s->known = limit;
-    s->track = m == SHARED ? 1 : m == REPLICATED ? 2 : 0;
-    s->floor = base + 1;
-    s->span = REDZONE + 1 - s->floor;
-    if (s->track) /* only what this iteration wrote itself passes the hooks */
+    site->mode = (unsigned char)new_mode;
+    site->least = 0;
+    site->limit = site->known = newest;
+    site->track = new_mode == SHARED ? 1 : new_mode == REPLICATED ? 2 : 0;
+    site->floor = base + 1;
+    site->span = REDZONE + 1 - site->floor;
+    if (site->track) /* only what this iteration wrote itself passes the hooks */
     {
-        s->least = 1;
-        s->limit = 0;
-        s->floor = 0;
-        s->span = UINT32_MAX;
+        site->least = 1;
+        site->limit = 0;
+        site->floor = 0;
+        site->span = UINT32_MAX;
     }
-    if (m == FREE) {
-        s->limit = SPLIT - 1;
-        s->floor = SPLIT;
-        s->span = 1;
+    if (new_mode == FREE) {
+        site->limit = SPLIT - 1;
+        site->floor = SPLIT;
+        site->span = 1;
     }
-    if (m == PRIVATE || behind) {
-        s->floor = SPLIT;
-        s->span = REDZONE + 1 - SPLIT;
+    if (new_mode == PRIVATE || behind) {
+        site->floor = SPLIT;
+        site->span = REDZONE + 1 - SPLIT;
     }
 }
 
-/* The part of an array around `a` that lies alike to every iteration: free dimensions that are contiguous. */
-static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t size) {
-    const struct object *o = v->object;
+/* Let a site (what one place in the code may access) cover the part of an array around an address that lies alike to
+ * every iteration: its contiguous dimensions that no loop index follows. It moves along with the iteration's own
+ * element. */
+static void cover_elements_alike_for_all(struct site *site, const struct aspect *aspect, uintptr_t address,
+                                         size_t size) {
+    const struct object *o = aspect->object;
     int64_t at[WEFT_MAX_RANK];
-    index_of(o, a, at);
+    compute_element_index(o, address, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
-    s->follows = 0;
-    s->period = s->total = 0; /* whatever was said of a block */
+    site->follows = 0;
+    site->period = site->total = 0; /* whatever was said of a block */
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
-        if (v->free[d] && inner) {
+        if (aspect->free[d] && inner) {
             block *= (uintptr_t)(o->extent[d] > 0 ? o->extent[d] : 1);
             continue;
         }
         inner = false;
-        if (v->free[d] && !s->period) { /* not contiguous: the same again every stride */
-            s->period = (uintptr_t)o->stride[d];
-            s->total = (uintptr_t)(o->extent[d] * o->stride[d]);
+        if (aspect->free[d] && !site->period) { /* not contiguous: the same again every stride */
+            site->period = (uintptr_t)o->stride[d];
+            site->total = (uintptr_t)(o->extent[d] * o->stride[d]);
         }
         low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
     }
-    s->home = v->home;
-    s->low = low - *v->home;
-    s->length = block;
-    s->closed |= a + size > low + block || !v->exact;
+    site->home = aspect->home;
+    site->low = low - *aspect->home;
+    site->length = block;
+    site->closed |= address + size > low + block || !aspect->exact;
 }
 
-/* With a grid: from which to which index of dimension i an array's elements lie in the block of `at`, which is the
- * iteration's own in that dimension, too; else `at` alone. */
-static void alike(const struct aspect *v, int i, int64_t at, int64_t own, int64_t *first, int64_t *last) {
-    const struct object *o = v->object;
-    *first = o->lower[i];
-    *last = o->lower[i] + o->extent[i] - 1;
-    for (int d = 0; !v->free[i] && d < o->root->rank; d++) {
+/* With a grid: set *first..*last to the indices of a dimension that lie in the block of `element`, if the iteration's
+ * own element does, too; else to `element` alone. */
+static void find_range_in_block(const struct aspect *aspect, int dimension, int64_t element, int64_t own_element,
+                                int64_t *first, int64_t *last) {
+    const struct object *o = aspect->object;
+    *first = o->lower[dimension];
+    *last = o->lower[dimension] + o->extent[dimension] - 1;
+    for (int d = 0; !aspect->free[dimension] && d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
-        if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE) continue;
+        if (m->axis != dimension || o->root->kinds[d] == WEFT_WHOLE) continue;
         int64_t from, to;
-        block_of(o->root, d, at + m->offset, &from, &to);
+        find_block_bounds(o->root, d, element + m->offset, &from, &to);
         from -= m->offset;
         to -= m->offset;
-        bool same = m->coefficient == 1 && from <= own && own <= to;
-        *first = !same ? at : from > *first ? from : *first;
-        *last = !same ? at : to < *last ? to : *last;
+        bool same = m->coefficient == 1 && from <= own_element && own_element <= to;
+        *first = !same ? element : from > *first ? from : *first;
+        *last = !same ? element : to < *last ? to : *last;
     }
 }
 
-/* With a grid: the elements of this row of the array that are alike. What holds for one holds for all as long as the
- * iterations stay in their blocks; and in other rows, where those are alike. */
-static void around_in_block(struct site *s, const struct aspect *v, uintptr_t a, const int64_t at[]) {
-    const struct object *o = v->object;
+/* With a grid: let a site (what one place in the code may access) cover the elements of this row of the array that lie
+ * in the same block. What holds for one of them holds for all while the iterations stay in their blocks, and for other
+ * rows of the block. */
+static void cover_block_elements(struct site *site, const struct aspect *aspect, uintptr_t address,
+                                 const int64_t index[]) {
+    const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK], first, last;
-    uintptr_t low = a - (a - o->low) % o->element, bytes = o->element;
-    home_of(v, here.index, own);
+    uintptr_t low = address - (address - o->low) % o->element, bytes = o->element;
+    compute_own_element_index(aspect, here.index, own);
     for (int k = 0; k < o->rank; k++) {
         int i = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
-        alike(v, i, at[i], own[i], &first, &last);
+        find_range_in_block(aspect, i, index[i], own[i], &first, &last);
         if (bytes < (uintptr_t)o->stride[i]) { /* all before was not whole: from here on it is other rows */
-            s->lowest = low - (uintptr_t)((at[i] - first) * o->stride[i]);
-            s->highest = low + (uintptr_t)((last - at[i]) * o->stride[i]);
-            s->follows = block_site_follows(v) ? (unsigned char)(i + 1) : 0;
+            site->lowest = low - (uintptr_t)((index[i] - first) * o->stride[i]);
+            site->highest = low + (uintptr_t)((last - index[i]) * o->stride[i]);
+            site->follows = block_site_starts_following(aspect) ? (unsigned char)(i + 1) : 0;
             break;
         }
-        low -= (uintptr_t)((at[i] - first) * o->stride[i]);
+        low -= (uintptr_t)((index[i] - first) * o->stride[i]);
         bytes += (uintptr_t)((last - first) * o->stride[i]);
     }
-    interval(s, low, low + bytes);
+    set_site_interval(site, low, low + bytes);
 }
 
 static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
 
-/* Where an element lies to the iteration: own (0), in widths (1), beyond (2). delta counts from the own block. */
-static int distance(const struct aspect *v, const int64_t at[], const struct widths *w, int64_t delta[], int *axes) {
-    const struct object *o = v->object;
+/* Return where an element lies relative to the iteration's own block: 0 in it, 1 within `widths` around it, 2 beyond.
+ * delta[]: its distance in each dimension; *axis_count: in how many dimensions it lies outside. */
+static int classify_element_distance(const struct aspect *aspect, const int64_t index[], const struct widths *widths,
+                                     int64_t delta[], int *axis_count) {
+    const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK];
-    home_of(v, here.index, own);
+    compute_own_element_index(aspect, here.index, own);
     int far = 0;
-    *axes = 0;
+    *axis_count = 0;
     for (int k = 0; k < o->rank; k++) {
-        delta[k] = v->free[k] ? 0 : at[k] - own[k];
+        delta[k] = aspect->free[k] ? 0 : index[k] - own[k];
         if (delta[k] == 0) continue;
-        for (int d = 0; !v->remote && o->root && d < o->root->rank; d++) {
+        for (int d = 0; !aspect->remote && o->root && d < o->root->rank; d++) {
             const struct term *m = &o->map[d];
             if (m->axis != k || !m->coefficient) continue;
-            int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * at[k] + m->offset;
-            int64_t low = block_low(o->root, d, t), high = block_high(o->root, d, t);
+            int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * index[k] + m->offset;
+            int64_t low = first_element_of_block(o->root, d, t), high = last_element_of_block(o->root, d, t);
             if (low <= x && x <= high) delta[k] = 0;
             else if (low != high) /* from the block's edge */
                 delta[k] = (x > high ? x - high : x - low) / m->coefficient;
         }
         if (delta[k] == 0) continue;
-        (*axes)++;
-        if (!within(delta[k], w->low[k], w->high[k])) far = 2;
+        (*axis_count)++;
+        if (!within(delta[k], widths->low[k], widths->high[k])) far = 2;
         else if (far == 0) far = 1;
     }
     return far;
 }
 
-static bool outside(const struct object *o, const int64_t at[]) {
-    for (int k = 0; k < o->rank; k++)
-        if (at[k] < o->lower[k] || at[k] >= o->lower[k] + o->extent[k]) return true;
+/* Return whether an index lies outside an array's declared bounds. */
+static bool is_outside_bounds(const struct object *object, const int64_t index[]) {
+    for (int k = 0; k < object->rank; k++)
+        if (index[k] < object->lower[k] || index[k] >= object->lower[k] + object->extent[k]) return true;
     return false;
 }
 
-static void bad(struct site *s, struct detail *d, const char *kind, const char *why) {
-    s->closed = true;
-    s->mode = BAD;
-    d->kind = kind;
-    d->why = why;
+/* Let a site (what one place in the code may access) report a fault for every access: keep the finding's kind and
+ * reason. */
+static void mark_site_faulty(struct site *site, struct detail *detail, const char *kind, const char *why) {
+    site->closed = true;
+    site->mode = BAD;
+    detail->kind = kind;
+    detail->why = why;
 }
 
-static bool everywhere(const struct object *o) /* no dimension is distributed */
-{
-    for (int d = 0; d < o->root->rank; d++)
-        if (o->root->kinds[d] != WEFT_WHOLE && o->map[d].axis != WEFT_ALL) return false;
+/* Return whether every processor has all elements of an array: no dimension is distributed. */
+static bool is_on_every_processor(const struct object *object) {
+    for (int d = 0; d < object->root->rank; d++)
+        if (object->root->kinds[d] != WEFT_WHOLE && object->map[d].axis != WEFT_ALL) return false;
     return true;
 }
 
-static bool fixed_elsewhere(const struct object *o) {
-    const struct object *root = o->root;
-    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !everywhere(o))
+/* Return whether an array lies wholly on another processor than the iteration: that of another task, or one at a fixed
+ * coordinate of its root. */
+static bool is_fixed_on_other_processor(const struct object *object) {
+    const struct object *root = object->root;
+    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !is_on_every_processor(object))
         return true; /* the processors of another task, or those of a task and all of them */
-    for (int d = 0; d < o->root->rank; d++) {
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
-        if (e >= 0 && o->map[d].axis == WEFT_CONSTANT && here.at[e].axis != WEFT_ALL) {
+    for (int d = 0; d < object->root->rank; d++) {
+        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
+        if (e >= 0 && object->map[d].axis == WEFT_CONSTANT && here.at[e].axis != WEFT_ALL) {
             const struct term *t = &here.at[e];
             int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-            if (!same_owner(o->root, d, x, o->map[d].offset)) return true;
+            if (!has_same_owner(object->root, d, x, object->map[d].offset)) return true;
         }
     }
     return false;
 }
 
-/* Whether an iteration runs on all processors along a dimension (`on A[i][]`, or the ON array has no dimension there),
- * among which the array is distributed: its elements are far from all of them but one. */
-static bool on_many(const struct object *o) {
-    const struct object *root = o->root;
+/* Return whether the iteration runs on all processors along a dimension (`on A[i][]`, or the ON array has none there)
+ * among which the array is distributed, so that its elements are remote to all of them but one. */
+static bool is_iteration_on_many_owners(const struct object *object) {
+    const struct object *root = object->root;
     if (here.what != LOOP) return false;
     for (int d = 0; d < root->rank; d++) {
-        if (root->kinds[d] == WEFT_WHOLE || o->map[d].axis == WEFT_ALL) continue;
-        int e = root == here.on ? d : paired(root, d, here.on);
+        if (root->kinds[d] == WEFT_WHOLE || object->map[d].axis == WEFT_ALL) continue;
+        int e = root == here.on ? d : find_paired_dimension(root, d, here.on);
         if ((e < 0 || here.at[e].axis == WEFT_ALL) &&
-            !same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
+            !has_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
             return true;
     }
     return false;
 }
 
-/* Whether an array is distributed otherwise than the loop's own, with another root: which elements are where the
- * iteration is depends on how many processors there are. */
-static bool otherwise(const struct object *o) {
-    for (int d = 0; o->root != here.on && d < o->root->rank; d++) {
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
-        if (e >= 0 && o->map[d].axis != WEFT_ALL && here.at[e].axis != WEFT_ALL &&
-            !alike_distributed(o->root, d, here.on, e))
+/* Return whether an array has another root than the ON array and is distributed in another way: which elements are
+ * local depends on the number of processors then. */
+static bool is_distributed_otherwise(const struct object *object) {
+    for (int d = 0; object->root != here.on && d < object->root->rank; d++) {
+        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
+        if (e >= 0 && object->map[d].axis != WEFT_ALL && here.at[e].axis != WEFT_ALL &&
+            !are_dimensions_distributed_alike(object->root, d, here.on, e))
             return true;
     }
     return false;
 }
 
-/* With a grid: whether an element of such an array is on the iteration's processor. */
-static bool on_processor(const struct object *o, const int64_t at[]) {
-    for (int d = 0; d < o->root->rank; d++) {
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
-        const struct term *m = &o->map[d], *t = &here.at[e < 0 ? 0 : e];
+/* With a grid: return whether an element of an array with another distribution is on the iteration's processor. */
+static bool is_on_iteration_processor(const struct object *object, const int64_t index[]) {
+    for (int d = 0; d < object->root->rank; d++) {
+        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
+        const struct term *m = &object->map[d], *t = &here.at[e < 0 ? 0 : e];
         if (e < 0 || m->axis == WEFT_ALL || t->axis == WEFT_ALL) continue;
-        int64_t x = m->axis >= 0 ? m->coefficient * at[m->axis] + m->offset : m->offset;
+        int64_t x = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
         int64_t own = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        if (!same_processor(o->root, d, x, here.on, e, own)) return false;
+        if (!have_elements_same_processor(object->root, d, x, here.on, e, own)) return false;
     }
     return true;
 }
 
-/* Whether one coordinate of an array is the same for all of it, so that some iterations are there and some are not. */
-static bool fixed_somewhere(const struct object *o) {
-    for (int d = 0; d < o->root->rank; d++) {
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
+/* Return whether a coordinate of an array's root is the same for the whole array, so that some iterations are on its
+ * processor and some are not. */
+static bool has_fixed_coordinate(const struct object *object) {
+    for (int d = 0; d < object->root->rank; d++) {
+        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
         bool moves = e >= 0 && here.at[e].axis != WEFT_ALL && (here.at[e].axis >= 0 || here.what == OWNED);
-        if (moves && o->map[d].axis == WEFT_CONSTANT) return true;
+        if (moves && object->map[d].axis == WEFT_CONSTANT) return true;
     }
     return false;
 }
 
-static void edge(struct site *s, struct detail *d, const struct aspect *v, bool write, const int64_t delta[],
-                 int axes) {
-    struct object *o = v->object;
+/* Judge an access of a shadow edge: report a write, and a read of an edge that was not renewed, is too narrow or has no
+ * corners; else let reads pass while the edge is fresh. */
+static void judge_edge_access(struct site *site, struct detail *detail, const struct aspect *aspect, bool is_write,
+                              const int64_t delta[], int axis_count) {
+    struct object *o = aspect->object;
     const struct widths *have = &o->renewed;
     bool covered = o->renewed_at != 0;
     for (int k = 0; k < o->rank && covered; k++) covered = within(delta[k], have->low[k], have->high[k]);
-    if (write) bad(s, d, "halo-write", NULL);
-    else if (o->begun_at) bad(s, d, "stale-halo-read", "begun");
-    else if (!covered) bad(s, d, "stale-halo-read", o->renewed_at ? "narrow" : "never");
-    else if (axes > 1 && !o->corner) bad(s, d, "stale-halo-read", "corner");
-    else mode(s, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
+    if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
+    else if (o->begun_at) mark_site_faulty(site, detail, "stale-halo-read", "begun");
+    else if (!covered) mark_site_faulty(site, detail, "stale-halo-read", o->renewed_at ? "narrow" : "never");
+    else if (axis_count > 1 && !o->corner) mark_site_faulty(site, detail, "stale-halo-read", "corner");
+    else set_judging_mode(site, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
 }
 
 /* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
@@ -284,269 +307,291 @@ static struct usage {
 } *usages; /* a table that doubles where a quarter is taken, until it has the most slots */
 static unsigned usage_room, usage_count;
 
-/* The usage of an object in a construct, or where it is to be; where all of its slots are taken that is the first,
- * which is forgotten. */
-static struct usage *usage_slot(int construct, uintptr_t low) {
-    uint64_t key = (low ^ (uint64_t)construct << 48) * 0x9E3779B97F4A7C15u;
+/* Return the table slot for the use of an object in a construct: its own, a free one, or, where all are taken, the
+ * first, which is overwritten. */
+static struct usage *find_usage_slot(int construct_id, uintptr_t low) {
+    uint64_t key = (low ^ (uint64_t)construct_id << 48) * 0x9E3779B97F4A7C15u;
     struct usage *first = &usages[(key >> 40) % (usage_room - PROBES)];
     for (struct usage *u = first; u < first + PROBES; u++)
-        if (u->construct == 0 || (u->construct == construct && u->low == low)) return u;
+        if (u->construct == 0 || (u->construct == construct_id && u->low == low)) return u;
     return first;
 }
 
-static void more_usages(void) {
+/* Double the table of usages and enter all that it held. */
+static void grow_usage_table(void) {
     struct usage *old = usages;
     unsigned count = usage_room;
     usage_room = count ? 2 * count : 512;
     usages = calloc(usage_room, sizeof *usages);
     if (!usages) abort();
     for (unsigned i = 0; i < count; i++)
-        if (old[i].construct) *usage_slot(old[i].construct, old[i].low) = old[i];
+        if (old[i].construct) *find_usage_slot(old[i].construct, old[i].low) = old[i];
     free(old);
 }
 
-static struct usage *usage_of(uintptr_t low) {
-    if (4 * usage_count >= usage_room && usage_room < MOST_USAGES) more_usages();
-    struct usage *u = usage_slot(here.id, low);
+/* Return how the running construct has used the object at an address until now; a new entry at its first use. */
+static struct usage *find_or_add_usage(uintptr_t low) {
+    if (4 * usage_count >= usage_room && usage_room < MOST_USAGES) grow_usage_table();
+    struct usage *u = find_usage_slot(here.id, low);
     if (u->construct == here.id && u->low == low) return u;
     usage_count += u->construct == 0;
     *u = (struct usage){here.id, low, here.instance, false};
     return u;
 }
 
-static bool only_read_so_far(uintptr_t low, bool write) {
-    struct usage *u = usage_of(low);
-    u->written |= write;
+/* Note an access of a shared object and return whether no instance of this loop has written it and an earlier one has
+ * read it. */
+static bool is_read_only_so_far(uintptr_t low, bool is_write) {
+    struct usage *u = find_or_add_usage(low);
+    u->written |= is_write;
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
 
-/* What a REMOTE_ACCESS clause of the construct brings. */
-static bool fetched(struct site *s, struct detail *d, struct object *o, uintptr_t a, const int64_t at[], size_t size,
-                    bool write) {
+/* Open a site (what one place in the code may access) for an element that a REMOTE_ACCESS clause of the construct
+ * brings into a buffer, which must be filled and must not be written. Return false if no clause does. */
+static bool open_fetched_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
+                              const int64_t index[], size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
     for (int i = 0; i < here.aspect_count; i++) {
         struct aspect *r = &here.aspects[i];
         int64_t delta[WEFT_MAX_RANK];
         int axes;
-        if (!r->remote || r->object != o || distance(r, at, &nothing, delta, &axes) != 0) continue;
-        around(s, r, a, size);
-        mode(s, REMOTE, r->filled < now.base ? r->filled : now.base);
-        if (write) bad(s, d, "remote-access", "buffer-write");
-        else if (!r->filled) bad(s, d, "remote-access", "not-filled");
+        if (!r->remote || r->object != object || classify_element_distance(r, index, &nothing, delta, &axes) != 0)
+            continue;
+        cover_elements_alike_for_all(site, r, address, size);
+        set_judging_mode(site, REMOTE, r->filled < now.base ? r->filled : now.base);
+        if (is_write) mark_site_faulty(site, detail, "remote-access", "buffer-write");
+        else if (!r->filled) mark_site_faulty(site, detail, "remote-access", "not-filled");
         return true;
     }
     return false;
 }
 
-/* An array where tables tell who owns an element: nothing that holds here holds at a distance from here. */
-static void by_tables(struct site *s, struct detail *d, struct object *o, uintptr_t a, const int64_t at[], size_t size,
-                      bool write) {
-    unsigned apart = scattered_apart(o, at);
+/* Open a site (what one place in the code may access) for one element of an array that is distributed by owner tables
+ * (INDIRECT, DERIVED): own, fetched, in a named edge, or remote. */
+static void open_scattered_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
+                                const int64_t index[], size_t size, bool is_write) {
+    unsigned apart = find_foreign_dimensions(object, index);
     stamp_t when = 0;
-    interval(s, a, a + size);
+    set_site_interval(site, address, address + size);
     if (!apart) {
-        mode(s, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
-    } else if (!fetched(s, d, o, a, at, size, write)) {
-        int edge = scattered_edge(o, at, apart, &when);
-        if (edge == 0) bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
-        else if (write) bad(s, d, "halo-write", NULL);
-        else if (edge == 1) bad(s, d, "stale-halo-read", "never");
-        else mode(s, EDGE, when < now.base ? when : now.base);
+        set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+    } else if (!open_fetched_site(site, detail, object, address, index, size, is_write)) {
+        int edge = find_edge_for_element(object, index, apart, &when);
+        if (edge == 0) mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+        else if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
+        else if (edge == 1) mark_site_faulty(site, detail, "stale-halo-read", "never");
+        else set_judging_mode(site, EDGE, when < now.base ? when : now.base);
     }
-    s->closed = true;
+    site->closed = true;
 }
 
-/* A distributed array in a construct that has owners. */
-static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write) {
-    struct aspect *v = aspect_of(o);
+/* Open a site (what one place in the code may access) for a distributed array in a construct whose iterations have
+ * owners: decide whether the element is own, in a shadow edge, fetched or remote. */
+static void open_distributed_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
+                                  size_t size, bool is_write) {
+    struct aspect *v = find_or_add_aspect(object);
     int64_t at[WEFT_MAX_RANK];
     int axes;
-    index_of(o, a, at);
-    if (outside(o, at)) {
-        bad(s, d, "out-of-bounds", NULL);
+    compute_element_index(object, address, at);
+    if (is_outside_bounds(object, at)) {
+        mark_site_faulty(site, detail, "out-of-bounds", NULL);
         return;
     }
     if (!v) {
-        interval(s, o->low, o->high);
+        set_site_interval(site, object->low, object->high);
         bool shared = here.what == LOOP && !here.on;
-        mode(s, shared ? SHARED : OWN, now.base);
-        if (shared && only_read_so_far(o->low, write)) {
-            s->track = 0;
-            s->least = 0;
-            s->limit = now.base;
+        set_judging_mode(site, shared ? SHARED : OWN, now.base);
+        if (shared && is_read_only_so_far(object->low, is_write)) {
+            site->track = 0;
+            site->least = 0;
+            site->limit = now.base;
         }
         return;
     }
     const struct widths nothing = {{0}, {0}};
-    if (scattered(o->root) || scattered(here.on)) {
-        by_tables(s, d, o, a, at, size, write);
+    if (is_scattered(object->root) || is_scattered(here.on)) {
+        open_scattered_site(site, detail, object, address, at, size, is_write);
         return;
     }
-    if (otherwise(o)) {
-        interval(s, a, a + size);
-        if (gridded() && on_processor(o, at)) mode(s, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
-        else if (!fetched(s, d, o, a, at, size, write))
-            bad(s, d, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
-        s->closed = true;
+    if (is_distributed_otherwise(object)) {
+        set_site_interval(site, address, address + size);
+        if (has_grid() && is_on_iteration_processor(object, at))
+            set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+        else if (!open_fetched_site(site, detail, object, address, at, size, is_write))
+            mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
+        site->closed = true;
         return;
     }
-    if (gridded()) around_in_block(s, v, a, at);
-    else around(s, v, a, size);
-    int far = distance(v, at, &nothing, d->delta, &axes);
-    bool elsewhere = fixed_elsewhere(o) || on_many(o);
-    d->has_delta = true;
-    d->steady = gridded() || !fixed_somewhere(o);
-    s->closed |= !d->steady; /* which iterations are there changes with each */
+    if (has_grid()) cover_block_elements(site, v, address, at);
+    else cover_elements_alike_for_all(site, v, address, size);
+    int far = classify_element_distance(v, at, &nothing, detail->delta, &axes);
+    bool elsewhere = is_fixed_on_other_processor(object) || is_iteration_on_many_owners(object);
+    detail->has_delta = true;
+    detail->steady = has_grid() || !has_fixed_coordinate(object);
+    site->closed |= !detail->steady; /* which iterations are there changes with each */
     if (far == 0 && !elsewhere) {
-        mode(s, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
-        if (here.flags & WEFT_UNORDERED) mode(s, SHARED, now.base);
+        set_judging_mode(site, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
+        if (here.flags & WEFT_UNORDERED) set_judging_mode(site, SHARED, now.base);
         return;
     }
-    if (v->across && !elsewhere && distance(v, at, &v->over, d->delta, &axes) == 1) {
-        mode(s, ACROSS, SPLIT - 1);
-        if (write) bad(s, d, "halo-write", NULL);
+    if (v->across && !elsewhere && classify_element_distance(v, at, &v->over, detail->delta, &axes) == 1) {
+        set_judging_mode(site, ACROSS, SPLIT - 1);
+        if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
         return;
     }
-    for (int i = 0; i < here.computed_count && write; i++)
-        if (here.computed[i].object->root == o->root && distance(v, at, &o->shadow, d->delta, &axes) == 1) {
-            mode(s, OWN, now.base);
+    for (int i = 0; i < here.computed_count && is_write; i++)
+        if (here.computed[i].object->root == object->root &&
+            classify_element_distance(v, at, &object->shadow, detail->delta, &axes) == 1) {
+            set_judging_mode(site, OWN, now.base);
             return;
         }
-    if (fetched(s, d, o, a, at, size, write)) return;
-    far = elsewhere ? 2 : distance(v, at, &o->shadow, d->delta, &axes);
-    if (far == 1) edge(s, d, v, write, d->delta, axes);
-    else bad(s, d, "remote-access", here.what == OWNED ? "sequential" : NULL);
+    if (open_fetched_site(site, detail, object, address, at, size, is_write)) return;
+    far = elsewhere ? 2 : classify_element_distance(v, at, &object->shadow, detail->delta, &axes);
+    if (far == 1) judge_edge_access(site, detail, v, is_write, detail->delta, axes);
+    else mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
 }
 
-/* An array without distribution that ACROSS names: TIE says which element is whose. */
-static bool tied_across(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size) {
+/* Open a site (what one place in the code may access) for an undistributed array that an ACROSS clause names and whose
+ * dependence it covers; TIE says which element is whose. Return false if the clause does not cover the access. */
+static bool open_across_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
+                             size_t size) {
     int i = 0;
-    while (i < here.across_count && here.across[i].object != o) i++;
+    while (i < here.across_count && here.across[i].object != object) i++;
     if (i == here.across_count) return false;
-    struct aspect *v = aspect_of(o);
+    struct aspect *v = find_or_add_aspect(object);
     if (!v) {
-        interval(s, o->low, o->high);
-        mode(s, ACROSS, SPLIT - 1);
+        set_site_interval(site, object->low, object->high);
+        set_judging_mode(site, ACROSS, SPLIT - 1);
         return true;
     }
     int64_t at[WEFT_MAX_RANK];
     int axes;
-    index_of(o, a, at);
+    compute_element_index(object, address, at);
     const struct widths *over = &here.across[i].widths;
-    bool covered = distance(v, at, over, d->delta, &axes) == 0;
+    bool covered = classify_element_distance(v, at, over, detail->delta, &axes) == 0;
     /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
-    for (int k = 0; k < o->rank; k++) {
+    for (int k = 0; k < object->rank; k++) {
         int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
-        covered |= d->delta[k] != 0 && within(d->delta[k], most, most);
+        covered |= detail->delta[k] != 0 && within(detail->delta[k], most, most);
     }
-    d->has_delta = true;
+    detail->has_delta = true;
     if (!covered) return false;
-    around(s, v, a, size);
-    mode(s, ACROSS, SPLIT - 1);
+    cover_elements_alike_for_all(site, v, address, size);
+    set_judging_mode(site, ACROSS, SPLIT - 1);
     return true;
 }
 
-/* A replicated array whose copies are made the same afterwards: each iteration writes what the clause gives it. */
-static void consistent(struct site *s, struct detail *d, struct object *o, uintptr_t a, size_t size, bool write) {
+/* Open a site (what one place in the code may access) for an array of a CONSISTENT clause: each iteration may write
+ * only the elements that the clause gives it. */
+static void open_consistent_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
+                                 size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
-    struct aspect *v = aspect_of(o);
+    struct aspect *v = find_or_add_aspect(object);
     int64_t at[WEFT_MAX_RANK];
     int axes;
-    interval(s, o->low, o->high);
-    index_of(o, a, at);
-    if (write && v && distance(v, at, &nothing, d->delta, &axes) != 0) {
-        d->has_delta = true;
-        bad(s, d, "shared-write", "consistent");
+    set_site_interval(site, object->low, object->high);
+    compute_element_index(object, address, at);
+    if (is_write && v && classify_element_distance(v, at, &nothing, detail->delta, &axes) != 0) {
+        detail->has_delta = true;
+        mark_site_faulty(site, detail, "shared-write", "consistent");
         return;
     }
-    if (write && v) around(s, v, a, size);
-    mode(s, SHARED, now.base);
+    if (is_write && v) cover_elements_alike_for_all(site, v, address, size);
+    set_judging_mode(site, SHARED, now.base);
 }
 
-static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t size, bool write) {
+/* Open the site (what one place in the code may access) of an access in a loop, task or statement with an owner. What
+ * the address is there decides: loop variable, private, reduction, stack, distributed or shared. */
+static void open_site_in_construct(struct site *site, struct detail *detail, uintptr_t address, size_t size,
+                                   bool is_write) {
     struct private *which;
     struct reduction *r;
-    struct object *o = s->object;
-    if (among(here.indices, here.index_count, a, &which)) {
-        interval(s, which->low, which->high);
-        mode(s, FREE, 0);
-    } else if (among(here.privates, here.private_count, a, &which)) {
-        interval(s, which->low, which->high);
-        mode(s, PRIVATE, 0);
-    } else if ((r = reduction_at(a))) {
-        bool location = a - r->low >= r->high - r->low;
-        interval(s, location ? (uintptr_t)r->location : r->low,
-                 location ? (uintptr_t)r->location + r->location_bytes : r->high);
-        mode(s, FREE, 0);
-        if (!write) r->reader = s->place;
-    } else if (on_stack(a) && (a < here.frame || !o)) { /* of what iterations call, or of the compiler */
+    struct object *o = site->object;
+    if (find_variable_at(here.indices, here.index_count, address, &which)) {
+        set_site_interval(site, which->low, which->high);
+        set_judging_mode(site, FREE, 0);
+    } else if (find_variable_at(here.privates, here.private_count, address, &which)) {
+        set_site_interval(site, which->low, which->high);
+        set_judging_mode(site, PRIVATE, 0);
+    } else if ((r = find_reduction_at(address))) {
+        bool location = address - r->low >= r->high - r->low;
+        set_site_interval(site, location ? (uintptr_t)r->location : r->low,
+                          location ? (uintptr_t)r->location + r->location_bytes : r->high);
+        set_judging_mode(site, FREE, 0);
+        if (!is_write) r->reader = site->place;
+    } else if (is_on_stack(address) && (address < here.frame || !o)) { /* of what iterations call, or of the compiler */
         uintptr_t low, high;
-        object_gap(a, &low, &high);
-        uintptr_t frame = a < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
-        interval(s, low > frame ? low : frame, a < here.frame && !o && here.frame < high ? here.frame : high);
-        mode(s, FREE, 0);
+        find_object_or_gap(address, &low, &high);
+        uintptr_t frame = address < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
+        set_site_interval(site, low > frame ? low : frame,
+                          address < here.frame && !o && here.frame < high ? here.frame : high);
+        set_judging_mode(site, FREE, 0);
     } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
                o->task != weft_task.task) {
-        bad(s, d, "remote-access", "task");
+        mark_site_faulty(site, detail, "remote-access", "task");
     } else if (o && o->distributed) {
-        owned(s, d, o, a, size, write);
+        open_distributed_site(site, detail, o, address, size, is_write);
     } else if (o && here.what == LOOP && is_consistent(o)) {
-        consistent(s, d, o, a, size, write);
-    } else if (o && o->array && here.what == LOOP && tied_across(s, d, o, a, size)) {
+        open_consistent_site(site, detail, o, address, size, is_write);
+    } else if (o && o->array && here.what == LOOP && open_across_site(site, detail, o, address, size)) {
         return;
     } else {
-        interval(s, o ? o->low : a, o ? o->high : a + size);
+        set_site_interval(site, o ? o->low : address, o ? o->high : address + size);
         if (here.what == OWNED) {
-            mode(s, HOST, now.cur);
+            set_judging_mode(site, HOST, now.cur);
             return;
         }
         bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
-        mode(s, shared ? SHARED : REPLICATED, now.base);
-        if (shared && only_read_so_far(o ? o->low : a, write)) {
-            s->track = 0;
-            s->least = 0;
-            s->limit = now.base;
+        set_judging_mode(site, shared ? SHARED : REPLICATED, now.base);
+        if (shared && is_read_only_so_far(o ? o->low : address, is_write)) {
+            site->track = 0;
+            site->least = 0;
+            site->limit = now.base;
         }
     }
 }
 
-/* What is older than this may be another copy than the one that is read here: it is judged element by element. */
-static void only_since(struct site *s, stamp_t since) {
-    s->since = since;
-    if (s->track) return;
-    stamp_t newest = s->least + s->limit;
-    if (newest < since) {
-        s->least = 1;
-        s->limit = 0;
+/* Have reads of what was written before `stamp` judged one by one, since another copy may be newer. */
+static void judge_values_older_than(struct site *site, stamp_t stamp) {
+    site->since = stamp;
+    if (site->track) return;
+    stamp_t newest = site->least + site->limit;
+    if (newest < stamp) {
+        site->least = 1;
+        site->limit = 0;
     } else {
-        s->least = since;
-        s->limit = newest - since;
+        site->least = stamp;
+        site->limit = newest - stamp;
     }
 }
 
-static void copies(struct site *s, struct object *o, bool write) {
-    if (!o || s->mode == BAD) return;
+/* Note which copy of an object an access uses, the host's or the device's (regions), and have reads judged that may
+ * find an old copy. */
+static void note_host_or_device_use(struct site *site, struct object *object, bool is_write) {
+    if (!object || site->mode == BAD) return;
     if (weft_in_region) {
-        if (!o->array && !o->direction && !write) /* a scalar that is only read is passed by value */
+        if (!object->array && !object->direction && !is_write) /* a scalar that is only read is passed by value */
             return;
-        if (!o->on_device) o->on_device = region_start();
-        if (write) o->device_wrote = now.cur;
-        else if (o->host_wrote > o->actual_at || o->direction == WEFT_OUT || o->direction == WEFT_LOCAL ||
-                 o->local_to || (o->device_wrote > o->got_at && o->actual_at > o->device_wrote))
-            only_since(s, region_start());
-        if (write && o->direction == WEFT_IN) s->closed = true;
-    } else if (o->on_device) {
-        if (write) o->host_wrote = now.cur;
-        else if (o->device_wrote > o->got_at) only_since(s, region_end_stamp());
+        if (!object->on_device) object->on_device = region_start();
+        if (is_write) object->device_wrote = now.cur;
+        else if (object->host_wrote > object->actual_at || object->direction == WEFT_OUT ||
+                 object->direction == WEFT_LOCAL || object->local_to ||
+                 (object->device_wrote > object->got_at && object->actual_at > object->device_wrote))
+            judge_values_older_than(site, region_start());
+        if (is_write && object->direction == WEFT_IN) site->closed = true;
+    } else if (object->on_device) {
+        if (is_write) object->host_wrote = now.cur;
+        else if (object->device_wrote > object->got_at) judge_values_older_than(site, region_end_stamp());
     }
 }
 
-/* Whether a REMOTE_ACCESS directive of this statement names the element. */
-static bool named_remote(const struct object *o, uintptr_t a) {
+/* Return whether the REMOTE_ACCESS directive of the running statement names the element at an address. */
+static bool is_named_remote(const struct object *object, uintptr_t address) {
     int64_t at[WEFT_MAX_RANK];
-    index_of(o, a, at);
+    compute_element_index(object, address, at);
     for (int i = 0; i < here.remote_count; i++) {
-        bool all = here.remotes[i].object == o;
+        bool all = here.remotes[i].object == object;
         for (int k = 0; all && k < here.remotes[i].rank; k++)
             all = here.remotes[i].terms[k].axis == WEFT_ALL || here.remotes[i].terms[k].offset == at[k];
         if (all) return true;
@@ -554,81 +599,87 @@ static bool named_remote(const struct object *o, uintptr_t a) {
     return false;
 }
 
-static void in_sequence(struct site *s, struct detail *d, uintptr_t a, bool write) {
-    struct object *o = s->object;
+/* Open the site (what one place in the code may access) of an access in sequential code: remote elements of distributed
+ * arrays need a REMOTE_ACCESS directive. */
+static void open_site_in_sequential_code(struct site *site, struct detail *detail, uintptr_t address, bool is_write) {
+    struct object *o = site->object;
     if (o) {
-        interval(s, o->low, o->high);
+        set_site_interval(site, o->low, o->high);
     } else {
         uintptr_t low, high;
-        object_gap(a, &low, &high);
-        interval(s, low, high);
+        find_object_or_gap(address, &low, &high);
+        set_site_interval(site, low, high);
     }
-    mode(s, HOST, now.cur);
-    if ((here.what == TASKS || weft_task.in_task) && !o && on_stack(a)) { /* of the compiler, between tasks */
-        mode(s, FREE, 0);
+    set_judging_mode(site, HOST, now.cur);
+    if ((here.what == TASKS || weft_task.in_task) && !o && is_on_stack(address)) { /* of the compiler, between tasks */
+        set_judging_mode(site, FREE, 0);
         return;
     }
-    if (!o || !o->distributed || here.what == TASKS || weft_io || everywhere(o)) return;
-    d->steady = here.remote_count == 0;
-    bool remote = here.remote_count && named_remote(o, a);
-    if (here.remote_count) s->closed = true;
-    if (remote && write) bad(s, d, "remote-access", "buffer-write");
-    else if (weft_sequential_checked && !remote && !write) bad(s, d, "remote-access", "sequential");
+    if (!o || !o->distributed || here.what == TASKS || weft_io || is_on_every_processor(o)) return;
+    detail->steady = here.remote_count == 0;
+    bool remote = here.remote_count && is_named_remote(o, address);
+    if (here.remote_count) site->closed = true;
+    if (remote && is_write) mark_site_faulty(site, detail, "remote-access", "buffer-write");
+    else if (weft_sequential_checked && !remote && !is_write)
+        mark_site_faulty(site, detail, "remote-access", "sequential");
 }
 
-bool site_again(struct site *s, uintptr_t a, size_t size) /* the interval, some periods on */
-{
-    if (s->home == &weft_nowhere) return block_site_again(s, a, size);
-    if (!s->period) return false;
-    uintptr_t from = a - *s->home - s->low;
-    if ((intptr_t)from < 0) from += s->total;
-    uintptr_t over = from % s->period;
-    if (from >= s->total || over + size > s->length) return false;
-    const struct object *o = s->object;
+/* Move a site's interval to the access if that lies some periods further in a dimension that no loop index follows.
+ * Return whether it covers the access now. */
+bool site_move_to(struct site *site, uintptr_t address, size_t size) {
+    if (site->home == &weft_nowhere) return block_site_restore(site, address, size);
+    if (!site->period) return false;
+    uintptr_t from = address - *site->home - site->low;
+    if ((intptr_t)from < 0) from += site->total;
+    uintptr_t over = from % site->period;
+    if (from >= site->total || over + size > site->length) return false;
+    const struct object *o = site->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
-    index_of(o, *s->home + s->low, before);
-    index_of(o, a - over, after);
+    compute_element_index(o, *site->home + site->low, before);
+    compute_element_index(o, address - over, after);
     int moved = 0; /* only the one free dimension may have changed */
-    for (int k = 0; k < o->rank; k++) moved += before[k] != after[k] && (uintptr_t)o->stride[k] != s->period;
-    if (moved || outside(o, after)) return false;
-    s->low = a - over - *s->home;
-    s->changed = ++weft_sites_changed;
+    for (int k = 0; k < o->rank; k++) moved += before[k] != after[k] && (uintptr_t)o->stride[k] != site->period;
+    if (moved || is_outside_bounds(o, after)) return false;
+    site->low = address - over - *site->home;
+    site->changed = ++weft_sites_changed;
     return true;
 }
 
-/* What a place may access from here on in this construct, and what is to be said of it where that is nothing. */
-void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place) {
-    struct site *next = s->next;
-    weft_sites_changed += s->key != 0;
-    block_site_aside(s);
-    *s = (struct site){
-        .write = write, .size = (unsigned char)size, .place = place, .next = next, .context = weft_context};
-    s->object = object_at(a);
-    if (!s->object && !on_stack(a)) s->object = block_object(a, size);
-    else if (s->object && !s->object->array && s->object->data == 0) /* a long block without a name */
-        block_shape(s->object, size);
-    s->home = &weft_nowhere;
-    if (here.what != SEQUENTIAL) ran_place(place);
-    if (here.started || here.what == OWNED) in_construct(s, verdict, a, size, write);
-    else in_sequence(s, verdict, a, write);
-    copies(s, s->object, write);
-    uintptr_t length = s->length;
-    s->closed |= length < size;
-    if (weft_parts_under_way && s->object) s->closed |= under_way_near(s->object->low, s->object->high);
-    if (s->mode == BAD) {
-        s->wrong_home = s->home;
-        s->wrong_low = s->low;
-        s->known = verdict->steady && now.looked ? weft_sites_forgotten : 0;
+/* Open a site at its first access: find out what this place of the program may access in the construct without being
+ * judged, and which fault (`site_verdict`) all its accesses have, if any. */
+void site_open_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
+                          uintptr_t pc) {
+    struct site *next = site->next;
+    weft_sites_changed += site->key != 0;
+    block_site_lay_aside(site);
+    *site = (struct site){
+        .write = is_write, .size = (unsigned char)size, .place = pc, .next = next, .context = weft_context};
+    site->object = find_object_at(address);
+    if (!site->object && !is_on_stack(address)) site->object = make_object_of_heap_block(address, size);
+    else if (site->object && !site->object->array && site->object->data == 0) /* a long block without a name */
+        block_set_plain_shape(site->object, size);
+    site->home = &weft_nowhere;
+    if (here.what != SEQUENTIAL) count_place(pc);
+    if (here.started || here.what == OWNED) open_site_in_construct(site, site_verdict, address, size, is_write);
+    else open_site_in_sequential_code(site, site_verdict, address, is_write);
+    note_host_or_device_use(site, site->object, is_write);
+    uintptr_t length = site->length;
+    site->closed |= length < size;
+    if (weft_parts_under_way && site->object) site->closed |= is_copy_pending_in(site->object->low, site->object->high);
+    if (site->mode == BAD) {
+        site->wrong_home = site->home;
+        site->wrong_low = site->low;
+        site->known = site_verdict->steady && now.looked ? weft_sites_forgotten : 0;
     }
-    if (s->closed || !now.looked) { /* judged again */
-        s->home = &weft_nowhere;
-        s->low = 1;
-        s->reach = 0;
+    if (site->closed || !now.looked) { /* judged again */
+        site->home = &weft_nowhere;
+        site->low = 1;
+        site->reach = 0;
     } else {
-        s->reach = length - size;
-        s->key = place;
-        s->changed = ++weft_sites_changed;
-        open_site(s);
-        if (here.what == OWNED && s->mode != HOST) owned_opened(s);
+        site->reach = length - size;
+        site->key = pc;
+        site->changed = ++weft_sites_changed;
+        add_open_site(site);
+        if (here.what == OWNED && site->mode != HOST) owned_note_called_site(site);
     }
 }

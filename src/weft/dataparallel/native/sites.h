@@ -24,7 +24,7 @@ enum mode {
  * has a site of its own.
  *
  *     0 key   8 home   16 low   24 reach   32 least   36 limit   40 floor   44 span   48 track   56 known   60 since;
- *     the rest is for judge() alone
+ *     the rest is for judge_access() alone
  */
 struct site {
     uintptr_t key;         /* the place while the site is open, else 0 */
@@ -67,15 +67,17 @@ _Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44 &
 
 extern struct site weft_sites[SITES];
 
-/* Whether an access is wrong just as the one was that opened its site. */
-static inline bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place) {
-    if (!s->wrong || s->known != weft_sites_forgotten || s->context != weft_context || s->place != place) return false;
-    uintptr_t from = a - *s->wrong_home - s->wrong_low;
-    return s->size == size && from < s->length && from + size <= s->length;
+/* Return whether an access has the same fault as the one that opened its site, so that it need only be counted. */
+static inline bool has_same_fault(const struct site *site, uintptr_t address, size_t size, uintptr_t pc) {
+    if (!site->wrong || site->known != weft_sites_forgotten || site->context != weft_context || site->place != pc)
+        return false;
+    uintptr_t from = address - *site->wrong_home - site->wrong_low;
+    return site->size == size && from < site->length && from + size <= site->length;
 }
 
-bool among(const struct private *list, int n, uintptr_t a, struct private **which);
-bool site_again(struct site *s, uintptr_t a, size_t size);
-void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place);
+bool find_variable_at(const struct private *list, int count, uintptr_t address, struct private **found_variable);
+bool site_move_to(struct site *site, uintptr_t address, size_t size);
+void site_open_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
+                          uintptr_t pc);
 
 #endif

@@ -44,23 +44,25 @@ static struct {
 static int64_t last[MOST_PROCESSORS][WEFT_MAX_RANK];
 static bool entered[MOST_PROCESSORS]; /* an iteration of this loop */
 
-void weft_check_type(int data, int type) {
-    if (data > 0 && data < MOST_IDS) types[data] = type;
+void weft_check_type(int variable_id, int type) {
+    if (variable_id > 0 && variable_id < MOST_IDS) types[variable_id] = type;
 }
 
 /* --- what numbers mean --- */
 
-static void read_loop(int id, char *rest) {
+/* Keep a loop's line number, file, name and index names, from a line of words with tabs between. */
+static void parse_loop_line(int construct_id, char *text) {
     struct loop *l = calloc(1, sizeof *l);
     if (!l) return;
-    l->line = (int)strtol(strsep(&rest, "\t"), NULL, 10);
-    l->file = rest ? strdup(strsep(&rest, "\t")) : NULL;
-    l->name = rest ? strdup(strsep(&rest, "\t")) : NULL;
-    for (int k = 0; rest && k < WEFT_MAX_RANK; k++) l->indices[k] = strdup(strsep(&rest, "\t"));
-    if (l->file && l->name) loops[id] = l;
+    l->line = (int)strtol(strsep(&text, "\t"), NULL, 10);
+    l->file = text ? strdup(strsep(&text, "\t")) : NULL;
+    l->name = text ? strdup(strsep(&text, "\t")) : NULL;
+    for (int k = 0; text && k < WEFT_MAX_RANK; k++) l->indices[k] = strdup(strsep(&text, "\t"));
+    if (l->file && l->name) loops[construct_id] = l;
 }
 
-static bool read_names(const char *path) {
+/* Read the names of variables and loops from the file `names`. Return false if it cannot be opened. */
+static bool read_names_file(const char *path) {
     FILE *file = fopen(path, "r");
     char line[8192];
     while (file && fgets(line, sizeof line, file)) {
@@ -69,37 +71,43 @@ static bool read_names(const char *path) {
         int id = rest ? atoi(strsep(&rest, "\t")) : 0;
         if (!rest || id < 1 || id >= MOST_IDS) continue;
         if (*what == 'v') variables[id] = strdup(rest);
-        else read_loop(id, rest);
+        else parse_loop_line(id, rest);
     }
     if (file) fclose(file);
     return file != NULL;
 }
 
-/* Numbers whose meaning is known while the program runs only. */
-void weft_check_named(int data, const char *name, int type) {
-    if (data <= 0 || data >= MOST_IDS) return;
-    free(variables[data]);
-    variables[data] = strdup(name);
-    types[data] = type;
+/* Tell a variable's name and type that are known only while the program runs. */
+void weft_check_name_variable(int variable_id, const char *name, int type) {
+    if (variable_id <= 0 || variable_id >= MOST_IDS) return;
+    free(variables[variable_id]);
+    variables[variable_id] = strdup(name);
+    types[variable_id] = type;
 }
 
-void weft_check_looped(int construct, char *told) {
-    if (construct > 0 && construct < MOST_IDS) read_loop(construct, told);
+void weft_check_describe_loop(int construct_id, char *told) {
+    if (construct_id > 0 && construct_id < MOST_IDS) parse_loop_line(construct_id, told);
 }
 
-void weft_check_placed(int site, const char *file, int line) {
-    if (site <= 0 || site >= MOST_IDS) return;
-    sites[site].file = strdup(file);
-    sites[site].line = line;
+/* Tell the file and line of a place that are known only while the program runs. */
+void weft_check_describe_place(int site_id, const char *file, int line) {
+    if (site_id <= 0 || site_id >= MOST_IDS) return;
+    sites[site_id].file = strdup(file);
+    sites[site_id].line = line;
 }
 
-static const char *name_of(int data) { return data > 0 && data < MOST_IDS ? variables[data] : NULL; }
-static int type_of(const struct object *o) { return o->data > 0 && o->data < MOST_IDS ? types[o->data] : 0; }
+static const char *name_of(int variable_id) {
+    return variable_id > 0 && variable_id < MOST_IDS ? variables[variable_id] : NULL;
+}
+static int type_of(const struct object *object) {
+    return object->data > 0 && object->data < MOST_IDS ? types[object->data] : 0;
+}
 static const struct loop *this_loop(void) { return here.id > 0 && here.id < MOST_IDS ? loops[here.id] : NULL; }
 
 /* --- the libraries --- */
 
-static struct weft_entries *open_values(const char *folder, int processor) {
+/* Load the library that keeps the values of one processor and return its functions; NULL if it cannot be loaded. */
+static struct weft_entries *open_values_library(const char *folder, int processor) {
     char path[TEXT], number[16];
     snprintf(path, sizeof path, "%s/%d.so", folder, processor);
     snprintf(number, sizeof number, "%d", processor);
@@ -110,35 +118,40 @@ static struct weft_entries *open_values(const char *folder, int processor) {
     return give ? give() : NULL;
 }
 
-static void open_all(const char *folder, int processors, bool directives) {
+/* Load the values' library of each processor and the names of variables and loops, then switch tracing on; say so on
+ * stderr if that fails. */
+static void open_all_values(const char *folder, int processor_count, bool has_directives) {
     char size[16], names[TEXT];
     const char *rank = getenv("PMI_RANK");
     char *before = rank ? strdup(rank) : NULL;
-    snprintf(size, sizeof size, "%d", processors);
+    snprintf(size, sizeof size, "%d", processor_count);
     setenv("PMI_SIZE", size, 1);
     bool good = true;
-    for (int p = 0; p < processors; p++) good &= (kept[p] = open_values(folder, p)) != NULL;
+    for (int p = 0; p < processor_count; p++) good &= (kept[p] = open_values_library(folder, p)) != NULL;
     if (before) setenv("PMI_RANK", before, 1);
     else unsetenv("PMI_RANK");
     free(before);
     unsetenv("PMI_SIZE"), unsetenv("WEFT_INTERNAL_VALUES");
     snprintf(names, sizeof names, "%s/names", folder);
-    if (good && read_names(names)) turns_begin(processors, directives);
+    if (good && read_names_file(names)) turns_enable(processor_count, has_directives);
     else fprintf(stderr, "weft: the values of the program cannot be kept in %s\n", folder);
 }
 
-__attribute__((constructor(102))) static void start(void) {
+/* When the program is loaded: if WEFT_INTERNAL_CHECK_TRACE names a folder, open it to keep the values of each
+ * processor. */
+__attribute__((constructor(102))) static void start_tracing(void) {
     const char *folder = getenv("WEFT_INTERNAL_CHECK_TRACE"), *turns = getenv("WEFT_INTERNAL_CHECK_TURNS");
     const char *accesses = getenv("WEFT_INTERNAL_CHECK_ACCESSES");
     if (!folder || !turns) return;
     int wanted = atoi(turns), processors = wanted ? wanted : 1;
     weft_access_level = accesses ? atoi(accesses) : 2;
-    if (processors >= 1 && processors <= MOST_PROCESSORS) open_all(folder, processors, wanted > 0);
+    if (processors >= 1 && processors <= MOST_PROCESSORS) open_all_values(folder, processors, wanted > 0);
     unsetenv("WEFT_INTERNAL_CHECK_TRACE");
 }
 
 /* --- arrays as the libraries take them --- */
 
+/* Set the type and size of an array description from a WEFT_ type. Return false for an unknown type. */
 static bool set_number_type(struct weft_array *array, int type) {
     static const char letters[] = "\0iiiiuuuufffccbiii";
     static const uint8_t sizes[] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, sizeof(long double), 8, 16, 1, 2, 4, 8};
@@ -148,51 +161,57 @@ static bool set_number_type(struct weft_array *array, int type) {
     return true;
 }
 
-/* The element at `first`, counted from 0, and `count` of them; its values begin at `data`. */
-static bool part_of(struct weft_array *array, const struct object *o, const void *data, const int64_t first[],
-                    const int64_t count[]) {
-    *array = (struct weft_array){.data = data, .dims = (uint8_t)o->rank};
-    if (!set_number_type(array, type_of(o)) || !name_of(o->data)) return false;
-    bool fortran = o->order == WEFT_ORDER_FORTRAN;
-    if (fortran) array->order = WEFT_FIRST_FASTEST | WEFT_FROM_ONE;
-    if (o->array) array->of = name_of(o->data);
-    for (int k = 0; k < o->rank; k++) {
-        array->shape[k] = count[k];
-        array->stride[k] = o->stride[k];
-        array->lower[k] = o->lower[k] + first[k] - fortran;
-        array->whole[k] = o->extent[k];
+/* Describe a part of an array for the values' library: `count` elements in each dimension from the index `first` (from
+ * 0) on, whose values lie at `data`. Return false if the name or type is unknown. */
+static bool describe_array_part(struct weft_array *description, const struct object *object, const void *data,
+                                const int64_t first[], const int64_t count[]) {
+    *description = (struct weft_array){.data = data, .dims = (uint8_t)object->rank};
+    if (!set_number_type(description, type_of(object)) || !name_of(object->data)) return false;
+    bool fortran = object->order == WEFT_ORDER_FORTRAN;
+    if (fortran) description->order = WEFT_FIRST_FASTEST | WEFT_FROM_ONE;
+    if (object->array) description->of = name_of(object->data);
+    for (int k = 0; k < object->rank; k++) {
+        description->shape[k] = count[k];
+        description->stride[k] = object->stride[k];
+        description->lower[k] = object->lower[k] + first[k] - fortran;
+        description->whole[k] = object->extent[k];
     }
     return true;
 }
 
-void trace_part(int processor, const struct object *o, const int64_t low[], const int64_t count[]) {
+/* Keep the values of a part of an array behind the running loop for one processor: `count` elements in each dimension
+ * from the index `low` (from 0) on. */
+void trace_array_part(int processor, const struct object *object, const int64_t low[], const int64_t count[]) {
     const struct loop *l = this_loop();
     struct weft_array array;
     char name[TEXT];
-    const char *data = (const char *)o->low;
-    for (int k = 0; k < o->rank; k++) data += low[k] * o->stride[k];
-    if (!l || !part_of(&array, o, data, low, count)) return;
-    snprintf(name, sizeof name, "%s behind the loop", name_of(o->data));
+    const char *data = (const char *)object->low;
+    for (int k = 0; k < object->rank; k++) data += low[k] * object->stride[k];
+    if (!l || !describe_array_part(&array, object, data, low, count)) return;
+    snprintf(name, sizeof name, "%s behind the loop", name_of(object->data));
     struct weft_entries *to = kept[processor];
     to->probe(to->place(WEFT_IS_PROBE, name, l->file, (uint32_t)l->line, ""), &array);
 }
 
-void trace_reduction(int processor, const struct reduction *r, double magnitude, int64_t terms) {
+/* Keep a reduction's result for one processor; `magnitude` and `terms`: sum of magnitudes and number of its terms,
+ * which bound rounding errors. */
+void trace_reduction(int processor, const struct reduction *reduction, double magnitude, int64_t terms) {
     const struct loop *l = this_loop();
-    struct weft_array array = {.data = (const void *)r->low, .scale = magnitude, .terms = (uint32_t)terms};
-    if (!l || !name_of(r->data) || !set_number_type(&array, r->type)) return;
-    if (r->count > 1) {
+    struct weft_array array = {.data = (const void *)reduction->low, .scale = magnitude, .terms = (uint32_t)terms};
+    if (!l || !name_of(reduction->data) || !set_number_type(&array, reduction->type)) return;
+    if (reduction->count > 1) {
         array.dims = 1;
-        array.shape[0] = r->count;
+        array.shape[0] = reduction->count;
         array.stride[0] = array.size;
     }
     struct weft_entries *to = kept[processor];
-    to->probe(to->place(WEFT_IS_PROBE, name_of(r->data), l->file, (uint32_t)l->line, ""), &array);
+    to->probe(to->place(WEFT_IS_PROBE, name_of(reduction->data), l->file, (uint32_t)l->line, ""), &array);
 }
 
 /* --- loops and what happens in them --- */
 
-void trace_loop(int processors) {
+/* Tell each processor's values that the running loop begins, with the number of its instance. */
+void trace_loop_begins(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && p < processors; p++) {
         entered[p] = false;
@@ -200,77 +219,84 @@ void trace_loop(int processors) {
     }
 }
 
-/* What comes now stands behind the iterations. */
+/* Tell each processor's values that the loop's iterations are over: what comes now stands behind them. */
 void trace_iterations_end(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && l->indices[0] && p < processors; p++)
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->indices[0], l->file, (uint32_t)l->line, ""));
 }
 
+/* Tell each processor's values that the loop has ended. */
 void trace_loop_ends(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && p < processors; p++)
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->name, l->file, (uint32_t)l->line, ""));
 }
 
-static void enter_iteration(int processor, const struct turn_event_record *e, const struct loop *l) {
+/* Tell a processor's values that it begins an iteration: only the indices that changed. */
+static void trace_iteration(int processor, const struct turn_event_record *event, const struct loop *loop) {
     struct weft_entries *to = kept[processor];
     bool changed = !entered[processor];
-    for (uint32_t k = 0; k < e->n; k++) {
-        changed |= last[processor][k] != e->index[k] || k + 1 == e->n;
-        if (!changed || !l->indices[k]) continue;
-        to->enter(to->place(WEFT_IS_LOOP, l->indices[k], l->file, (uint32_t)l->line, ""), e->index[k]);
-        last[processor][k] = e->index[k];
+    for (uint32_t k = 0; k < event->n; k++) {
+        changed |= last[processor][k] != event->index[k] || k + 1 == event->n;
+        if (!changed || !loop->indices[k]) continue;
+        to->enter(to->place(WEFT_IS_LOOP, loop->indices[k], loop->file, (uint32_t)loop->line, ""), event->index[k]);
+        last[processor][k] = event->index[k];
     }
     entered[processor] = true;
 }
 
-/* The place of an access: its line is looked up when the program has ended (places.c). */
-static uint32_t place_of(int processor, const struct turn_event_record *e, const struct object *o,
-                         const struct loop *l) {
-    uint64_t h = (e->place * 0x9E3779B97F4A7C15u) ^ (uint64_t)processor * 31 ^ (uint64_t)o->data * 131 ^ e->what;
+/* Return the number of an access's place in a processor's values; its line is looked up when the program has ended.
+ * Kept in a cache. */
+static uint32_t find_place_number(int processor, const struct turn_event_record *event, const struct object *object,
+                                  const struct loop *loop) {
+    uint64_t h =
+        (event->place * 0x9E3779B97F4A7C15u) ^ (uint64_t)processor * 31 ^ (uint64_t)object->data * 131 ^ event->what;
     __typeof__(*cache) *c = &cache[(h >> 20) % CACHE];
-    if (c->number && c->place == e->place && c->processor == processor && c->data == o->data && c->what == e->what &&
-        c->loop == l)
+    if (c->number && c->place == event->place && c->processor == processor && c->data == object->data &&
+        c->what == event->what && c->loop == loop)
         return c->number;
     char name[TEXT], file[TEXT];
-    snprintf(name, sizeof name, e->what == TURN_READ ? "read of %s" : "%s", name_of(o->data));
-    uint64_t site = e->place >> 2;
-    if (e->place < 0x400000 && site < MOST_IDS && sites[site].file) {
+    snprintf(name, sizeof name, event->what == TURN_READ ? "read of %s" : "%s", name_of(object->data));
+    uint64_t site = event->place >> 2;
+    if (event->place < 0x400000 && site < MOST_IDS && sites[site].file) {
         c->number = kept[processor]->place(WEFT_IS_PROBE, name, sites[site].file, (uint32_t)sites[site].line, "");
     } else {
-        snprintf(file, sizeof file, "=%#llx=%s", (unsigned long long)e->place - 1, l->file);
+        snprintf(file, sizeof file, "=%#llx=%s", (unsigned long long)event->place - 1, loop->file);
         c->number = kept[processor]->place(WEFT_IS_PROBE, name, file, 0, "");
     }
-    c->place = e->place;
+    c->place = event->place;
     c->processor = processor;
-    c->data = o->data;
-    c->what = e->what;
-    c->loop = l;
+    c->data = object->data;
+    c->what = event->what;
+    c->loop = loop;
     return c->number;
 }
 
-static void keep_access(int processor, const struct turn_event_record *e, const struct loop *l) {
+/* Keep the value that an access read or wrote, with the element's index. */
+static void trace_access(int processor, const struct turn_event_record *event, const struct loop *loop) {
     static const int64_t one[WEFT_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    const struct object *o = object_at(e->at);
+    const struct object *o = find_object_at(event->at);
     struct weft_array array;
     int64_t index[WEFT_MAX_RANK];
     if (!o || !name_of(o->data)) return;
-    index_of(o, e->at, index);
+    compute_element_index(o, event->at, index);
     for (int k = 0; k < o->rank; k++) index[k] -= o->lower[k];
-    if (!part_of(&array, o, e->bytes, index, one)) return;
-    array.order |= e->what == TURN_READ ? WEFT_READ : WEFT_WRITTEN;
-    kept[processor]->probe(place_of(processor, e, o, l), &array);
+    if (!describe_array_part(&array, o, event->bytes, index, one)) return;
+    array.order |= event->what == TURN_READ ? WEFT_READ : WEFT_WRITTEN;
+    kept[processor]->probe(find_place_number(processor, event, o, loop), &array);
 }
 
-void trace_event(int processor, const struct turn_event_record *e) {
+/* Keep what a processor did in the running loop: an iteration that it began, or an access. */
+void trace_event(int processor, const struct turn_event_record *event) {
     const struct loop *l = this_loop();
     if (!l) return;
-    if (e->what == TURN_ITERATION) enter_iteration(processor, e, l);
-    else keep_access(processor, e, l);
+    if (event->what == TURN_ITERATION) trace_iteration(processor, event, l);
+    else trace_access(processor, event, l);
 }
 
-void trace_ended(int processor, int signal) {
+/* Say on stderr that a processor did not come to the loop's end; `signal`: what ended it, 0 if it exited. */
+void trace_report_death(int processor, int signal) {
     const struct loop *l = this_loop();
     fprintf(stderr, "weft: processor %d did not come to the end of %s%s%s\n", processor, l ? l->name : "a loop",
             signal ? ": it was ended by " : "", signal ? strsignal(signal) : "");

@@ -46,9 +46,10 @@ static struct {
 
 static void *starts, *parts[MOST_PROCESSORS]; /* reductions before the loop, and what each processor has left */
 
-void turns_begin(int count, bool directives) {
-    processors = count;
-    directed = directives;
+/* Switch tracing on, with so many processors. Without directives the program runs as it is, as one processor. */
+void turns_enable(int processor_count, bool has_directives) {
+    processors = processor_count;
+    directed = has_directives;
     weft_traced = true;
 }
 
@@ -70,40 +71,44 @@ static size_t results_used, results_room;
 
 void turns_shared(int (*of)(void)) { whose = of; }
 
-void turns_slot(int processor, char *at, size_t bytes) {
+/* Register a processor's own slot of a reduction in shared memory for the next loop. */
+void turns_add_slot(int processor, char *memory, size_t bytes) {
     if (!weft_traced || slot_count == (int)(sizeof slots / sizeof *slots)) return;
     slots[slot_count].processor = processor;
-    slots[slot_count].part.at = at;
+    slots[slot_count].part.at = memory;
     slots[slot_count++].part.bytes = bytes;
 }
 
-static void note_store(uintptr_t at, size_t bytes) {
-    if (store_count && stores[store_count - 1].at == (char *)at && stores[store_count - 1].bytes == bytes) return;
+/* Note that the processor wrote to shared memory, for collect_stores. */
+static void note_shared_store(uintptr_t address, size_t bytes) {
+    if (store_count && stores[store_count - 1].at == (char *)address && stores[store_count - 1].bytes == bytes) return;
     GROW(stores, store_count, store_room, 4096);
-    stores[store_count].at = (char *)at;
+    stores[store_count].at = (char *)address;
     stores[store_count++].bytes = bytes;
 }
 
-static void add_result(const void *at, size_t bytes) {
+/* Append bytes to the results of processors that have had their turn. */
+static void append_result_bytes(const void *values, size_t bytes) {
     while (results_used + bytes > results_room) GROW(results, results_room, results_room, 1 << 16);
-    memcpy(results + results_used, at, bytes);
+    memcpy(results + results_used, values, bytes);
     results_used += bytes;
 }
 
-static void add_store(const struct stored *one) {
-    add_result(one, sizeof *one);
-    add_result(one->at, one->bytes);
+static void add_stored_value(const struct stored *stored) {
+    append_result_bytes(stored, sizeof *stored);
+    append_result_bytes(stored->at, stored->bytes);
 }
 
-/* This processor's stores become results, as do its slots. */
+/* Append all values that a processor stored, and its reduction slots, to the results. */
 static void collect_stores(int processor) {
-    for (size_t i = 0; i < store_count; i++) add_store(&stores[i]);
+    for (size_t i = 0; i < store_count; i++) add_stored_value(&stores[i]);
     for (int i = 0; i < slot_count; i++)
-        if (slots[i].processor == processor) add_store(&slots[i].part);
+        if (slots[i].processor == processor) add_stored_value(&slots[i].part);
     store_count = 0;
 }
 
-static void apply_results(void) {
+/* Write the results of all processors to the shared memory, now that all have had their turn. */
+static void write_results_to_memory(void) {
     for (size_t at = 0; at < results_used;) {
         struct stored one;
         memcpy(&one, results + at, sizeof one);
@@ -119,59 +124,66 @@ static int channel = -1;
 static struct turn_event_record buffer[RECORDS];
 static size_t buffered;
 
-static void write_all(const void *bytes, size_t n) {
-    for (const char *from = bytes; n;) {
-        ssize_t some = write(channel, from, n);
+/* Write bytes to the pipe; end the process (a forked processor) if that fails. */
+static void write_to_pipe(const void *bytes, size_t byte_count) {
+    for (const char *from = bytes; byte_count;) {
+        ssize_t some = write(channel, from, byte_count);
         if (some < 0 && errno == EINTR) continue;
         if (some <= 0) _exit(1);
         from += some;
-        n -= (size_t)some;
+        byte_count -= (size_t)some;
     }
 }
 
 static void flush_events(void) {
-    write_all(buffer, buffered * sizeof *buffer);
+    write_to_pipe(buffer, buffered * sizeof *buffer);
     buffered = 0;
 }
 
-static bool read_all(void *bytes, size_t n) {
-    for (char *to = bytes; n;) {
-        ssize_t some = read(channel, to, n);
+/* Read bytes from the pipe. Return false at its end or on an error. */
+static bool read_from_pipe(void *bytes, size_t byte_count) {
+    for (char *to = bytes; byte_count;) {
+        ssize_t some = read(channel, to, byte_count);
         if (some < 0 && errno == EINTR) continue;
         if (some <= 0) return false;
         to += some;
-        n -= (size_t)some;
+        byte_count -= (size_t)some;
     }
     return true;
 }
 
-static void send_event(const struct turn_event_record *e) {
+/* Hand on an event: a forked processor sends it through the pipe, the process itself keeps it at once. */
+static void send_event(const struct turn_event_record *event) {
     if (!child) {
-        trace_event(me, e);
+        trace_event(me, event);
         return;
     }
-    buffer[buffered++] = *e;
+    buffer[buffered++] = *event;
     if (buffered == RECORDS) flush_events();
 }
 
 /* --- iterations and accesses --- */
 
-static void send_access(uint32_t what, uintptr_t at, uint32_t size, uintptr_t place) {
-    struct turn_event_record e = {.what = what, .n = size, .place = place, .at = at};
-    memcpy(e.bytes, (void *)at, size);
+/* Send an access as an event, with the value that memory holds now. */
+static void send_access(uint32_t kind, uintptr_t address, uint32_t size, uintptr_t pc) {
+    struct turn_event_record e = {.what = kind, .n = size, .place = pc, .at = address};
+    memcpy(e.bytes, (void *)address, size);
     send_event(&e);
 }
 
+/* Send the iteration's writes with the values that they left, now that it has ended: hooks come before the store. */
 static void send_pending_accesses(void) {
     for (int i = 0; i < pending_count; i++) send_access(TURN_WRITE, pending[i].at, pending[i].size, pending[i].place);
     pending_count = 0;
 }
 
-static bool is_floating_sum(const struct reduction *r) {
-    return r->operation == WEFT_SUM && r->count == 1 && r->type >= WEFT_FLOAT && r->type <= WEFT_LONG_DOUBLE;
+static bool is_floating_sum(const struct reduction *reduction) {
+    return reduction->operation == WEFT_SUM && reduction->count == 1 && reduction->type >= WEFT_FLOAT &&
+           reduction->type <= WEFT_LONG_DOUBLE;
 }
 
-static void close_iteration(void) {
+/* End the processor's iteration: send its writes and sum up what it added to reductions. */
+static void end_traced_iteration(void) {
     if (!open) return;
     open = false;
     send_pending_accesses();
@@ -183,83 +195,93 @@ static void close_iteration(void) {
     }
 }
 
-/* Which way the loop runs: the first step of each index says so. */
-static void note_directions(int rank, const int64_t index[]) {
+/* In the copy that looks for the loop's direction: note in which direction each index first moves, and when all have,
+ * send the directions and exit. */
+static void note_loop_directions(int dimension_count, const int64_t index[]) {
     static int64_t last[WEFT_MAX_RANK];
     static bool seen;
     bool all = seen;
-    for (int k = 0; k < rank; k++) {
+    for (int k = 0; k < dimension_count; k++) {
         if (seen && !direction[k] && index[k] != last[k]) direction[k] = index[k] > last[k] ? 1 : -1;
         last[k] = index[k];
         all &= direction[k] != 0;
     }
     seen = true;
     if (!all) return;
-    write_all(direction, sizeof direction);
+    write_to_pipe(direction, sizeof direction);
     _exit(0);
 }
 
-bool turns_iteration(int rank, const int64_t index[]) {
-    close_iteration();
-    if (finding) note_directions(rank, index);
-    if (finding || (turning && (whose ? whose() % processors != me : !runs_iteration(index)))) return true;
+/* Begin an iteration of a traced loop. Return true if it is another processor's and must be passed over. */
+bool turns_enter_iteration(int dimension_count, const int64_t index[]) {
+    end_traced_iteration();
+    if (finding) note_loop_directions(dimension_count, index);
+    if (finding || (turning && (whose ? whose() % processors != me : !is_own_iteration(index)))) return true;
     open = true;
     for (int i = 0; i < here.reduction_count; i++)
         if (is_floating_sum(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
-    struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)rank};
-    memcpy(e.index, index, sizeof *index * (size_t)rank);
+    struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
+    memcpy(e.index, index, sizeof *index * (size_t)dimension_count);
     send_event(&e);
     return false;
 }
 
-static void note_written(struct object *o) {
+/* Note that the loop writes a distributed array. */
+static void note_written_array(struct object *object) {
     for (int i = 0; i < written_count; i++)
-        if (written[i] == o) return;
-    if (written_count < MOST_WRITTEN) written[written_count++] = o;
+        if (written[i] == object) return;
+    if (written_count < MOST_WRITTEN) written[written_count++] = object;
 }
 
-static bool is_in_reduction(const struct reduction *r, uintptr_t a) {
-    return (a >= r->low && a < r->high) || a - (uintptr_t)r->location < r->location_bytes;
+static bool is_in_reduction(const struct reduction *reduction, uintptr_t address) {
+    return (address >= reduction->low && address < reduction->high) ||
+           address - (uintptr_t)reduction->location < reduction->location_bytes;
 }
 
-/* Private and reduction variables, and the loop's own, are left out inside of it. */
-static bool is_left_out(uintptr_t a) {
+/* Return whether an address belongs to a private or reduction variable or a loop index: these are not traced. */
+static bool is_untraced_variable(uintptr_t address) {
     struct private *which;
     for (int i = 0; i < here.reduction_count; i++)
-        if (is_in_reduction(&here.reductions[i], a)) return true;
-    return among(here.privates, here.private_count, a, &which) || among(here.indices, here.index_count, a, &which);
+        if (is_in_reduction(&here.reductions[i], address)) return true;
+    return find_variable_at(here.privates, here.private_count, address, &which) ||
+           find_variable_at(here.indices, here.index_count, address, &which);
 }
 
-void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place) {
+/* Trace an access in a loop, element by element, if such accesses are wanted. Writes are sent when the iteration has
+ * ended. */
+void turns_trace_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (!running || finding) return;
-    struct object *o = object_at(a);
+    struct object *o = find_object_at(address);
     if (!o || !o->element) return;
-    bool wanted = whose ? o->array : spread(o);
-    if (write && wanted) note_written(o);
-    if (write && whose && turning && open) note_store(a, size);
-    if (!open || weft_access_level < (write ? 1 : 2) || (write && !wanted) || is_left_out(a)) return;
-    for (uintptr_t end = a + size; a < end; a += o->element) {
-        uintptr_t at = a - (a - o->low) % o->element;
+    bool wanted = whose ? o->array : is_distributed_in_memory(o);
+    if (is_write && wanted) note_written_array(o);
+    if (is_write && whose && turning && open) note_shared_store(address, size);
+    if (!open || weft_access_level < (is_write ? 1 : 2) || (is_write && !wanted) || is_untraced_variable(address))
+        return;
+    for (uintptr_t end = address + size; address < end; address += o->element) {
+        uintptr_t at = address - (address - o->low) % o->element;
         if (o->element > sizeof((struct turn_event_record *)0)->bytes || at + o->element > o->high) return;
-        if (!write) {
-            send_access(TURN_READ, at, (uint32_t)o->element, place);
+        if (!is_write) {
+            send_access(TURN_READ, at, (uint32_t)o->element, pc);
             continue;
         }
         if (pending_count && pending[pending_count - 1].at == at) continue;
         if (pending_count == PENDING) send_pending_accesses();
         pending[pending_count].at = at;
-        pending[pending_count].place = place;
+        pending[pending_count].place = pc;
         pending[pending_count++].size = (uint32_t)o->element;
     }
 }
 
-void turns_renewed(struct object *o) {
-    if (directed) views_renew(o);
+void turns_renewed(struct object *object) {
+    if (directed) views_renew(object);
 }
 
 /* --- one processor after the other --- */
 
-static bool fork_processor(bool look) {
+/* Fork the process for one processor's turn, joined by a pipe. Return true in the copy. `finds_direction`: it only
+ * finds out in which direction the loop runs. */
+static bool fork_processor(bool finds_direction) {
     int ends[2];
     if (pipe(ends)) abort();
     pid_t pid = fork();
@@ -268,127 +290,137 @@ static bool fork_processor(bool look) {
     close(ends[pid != 0]);
     if (pid == 0) {
         child = true;
-        finding = look;
+        finding = finds_direction;
         become_silent(channel);
         return true;
     }
     return false;
 }
 
-static void wait_for_child(void) {
+/* Wait until the forked processor has ended, and say so if it died or failed. */
+static void wait_for_processor(void) {
     int status = 0;
     close(channel);
     while (wait(&status) < 0 && errno == EINTR) continue;
-    if (!WIFEXITED(status) || WEXITSTATUS(status)) trace_ended(me, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status)) trace_report_death(me, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
-/* ACROSS passes values on from processor to processor: in the loop's direction. True in the copy that looks for it. */
-static bool find_directions(void) {
+/* Find out by a forked copy in which direction each index of an ACROSS loop runs, since values pass from processor to
+ * processor that way. Return true in the copy. */
+static bool find_loop_directions(void) {
     memset(direction, 0, sizeof direction);
     if (here.across_count) {
         if (fork_processor(true)) return true;
-        if (!read_all(direction, sizeof direction)) memset(direction, 0, sizeof direction);
-        wait_for_child();
+        if (!read_from_pipe(direction, sizeof direction)) memset(direction, 0, sizeof direction);
+        wait_for_processor();
     }
     for (int k = 0; k < WEFT_MAX_RANK; k++) direction[k] = direction[k] < 0 ? -1 : 1;
     return false;
 }
 
-/* Whether processor a comes before b in the loop's direction. */
-static bool comes_before(int a, int b) {
-    int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = grid_place(a, one);
-    grid_place(b, two);
+/* Return whether one processor has its turn before another, in the loop's direction. */
+static bool processor_comes_before(int first_processor, int second_processor) {
+    int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = find_grid_coordinates(first_processor, one);
+    find_grid_coordinates(second_processor, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
     for (int d = 0; d < here.on->rank; d++) {
         const struct term *t = &here.at[d];
-        if (grid_axis(here.on, d) >= 0 && t->axis >= 0)
-            sign[grid_axis(here.on, d)] = direction[t->axis] * (t->coefficient < 0 ? -1 : 1);
+        if (find_grid_axis(here.on, d) >= 0 && t->axis >= 0)
+            sign[find_grid_axis(here.on, d)] = direction[t->axis] * (t->coefficient < 0 ? -1 : 1);
     }
     for (int k = 0; k < axes; k++)
         if (one[k] != two[k]) return (one[k] < two[k]) == (sign[k] > 0);
     return false;
 }
 
-static void find_order(void) {
+/* Sort the processors into the order of their turns. */
+static void sort_processors(void) {
     for (int n = 0; n < processors; n++) {
         int at = n;
-        for (; at > 0 && comes_before(n, order[at - 1]); at--) order[at] = order[at - 1];
+        for (; at > 0 && processor_comes_before(n, order[at - 1]); at--) order[at] = order[at - 1];
         order[at] = n;
     }
 }
 
-static void read_run(void *with, char *at, size_t bytes) {
-    bool *good = with;
-    *good = *good && read_all(at, bytes);
+static void receive_run(void *is_good, char *memory, size_t bytes) {
+    bool *good = is_good;
+    *good = *good && read_from_pipe(memory, bytes);
 }
 
-static void write_run(void *with, char *at, size_t bytes) {
-    (void)with;
-    write_all(at, bytes);
+static void send_run(void *unused, char *memory, size_t bytes) {
+    (void)unused;
+    write_to_pipe(memory, bytes);
 }
 
-/* What a processor leaves of shared memory: the arrays that it wrote, and all its stores. */
+/* End a forked processor of shared memory: send which arrays it wrote and all values that it stored, then exit. */
 static void send_shared_memory(void) {
     send_event(&(struct turn_event_record){.what = TURN_ENDS});
     flush_events();
-    write_all(&written_count, sizeof written_count);
-    write_all(written, sizeof *written * (size_t)written_count);
+    write_to_pipe(&written_count, sizeof written_count);
+    write_to_pipe(written, sizeof *written * (size_t)written_count);
     results_used = 0;
     collect_stores(me);
-    write_all(&results_used, sizeof results_used);
-    write_all(results, results_used);
+    write_to_pipe(&results_used, sizeof results_used);
+    write_to_pipe(results, results_used);
     _exit(0);
 }
 
+/* Receive which arrays a processor of shared memory wrote and add the values that it stored to the results. */
 static void receive_shared_memory(void) {
     struct object *of[MOST_WRITTEN];
     int n = 0;
     size_t bytes = 0;
-    bool good = read_all(&n, sizeof n) && read_all(of, sizeof *of * (size_t)n) && read_all(&bytes, sizeof bytes);
-    for (int i = 0; good && i < n; i++) note_written(of[i]);
+    bool good = read_from_pipe(&n, sizeof n) && read_from_pipe(of, sizeof *of * (size_t)n) &&
+                read_from_pipe(&bytes, sizeof bytes);
+    for (int i = 0; good && i < n; i++) note_written_array(of[i]);
     char *part = good ? malloc(bytes + 1) : NULL;
-    if (part && read_all(part, bytes)) add_result(part, bytes);
+    if (part && read_from_pipe(part, bytes)) append_result_bytes(part, bytes);
     free(part);
 }
 
-/* What a processor leaves: the arrays that it wrote, its own elements of them, its part of each reduction. */
+/* End a forked processor: send the arrays that it wrote, its own elements of them and its part of each reduction, then
+ * exit. */
 static void send_own_elements(void) {
-    size_t bytes = reductions_bytes();
+    size_t bytes = count_reduction_bytes();
     char *part = malloc(bytes + 1);
     if (!part) _exit(1);
     send_event(&(struct turn_event_record){.what = TURN_ENDS});
     flush_events();
-    write_all(&written_count, sizeof written_count);
-    write_all(written, sizeof *written * (size_t)written_count);
-    for (int i = 0; i < written_count; i++) share_walk(written[i], share_of(written[i], me), true, write_run, NULL);
-    reductions_take(part);
-    write_all(part, bytes);
-    write_all(sums, sizeof *sums * (size_t)here.reduction_count);
+    write_to_pipe(&written_count, sizeof written_count);
+    write_to_pipe(written, sizeof *written * (size_t)written_count);
+    for (int i = 0; i < written_count; i++)
+        visit_runs_of_elements(written[i], find_share(written[i], me), true, send_run, NULL);
+    copy_reductions_to(part);
+    write_to_pipe(part, bytes);
+    write_to_pipe(sums, sizeof *sums * (size_t)here.reduction_count);
     _exit(0);
 }
 
+/* Receive a processor's own elements into memory, and its part of each reduction. Return false if the pipe broke
+ * off. */
 static bool receive_own_elements(void) {
     struct object *of[MOST_WRITTEN];
     int n = 0;
-    bool good = read_all(&n, sizeof n) && read_all(of, sizeof *of * (size_t)n);
+    bool good = read_from_pipe(&n, sizeof n) && read_from_pipe(of, sizeof *of * (size_t)n);
     for (int i = 0; good && i < n; i++) {
-        note_written(of[i]);
-        share_walk(of[i], share_of(of[i], me), true, read_run, &good);
+        note_written_array(of[i]);
+        visit_runs_of_elements(of[i], find_share(of[i], me), true, receive_run, &good);
     }
-    good = good && read_all(parts[me], reductions_bytes());
+    good = good && read_from_pipe(parts[me], count_reduction_bytes());
     for (int i = 0; good && i < here.reduction_count; i++) {
         double magnitude = sums[i].magnitude;
         int64_t terms = sums[i].terms;
-        good = read_all(&sums[i], sizeof *sums);
+        good = read_from_pipe(&sums[i], sizeof *sums);
         sums[i].magnitude += magnitude;
         sums[i].terms += terms;
     }
     return good;
 }
 
-static void take_turn(void) {
+/* Receive all events of a forked processor, then what it leaves in memory. */
+static void receive_turn(void) {
     struct turn_event_record e;
-    while (read_all(&e, sizeof e)) {
+    while (read_from_pipe(&e, sizeof e)) {
         if (e.what == TURN_ENDS) {
             whose ? receive_shared_memory() : (void)receive_own_elements();
             return;
@@ -397,89 +429,99 @@ static void take_turn(void) {
     }
 }
 
+/* Become a processor: show only what it sees of others' elements, begin reductions with the neutral element, and find
+ * its iterations. */
 static void begin_turn(int processor) {
     me = processor;
     if (whose) return;
-    views_install(me, direction);
-    reductions_neutral();
-    runs_begin(me);
+    show_view_of_processor(me, direction);
+    set_reductions_to_neutral();
+    compute_own_iterations(me);
 }
 
-static bool run_others(void) /* true in a copy of the process: it is one of them */
-{
+/* Run the loop on all processors in turn: the last one is this process, each other one a forked copy. Return true in a
+ * copy. */
+static bool run_processors_in_turn(void) {
     for (int n = 0; n < processors - 1; n++) {
         me = order[n];
         if (fork_processor(false)) {
             begin_turn(me);
             return true;
         }
-        take_turn();
-        wait_for_child();
+        receive_turn();
+        wait_for_processor();
     }
     begin_turn(order[processors - 1]);
     return false;
 }
 
-static void save_starts(void) {
-    size_t bytes = reductions_bytes();
+/* Save the reductions' values before the loop, and prepare a neutral part for each processor. */
+static void save_reductions_before_loop(void) {
+    size_t bytes = count_reduction_bytes();
     starts = malloc(bytes + 1);
     for (int p = 0; p < processors; p++) parts[p] = malloc(bytes + 1);
     if (!starts || !parts[processors - 1]) abort();
-    reductions_take(starts);
-    reductions_neutral();
-    for (int p = 0; p < processors; p++) reductions_take(parts[p]);
-    reductions_give(starts);
+    copy_reductions_to(starts);
+    set_reductions_to_neutral();
+    for (int p = 0; p < processors; p++) copy_reductions_to(parts[p]);
+    copy_reductions_from(starts);
 }
 
-void turns_start(void) {
+/* Start a traced loop: if its iterations are distributed, run it on all processors in turn, each but the last in a
+ * forked copy. */
+void turns_start_loop(void) {
     running = true;
     open = false;
     pending_count = written_count = 0;
     memset(sums, 0, sizeof sums);
     turning = directed && (here.on || whose) && here.what == LOOP;
     me = 0;
-    trace_loop(turning ? processors : 1);
+    trace_loop_begins(turning ? processors : 1);
     if (!turning) return;
     if (whose) {
         for (int p = 0; p < processors; p++) order[p] = p;
     } else {
-        views_before();
-        save_starts();
-        if (find_directions()) return;
-        find_order();
+        save_arrays_before_across_loop();
+        save_reductions_before_loop();
+        if (find_loop_directions()) return;
+        sort_processors();
     }
-    run_others();
+    run_processors_in_turn();
 }
 
 /* --- the end of a loop --- */
 
-static void combine_reductions(void) {
-    reductions_take(parts[me]);
-    for (int n = 0; n < processors; n++) reductions_combine(starts, parts[order[n]]);
-    reductions_give(starts);
-    views_restore(me);
+/* Combine all processors' parts of the reductions, in the order of their turns, and show all elements again. */
+static void combine_reductions_of_processors(void) {
+    copy_reductions_to(parts[me]);
+    for (int n = 0; n < processors; n++) combine_reduction_buffers(starts, parts[order[n]]);
+    copy_reductions_from(starts);
+    undo_view_of_processor(me);
     free(starts);
     for (int p = 0; p < processors; p++) free(parts[p]);
 }
 
-static void trace_written(struct object *o) {
+/* Keep the values of an array that the loop wrote: each processor's own part, or the whole where all share memory. */
+static void trace_written_array(struct object *object) {
     int64_t low[WEFT_MAX_RANK], count[WEFT_MAX_RANK];
     for (int p = 0; p < (turning && !whose ? processors : 1); p++) {
-        const struct share *s = turning && !whose ? share_of(o, p) : NULL;
+        const struct share *s = turning && !whose ? find_share(object, p) : NULL;
         if (s && (!s->any || !s->box)) continue;
-        for (int k = 0; k < o->rank; k++) {
+        for (int k = 0; k < object->rank; k++) {
             low[k] = s ? s->first[k] : 0;
-            count[k] = s ? s->last[k] - s->first[k] + 1 : o->extent[k];
+            count[k] = s ? s->last[k] - s->first[k] + 1 : object->extent[k];
         }
-        trace_part(p, o, low, count);
+        trace_array_part(p, object, low, count);
     }
 }
 
-void turns_end(void) {
+/* End a traced loop: a forked processor sends what it leaves and exits; the process itself joins all results and keeps
+ * the values. */
+void turns_end_loop(void) {
     if (!running) return;
-    close_iteration();
+    end_traced_iteration();
     if (finding) {
-        write_all(direction, sizeof direction);
+        write_to_pipe(direction, sizeof direction);
         _exit(0);
     }
     if (child && whose) send_shared_memory();
@@ -487,12 +529,12 @@ void turns_end(void) {
     trace_iterations_end(turning ? processors : 1);
     if (turning && whose) {
         collect_stores(me);
-        apply_results();
+        write_results_to_memory();
     } else if (turning) {
-        combine_reductions();
+        combine_reductions_of_processors();
     }
     slot_count = 0;
-    for (int i = 0; i < written_count; i++) trace_written(written[i]);
+    for (int i = 0; i < written_count; i++) trace_written_array(written[i]);
     for (int i = 0; i < here.reduction_count; i++)
         trace_reduction(me, &here.reductions[i], sums[i].magnitude, sums[i].terms);
     trace_loop_ends(turning ? processors : 1);

@@ -35,27 +35,27 @@ struct turn_event_record {
 };
 
 /* --- trace.c: what is kept --- */
-void trace_loop(int processors);
+void trace_loop_begins(int processors);
 void trace_iterations_end(int processors);
 void trace_loop_ends(int processors);
-void trace_event(int processor, const struct turn_event_record *e);
-void trace_part(int processor, const struct object *o, const int64_t low[], const int64_t count[]);
-void trace_reduction(int processor, const struct reduction *r, double magnitude, int64_t terms);
-void trace_ended(int processor, int signal);
+void trace_event(int processor, const struct turn_event_record *event);
+void trace_array_part(int processor, const struct object *object, const int64_t low[], const int64_t count[]);
+void trace_reduction(int processor, const struct reduction *reduction, double magnitude, int64_t terms);
+void trace_report_death(int processor, int signal);
 
 /* --- turns.c: who runs what --- */
 extern bool weft_traced; /* values are kept, no access is judged */
-void turns_start(void);
-bool turns_iteration(int rank, const int64_t index[]); /* true: it is another processor's */
-void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place);
-void turns_renewed(struct object *o);
-void turns_end(void);
-void turns_begin(int processors, bool directives);
+void turns_start_loop(void);
+bool turns_enter_iteration(int dimension_count, const int64_t index[]); /* true: it is another processor's */
+void turns_trace_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc);
+void turns_renewed(struct object *object);
+void turns_end_loop(void);
+void turns_enable(int processors, bool has_directives);
 
 /* Numba's loops: all memory is shared, an iteration's processor is its virtual thread, and each thread has a slot of its
  * own for each reduction. */
 void turns_shared(int (*whose)(void));
-void turns_slot(int processor, char *at, size_t bytes);
+void turns_add_slot(int processor, char *memory, size_t bytes);
 
 /* --- shares.c: whose elements are whose --- */
 struct share {
@@ -63,26 +63,27 @@ struct share {
     unsigned char *own[WEFT_MAX_RANK]; /* by dimension and index from 0: whether it may be this processor's */
     int64_t first[WEFT_MAX_RANK], last[WEFT_MAX_RANK];
 };
-const struct share *share_of(struct object *o, int processor);
-void runs_begin(int processor);
-bool runs_iteration(const int64_t index[]);
-bool spread(const struct object *o); /* whether it is distributed, and has memory */
+const struct share *find_share(struct object *object, int processor);
+void compute_own_iterations(int processor);
+bool is_own_iteration(const int64_t index[]);
+bool is_distributed_in_memory(const struct object *object); /* whether it is distributed, and has memory */
 typedef void run_of(void *with, char *at, size_t bytes);
-void share_walk(const struct object *o, const struct share *s, bool owned, run_of *visit, void *with);
+void visit_runs_of_elements(const struct object *object, const struct share *share, bool is_owned, run_of *visit,
+                            void *context);
 
 /* --- views.c: what a processor sees of others --- */
-void views_renew(struct object *o);
-void views_before(void);
-void views_install(int processor, const int direction[]);
-void views_restore(int processor);
+void views_renew(struct object *object);
+void save_arrays_before_across_loop(void);
+void show_view_of_processor(int processor, const int direction[]);
+void undo_view_of_processor(int processor);
 
 /* --- reductions.c: of processors in turn --- */
-size_t reductions_bytes(void);
-void reductions_neutral(void);
-void reductions_take(void *to);
-void reductions_give(const void *from);
-void reductions_combine(void *into, const void *part);
-double reduction_value(const struct reduction *r);
-void become_silent(int but);
+size_t count_reduction_bytes(void);
+void set_reductions_to_neutral(void);
+void copy_reductions_to(void *buffer);
+void copy_reductions_from(const void *buffer);
+void combine_reduction_buffers(void *into, const void *part);
+double reduction_value(const struct reduction *reduction);
+void become_silent(int kept_descriptor);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 extern int weft_parts_under_way;
-bool under_way_near(uintptr_t low, uintptr_t high);
-const char *under_way_wrong(uintptr_t a, bool write);
-void under_way_forget(uintptr_t low, uintptr_t high);
-void under_way_end(void);
+bool is_copy_pending_in(uintptr_t low, uintptr_t high);
+const char *find_pending_copy_fault(uintptr_t address, bool is_write);
+void forget_pending_copies_in(uintptr_t low, uintptr_t high);
+void report_unfinished_copies(void);
 
 #endif

@@ -20,10 +20,11 @@ static struct copies {
     struct copies *next;
 } *all;
 
-static struct copies *copies_of(const struct object *o) {
+/* Return the saved copies of an array; emptied if its size changed. */
+static struct copies *find_or_add_copies(const struct object *object) {
     struct copies *c = all;
-    size_t bytes = o->high - o->low;
-    while (c && (c->object != o || c->low != o->low)) c = c->next;
+    size_t bytes = object->high - object->low;
+    while (c && (c->object != object || c->low != object->low)) c = c->next;
     if (c && c->bytes == bytes) return c;
     if (!c) {
         c = calloc(1, sizeof *c);
@@ -32,124 +33,137 @@ static struct copies *copies_of(const struct object *o) {
         all = c;
     }
     free(c->renewed), free(c->before), free(c->whole);
-    *c = (struct copies){.object = o, .low = o->low, .bytes = bytes, .next = c->next};
+    *c = (struct copies){.object = object, .low = object->low, .bytes = bytes, .next = c->next};
     return c;
 }
 
-static void save_copy(char **copy, const struct object *o) {
-    if (!*copy) *copy = malloc(o->high - o->low);
+/* Copy an array's memory to *copy, which is allocated at the first time. */
+static void save_array_copy(char **copy, const struct object *object) {
+    if (!*copy) *copy = malloc(object->high - object->low);
     if (!*copy) abort();
-    memcpy(*copy, (void *)o->low, o->high - o->low);
+    memcpy(*copy, (void *)object->low, object->high - object->low);
 }
 
-void views_renew(struct object *o) {
-    if (spread(o)) save_copy(&copies_of(o)->renewed, o);
+void views_renew(struct object *object) {
+    if (is_distributed_in_memory(object)) save_array_copy(&find_or_add_copies(object)->renewed, object);
 }
 
-static const struct widths *across_widths_of(const struct object *o) {
+/* Return how wide the ACROSS clause of the loop makes an array's dependences; NULL if the clause does not name it. */
+static const struct widths *find_across_widths(const struct object *object) {
     for (int i = 0; i < here.across_count; i++)
-        if (here.across[i].object == o) return &here.across[i].widths;
+        if (here.across[i].object == object) return &here.across[i].widths;
     return NULL;
 }
 
-/* A loop begins: what ACROSS reads ahead of the loop are the values before it. */
-void views_before(void) {
+/* When a loop begins: save the arrays of its ACROSS clause, since reads ahead of the loop find the values from before
+ * it. */
+void save_arrays_before_across_loop(void) {
     struct object *o;
-    for (uintptr_t a = 0; (o = object_after(a)); a = o->high)
-        if (spread(o) && across_widths_of(o)) save_copy(&copies_of(o)->before, o);
+    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
+        if (is_distributed_in_memory(o) && find_across_widths(o)) save_array_copy(&find_or_add_copies(o)->before, o);
 }
 
-static bool is_fetched(const struct object *o) {
+/* Return whether a REMOTE_ACCESS clause of the loop names an array. */
+static bool is_named_remote(const struct object *object) {
     for (int i = 0; i < here.remote_count; i++)
-        if (here.remotes[i].object == o) return true;
+        if (here.remotes[i].object == object) return true;
     return false;
 }
 
-/* The loop's direction along an array's dimension: -1 where the loop runs down there. */
-static int direction_of(const struct object *o, int k, const int direction[]) {
-    for (int d = 0; d < o->root->rank && d < here.on->rank; d++) {
-        const struct term *t = &here.at[d], *m = &o->map[d];
-        if (m->axis == k && t->axis >= 0)
+/* Return the loop's direction along a dimension of an array: 1 upward, -1 downward. */
+static int direction_along_dimension(const struct object *object, int dimension, const int direction[]) {
+    for (int d = 0; d < object->root->rank && d < here.on->rank; d++) {
+        const struct term *t = &here.at[d], *m = &object->map[d];
+        if (m->axis == dimension && t->axis >= 0)
             return (t->coefficient < 0) != (m->coefficient < 0) ? -direction[t->axis] : direction[t->axis];
     }
     return 1;
 }
 
-/* What a processor sees of each index of a dimension. */
-static unsigned char *visible_indices(const struct object *o, const struct share *s, int k, const int direction[]) {
-    const struct widths *across = across_widths_of(o);
-    int way = across ? direction_of(o, k, direction) : 1;
-    unsigned char *state = malloc((size_t)(o->extent[k] > 0 ? o->extent[k] : 1));
+/* Return for each index of a dimension what a processor sees of it (SEEN_OWN, SEEN_EDGE, SEEN_FAR, ...). The caller
+ * frees the array. */
+static unsigned char *classify_indices(const struct object *object, const struct share *share, int dimension,
+                                       const int direction[]) {
+    const struct widths *across = find_across_widths(object);
+    int way = across ? direction_along_dimension(object, dimension, direction) : 1;
+    unsigned char *state = malloc((size_t)(object->extent[dimension] > 0 ? object->extent[dimension] : 1));
     if (!state) abort();
-    for (int64_t i = 0; i < o->extent[k]; i++) {
-        int64_t below = s->first[k] - i, above = i - s->last[k];
+    for (int64_t i = 0; i < object->extent[dimension]; i++) {
+        int64_t below = share->first[dimension] - i, above = i - share->last[dimension];
         state[i] = SEEN_FAR;
-        if (s->own[k][i]) state[i] = SEEN_OWN;
-        else if (!s->any) continue;
-        else if (across && below > 0 && below <= across->low[k]) state[i] = way > 0 ? SEEN_BEHIND : SEEN_AHEAD;
-        else if (across && above > 0 && above <= across->high[k]) state[i] = way > 0 ? SEEN_AHEAD : SEEN_BEHIND;
-        else if (below > 0 && below <= o->renewed.low[k]) state[i] = SEEN_EDGE;
-        else if (above > 0 && above <= o->renewed.high[k]) state[i] = SEEN_EDGE;
-        else if (scattered(o->root)) state[i] = SEEN_EDGE;
+        if (share->own[dimension][i]) state[i] = SEEN_OWN;
+        else if (!share->any) continue;
+        else if (across && below > 0 && below <= across->low[dimension]) state[i] = way > 0 ? SEEN_BEHIND : SEEN_AHEAD;
+        else if (across && above > 0 && above <= across->high[dimension]) state[i] = way > 0 ? SEEN_AHEAD : SEEN_BEHIND;
+        else if (below > 0 && below <= object->renewed.low[dimension]) state[i] = SEEN_EDGE;
+        else if (above > 0 && above <= object->renewed.high[dimension]) state[i] = SEEN_EDGE;
+        else if (is_scattered(object->root)) state[i] = SEEN_EDGE;
     }
     return state;
 }
 
-/* No number that means anything: two floats or a double that are none, or a large integer. */
+/* Fill memory with a pattern that is no meaningful number: NaN as floats or doubles, a large integer. */
 static void fill_with_poison(char *to, size_t bytes) {
     static const unsigned char pattern[4] = {0xA7, 0xA7, 0xF8, 0x7F};
     for (size_t i = 0; i < bytes; i++) to[i] = (char)pattern[i % 4];
 }
 
-/* The value of an element of others: from the current memory, from a copy, or none. */
-static void show_element(const struct object *o, const struct copies *c, char *at, const int counts[]) {
-    size_t offset = (size_t)(at - (char *)o->low);
-    bool far = counts[SEEN_FAR] > 0, carried = counts[SEEN_BEHIND] + counts[SEEN_AHEAD] > 0;
-    if (!far && carried && counts[SEEN_EDGE] == 0) {
-        if (counts[SEEN_AHEAD] && c->before) memcpy(at, c->before + offset, o->element);
+/* Give an element of other processors the value that this one sees: the current one, one from a saved copy, or a
+ * pattern that means nothing. `seen_counts`: how many of its indices are seen in which way. */
+static void set_visible_value(const struct object *object, const struct copies *copies, char *element,
+                              const int seen_counts[]) {
+    size_t offset = (size_t)(element - (char *)object->low);
+    bool far = seen_counts[SEEN_FAR] > 0, carried = seen_counts[SEEN_BEHIND] + seen_counts[SEEN_AHEAD] > 0;
+    if (!far && carried && seen_counts[SEEN_EDGE] == 0) {
+        if (seen_counts[SEEN_AHEAD] && copies->before) memcpy(element, copies->before + offset, object->element);
         return;
     }
-    bool corner = counts[SEEN_EDGE] + counts[SEEN_BEHIND] + counts[SEEN_AHEAD] > 1;
-    if (!far && o->renewed_at && c->renewed && (o->corner || !corner)) memcpy(at, c->renewed + offset, o->element);
-    else fill_with_poison(at, o->element);
+    bool corner = seen_counts[SEEN_EDGE] + seen_counts[SEEN_BEHIND] + seen_counts[SEEN_AHEAD] > 1;
+    if (!far && object->renewed_at && copies->renewed && (object->corner || !corner))
+        memcpy(element, copies->renewed + offset, object->element);
+    else fill_with_poison(element, object->element);
 }
 
-static void install_array(struct object *o, const struct share *s, const int direction[]) {
-    const struct copies *c = copies_of(o);
+/* Replace all elements of an array that are not a processor's own by what it sees of them. */
+static void install_view_of_array(struct object *object, const struct share *share, const int direction[]) {
+    const struct copies *c = find_or_add_copies(object);
     unsigned char *state[WEFT_MAX_RANK];
-    for (int k = 0; k < o->rank; k++) state[k] = visible_indices(o, s, k, direction);
+    for (int k = 0; k < object->rank; k++) state[k] = classify_indices(object, share, k, direction);
     int64_t index[WEFT_MAX_RANK] = {0};
-    int step = o->order == WEFT_ORDER_C ? -1 : 1, inner = step < 0 ? o->rank - 1 : 0, k;
-    for (char *at = (char *)o->low; at < (char *)o->high; at += o->element) {
+    int step = object->order == WEFT_ORDER_C ? -1 : 1, inner = step < 0 ? object->rank - 1 : 0, k;
+    for (char *at = (char *)object->low; at < (char *)object->high; at += object->element) {
         int counts[SEEN_FAR + 1] = {0};
-        for (int d = 0; d < o->rank; d++) counts[state[d][index[d]]]++;
-        if (!s->any) counts[SEEN_FAR] = 1;
-        if (counts[SEEN_OWN] < o->rank || !s->any) show_element(o, c, at, counts);
-        for (k = inner; k >= 0 && k < o->rank && ++index[k] == o->extent[k]; k += step) index[k] = 0;
-        if (k < 0 || k >= o->rank) break;
+        for (int d = 0; d < object->rank; d++) counts[state[d][index[d]]]++;
+        if (!share->any) counts[SEEN_FAR] = 1;
+        if (counts[SEEN_OWN] < object->rank || !share->any) set_visible_value(object, c, at, counts);
+        for (k = inner; k >= 0 && k < object->rank && ++index[k] == object->extent[k]; k += step) index[k] = 0;
+        if (k < 0 || k >= object->rank) break;
     }
-    for (int d = 0; d < o->rank; d++) free(state[d]);
+    for (int d = 0; d < object->rank; d++) free(state[d]);
 }
 
-void views_install(int processor, const int direction[]) {
+/* Let memory show what one processor sees: its own elements, renewed edges and fetched elements; all else, and private
+ * variables, gets a pattern that means nothing. */
+void show_view_of_processor(int processor, const int direction[]) {
     struct object *o;
-    for (uintptr_t a = 0; (o = object_after(a)); a = o->high) {
-        if (!spread(o)) continue;
-        save_copy(&copies_of(o)->whole, o);
-        if (!is_fetched(o)) install_array(o, share_of(o, processor), direction);
+    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high) {
+        if (!is_distributed_in_memory(o)) continue;
+        save_array_copy(&find_or_add_copies(o)->whole, o);
+        if (!is_named_remote(o)) install_view_of_array(o, find_share(o, processor), direction);
     }
     for (int i = 0; i < here.private_count; i++)
         fill_with_poison((char *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
 }
 
-static void restore_run(void *with, char *at, size_t bytes) {
-    const struct object *o = with;
-    memcpy(at, copies_of(o)->whole + (at - (char *)o->low), bytes);
+static void restore_saved_run(void *object_pointer, char *memory, size_t bytes) {
+    const struct object *o = object_pointer;
+    memcpy(memory, find_or_add_copies(o)->whole + (memory - (char *)o->low), bytes);
 }
 
-/* The process itself has run as a processor: what is not its own is again that of all. */
-void views_restore(int processor) {
+/* Undo show_view_of_processor: elements that are not the processor's own get the values of all again. */
+void undo_view_of_processor(int processor) {
     struct object *o;
-    for (uintptr_t a = 0; (o = object_after(a)); a = o->high)
-        if (spread(o) && copies_of(o)->whole) share_walk(o, share_of(o, processor), false, restore_run, o);
+    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
+        if (is_distributed_in_memory(o) && find_or_add_copies(o)->whole)
+            visit_runs_of_elements(o, find_share(o, processor), false, restore_saved_run, o);
 }

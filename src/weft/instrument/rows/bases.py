@@ -40,8 +40,8 @@ class ShortenedCode:
 def shorten_code(
     paths: StraightCode, proven_comparisons: Mapping[int, object], addresses: Mapping[int, tuple[str, Form]]
 ) -> ShortenedCode:
-    """Return straight code in which free registers are the bases of addresses, and the instructions that are then
-    unneeded.
+    """Return straight code in a shorter form. Free registers hold what many of its addresses have in common, and the
+    instructions that then compute nothing needed are named as unneeded.
 
     `addresses`: node (index of an instruction) -> its operand in memory and the linear form of that operand's address.
     """
@@ -72,8 +72,8 @@ def shorten_code(
 
 
 def is_usable_base(form: Form) -> bool:
-    """Return whether a free register can be the base for an address: it would have the address's linear form without
-    its constant.
+    """Return whether a free register can hold what is left of an address without its constant. `form`: the address as a
+    sum of registers, stack slots, symbols and a constant.
     """
     base = _without_number(form)
     if not base or not -(1 << 31) <= to_signed(form.get(ONE, 0)) < 1 << 31:
@@ -135,8 +135,8 @@ def _without_number(form: Form) -> Form:
 def _find_free_registers(
     paths: StraightCode, proven_comparisons: Mapping[int, object], codes: Mapping[int, Instruction], unneeded: set[int]
 ) -> list[str]:
-    """Return the caller-saved registers that straight code does not use, apart from instructions that are left out of
-    its copy.
+    """Return the caller-saved registers that a copy of straight code does not use. Instructions that the copy leaves
+    out do not count: `unneeded` ones, hooks, and the `proven_comparisons` with their jumps.
     """
     used = {_SPARE}
     for n in paths.order[:-1]:
@@ -153,8 +153,8 @@ def _find_free_registers(
 def _address_through_bases(
     paths: StraightCode, addresses: Mapping[int, tuple[str, Form]], register_names: Mapping[Base, str]
 ) -> dict[int, Instruction]:
-    """Return node -> instruction for straight code. Where a base register fits an address, the address is written
-    relative to that register.
+    """Return the instructions of straight code by node (index of an instruction). Where a base register fits an
+    address, the address is written relative to that register.
     """
     codes = {n: paths.codes[n] for n in paths.order}
     for n, (operand, form) in addresses.items():

@@ -60,7 +60,7 @@ class Instruction:
         return self.operands[0] if self.operands else ""
 
     def registers(self) -> set[str]:
-        """Return all general registers that are named, in full width."""
+        """Return the general registers that the instruction names, each by its 64-bit name."""
         return {PARTS[one] for one in re.findall(r"%(\w+)", self.text) if one in PARTS}
 
 
@@ -69,7 +69,9 @@ def _split_operands(text: str) -> tuple[str, ...]:
 
 
 def parse_instructions(lines: list[str], first_line: int, end_line: int) -> list[Instruction]:
-    """Return the instructions in the lines from `first_line` up to `end_line`, each with its successors."""
+    """Return the instructions in the lines of a compiler's assembly from `first_line` up to `end_line` (without it),
+    each with the labels that stand before it. Their successors are not set yet.
+    """
     made: list[Instruction] = []
     labels: list[str] = []
     for at in range(first_line, end_line):
@@ -120,8 +122,8 @@ def find_functions(lines: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _find_lowest_address_taken(instructions: list[Instruction]) -> int:
-    """Return the lowest frame offset whose address a function takes. The slots below that offset belong to the compiler
-    and no pointer leads to them.
+    """Return the lowest frame offset whose address a function takes: 2^40 if it takes none, -2^40 if it passes the
+    frame pointer on. The slots below that offset belong to the compiler, and no pointer leads to them.
     """
     lowest = 1 << 40
     for one in instructions:
@@ -191,8 +193,8 @@ class ControlFlowGraph:
 
     @cached_property
     def _dominator_spans(self) -> dict[int, tuple[int, int]]:
-        """Return node -> (its number, the last number below it), numbered in a walk through the dominator tree. A node
-        dominates those whose numbers are in its range.
+        """Return node -> (its number, the greatest number below it). The nodes are numbered in a walk through the
+        dominator tree, so that a node dominates exactly those nodes whose numbers are in its range.
         """
         below: dict[int, list[int]] = {}
         for n, above in self._find_dominators().items():

@@ -39,6 +39,7 @@ def memory_atom(address: Form, size: int) -> Atom:
 
 
 def freeze_form(form: Form) -> tuple[tuple[Atom, int], ...]:
+    """Return a linear form as a sorted tuple without zero factors: equal forms give equal tuples."""
     return tuple(sorted(((a, c) for a, c in form.items() if c), key=repr))
 
 
@@ -62,7 +63,9 @@ def to_signed(value: int) -> int:
 
 
 def simplify_for_low_half(form: Form | None) -> Form | None:
-    """Return a simpler form with the same 32 low bits: without the sign or zero extension around it."""
+    """Return a simpler form with the same 32 low bits, without a sign or zero extension around the whole. Other forms
+    are returned as they are.
+    """
     if form is not None and len(form) == 1:
         ((atom, times),) = form.items()
         if times == 1 and atom and atom.kind in ("sx", "zx"):
@@ -71,7 +74,9 @@ def simplify_for_low_half(form: Form | None) -> Form | None:
 
 
 def extend_low_half(form: Form | None, kind: str) -> Form | None:
-    """Return the 32 low bits extended with their sign (`sx`) or zeros (`zx`)."""
+    """Return the linear form of another form's 32 low bits, extended to 64 bits with their sign (`sx`) or with zeros
+    (`zx`). None if `form` is None: the value is unknown.
+    """
     form = simplify_for_low_half(form)
     if form is None:
         return None

@@ -199,8 +199,8 @@ class _Loop:
         )
 
     def _find_leaving_branches(self, proven_comparisons: Mapping[int, object]) -> Iterator[int]:
-        """Yield the nodes of the branches that either stay in the copy or leave it. Checks of bounds that are proven
-        before are left out.
+        """Yield the nodes (instruction indices) of the conditional branches that have one way within the loop's copy
+        and one way out of it. Checks of bounds in `proven_comparisons` are left out: the copy does not need them.
         """
         for n in self.ways.order[:-1]:
             one, onward = self.codes[n], self.ways.find_next(n)
@@ -236,7 +236,7 @@ class _Loop:
         for n in self.ways.prefix:
             self.effects.apply_instruction(self.codes[n], n, state)
 
-        def left_alone(form: Form) -> bool:
+        def is_unchanged(form: Form) -> bool:
             """Return whether the registers and slots of a linear form have the same values here as at the beginning of
             the loop.
             """
@@ -246,7 +246,7 @@ class _Loop:
                 if atom.kind == "memory":
                     return False
                 if atom.kind in ("sx", "zx"):
-                    if not left_alone(dict(atom.form)):
+                    if not is_unchanged(dict(atom.form)):
                         return False
                 elif atom.kind == "register":
                     if state.registers.get(atom.name) != {atom: 1}:
@@ -258,10 +258,10 @@ class _Loop:
         made = MachineState()
         for name in KEPT:
             form = state.registers.get(name)
-            if form is not None and left_alone(form):
+            if form is not None and is_unchanged(form):
                 made.registers[name] = form
         for key, form in state.slots.items():
-            if form is not None and left_alone(form):
+            if form is not None and is_unchanged(form):
                 made.slots[key] = form
         return made
 
@@ -348,7 +348,9 @@ class _Loop:
             rises[atom] = low_half_rises[atom] = {}
 
     def _find_hook_sites(self, states: dict[int, MachineState]) -> dict[int, HookSite]:
-        """Return node -> the hook there with its address. Raises NoCopyError for too many."""
+        """Return node (instruction index) -> the hook there with its address. Raises NoCopyError if an address is
+        unknown, or if there are more than MOST_SITES hooks.
+        """
         made: dict[int, HookSite] = {}
         for n in self.ways.order[:-1]:
             if not self.graph.is_hook(n):

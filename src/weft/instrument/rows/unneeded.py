@@ -50,15 +50,15 @@ def find_unneeded(
             after.registers -= {*LOST, FLAGS}
         elif n in proven_comparisons or n - 1 in proven_comparisons:
             after = needed[n + 1]
-        elif not _step_backwards(instructions[n], after, paths.graph.taken):
+        elif not _update_needed(instructions[n], after, paths.graph.taken):
             found.add(n)
         needed[n] = after
     return found
 
 
 def _find_unread_slot_bytes(paths: LoopPaths | StraightCode) -> set[int]:
-    """Return the frame offsets of those bytes of the compiler's slots that the copy writes and no
-    code after it reads.
+    """Return the frame offsets of the bytes that the copy writes to the compiler's slots and that no code after it
+    reads. Empty if control comes around to the copy again in an unknown way.
     """
     graph = paths.graph
     if paths.last == graph.end or graph.elsewhere:  # a loop comes around
@@ -90,7 +90,7 @@ def _implicit_registers(one: Instruction) -> set[str]:
     return {"rax", "rdx"} if _PAIRED.match(one.word) else set()
 
 
-def _step_backwards(instruction: Instruction, needed: _Needed, lowest_taken_offset: int) -> bool:
+def _update_needed(instruction: Instruction, needed: _Needed, lowest_taken_offset: int) -> bool:
     """Change `needed` from the state after an instruction to the state before it, and return True. Return False,
     without a change, if nothing needs the instruction's result.
     """

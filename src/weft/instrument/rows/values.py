@@ -113,8 +113,8 @@ class InstructionEffects:
         return form
 
     def compute_value(self, operand: str, byte_count: int, state: MachineState) -> Form | None:
-        """Return the form of an operand's value of 8 bytes, or for 4 bytes a form with the same low half; None if it is
-        unknown.
+        """Return the linear form of an operand's value; None if it is unknown. For `byte_count` 4, only the form's 32
+        low bits are those of the value.
         """
         if operand.startswith("$"):
             return number_form(int(operand[1:], 0)) if NUMBER.match(operand[1:]) else None
@@ -131,8 +131,9 @@ class InstructionEffects:
         return None
 
     def _assign(self, operand: str, form: Form | None, byte_count: int, state: MachineState) -> None:
-        """Set the form of a register or slot that an instruction writes. Raises NoCopyError for the stack's
-        registers.
+        """Set the form of a register or stack slot that an instruction writes. Slots that overlap the written one
+        become unknown. Raises NoCopyError for the stack pointer, the frame pointer, and an unclear address in the
+        frame.
         """
         if operand.startswith("%"):
             if operand[1:] in PARTS:

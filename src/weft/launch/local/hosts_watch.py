@@ -24,12 +24,12 @@ class HostsWatch(RankWatch):
         self.hosts = hosts
         self._seen: HostsProgress | None = None
 
-    def look(self) -> float:
-        """Handle the hosts' reports; return the seconds until the next look."""
+    def look_at_ranks(self) -> float:
+        """Handle what the hosts have reported about their ranks, and return the seconds until the next look."""
         begun = time.monotonic()
         gap = min(begun - self._looked, 3 * INTERVAL)
         self._looked = begun
-        self.hosts.poll()
+        self.hosts.handle_arrivals()
         cut = bool(self.hosts.unreachable)
         now = self.hosts.progress(reachable_only=cut)
         silent = now is not None and self._seen is not None and now.moves == self._seen.moves
@@ -90,7 +90,8 @@ class HostsDeadlockCheck:
         return self._proof if same else []
 
     def _merge_snapshots(self) -> None:
-        """Merge the copies from all hosts into one run."""
+        """Move the copies of the records that all hosts have sent into one run folder. What is missing in a copy is
+        missing there, too: it proves nothing."""
         ranks = self._folder / "ranks"
         shutil.rmtree(ranks, ignore_errors=True)
         ranks.mkdir(parents=True, exist_ok=True)

@@ -24,8 +24,8 @@ MODULES: Final = (("sites.json", SITES), (variables.NAME, variables.SCHEMA))
 
 
 def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
-    """Move the records of hosts into a run. Return a sentence for each record that the run has already from another
-    process."""
+    """Move the records in hosts' folders into a run. A record that the run has already, but from another process, is
+    not moved; return a sentence for each of these."""
     problems = []
     for folder in folders:
         for below in ("ranks", "halo"):
@@ -67,8 +67,8 @@ def infer_ending(headers: Mapping[str, Header]) -> str:
 
 
 def merge_locations(run: Path, folders: Iterable[Path], problems: str | None) -> str | None:
-    """Add the source lines that the hosts looked up to those of this host. Return those of the `problems` (sentences
-    joined by `; `) that remain."""
+    """Add the source lines that the hosts in `folders` looked up to those of this host. Return the sentences of
+    `problems` (joined by `; `) that name no module which a host knows, None if none is left."""
     added: set[str] = set()
     for folder in folders:
         for name, schema in MODULES:
@@ -81,7 +81,8 @@ def merge_locations(run: Path, folders: Iterable[Path], problems: str | None) ->
 
 
 def merge_modules(run: Path, folder: Path, name: str, schema: str) -> set[str]:
-    """Add the modules in a host's file `name` to the run's; return the paths of all modules."""
+    """Add the modules in the file `name` of a host's folder to the same file of the run. Return the paths of all
+    modules that the file then has."""
     said: list[str] = []
     here = read_json(run, name, schema, said) if (run / name).exists() else {}
     known: dict[tuple[str, str], dict[str, Any]] = {}

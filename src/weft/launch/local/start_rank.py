@@ -29,7 +29,8 @@ PATIENCE: Final = 15.0
 
 
 def main(words: Sequence[str]) -> int:
-    """Become the program; return an exit status only if there is no such program."""
+    """Prepare the recording on this host, then replace this process by the program of the rank. Returns only if the
+    program cannot be started, with the exit status for that."""
     setup, program = decode_setup(words[0]), list(words[2:])
     secret = os.environ.pop(SECRET, "")
     environment = dict(os.environ)

@@ -13,7 +13,7 @@ REMEDY = "reinstall weft-debugger, or run `make kernel` in a checkout"
 
 
 def _check_state() -> None:
-    """Raise WeftError if the native side was not built, or a header has changed since."""
+    """Raise WeftError if Weft's native library was not built, or a C header has changed since it was."""
     try:
         # The build makes it: if it is missing, an error says so.
         from weft.native.headers.made_for import STATE

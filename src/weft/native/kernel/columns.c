@@ -12,92 +12,104 @@ struct reader {
     uint64_t at, end;
 };
 
-static uint64_t read_u(struct reader *r) {
+/* Read an unsigned varint of a tail (the extra arguments of an event); past the end everything is 0. */
+static uint64_t read_unsigned(struct reader *reader) {
     uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
-        uint8_t byte = r->at < r->end ? r->tails[r->at] : 0;
-        r->at++;
+        uint8_t byte = reader->at < reader->end ? reader->tails[reader->at] : 0;
+        reader->at++;
         if (shift < 64) value |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80) break;
     }
     return value;
 }
 
-static int64_t read_z(struct reader *r) {
-    uint64_t u = read_u(r);
-    return (int64_t)(u >> 1) ^ -(int64_t)(u & 1);
+/* Read a zigzag varint of a tail. */
+static int64_t read_signed(struct reader *reader) {
+    uint64_t zigzag = read_unsigned(reader);
+    return (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
 }
 
-static void skip(struct reader *r, uint64_t bytes) {
+/* Pass over bytes of a tail; past the end everything is zero, wherever. */
+static void skip_bytes(struct reader *reader, uint64_t byte_count) {
     /* Past the end everything is zero, wherever. */
-    r->at = bytes > r->end || r->at + bytes > r->end ? r->end : r->at + bytes;
+    reader->at =
+        byte_count > reader->end || reader->at + byte_count > reader->end ? reader->end : reader->at + byte_count;
 }
 
-static int64_t read_scalar(struct reader *r, uint8_t code, uint64_t buffer) {
+/* Read a scalar of a tail by its code and return it: addresses are absolute again, doubles and strings are passed over
+ * and give 0. */
+static int64_t read_scalar(struct reader *reader, uint8_t code, uint64_t buffer) {
     switch (code) {
-    case WEFT_CODE_DOUBLE: skip(r, 8); return 0;
-    case WEFT_CODE_STRING: skip(r, read_u(r)); return 0;
-    case WEFT_CODE_ADDRESS: return (int64_t)((uint64_t)read_z(r) + buffer);
-    case WEFT_CODE_INT: return read_z(r);
-    default: return (int64_t)read_u(r);
+    case WEFT_CODE_DOUBLE: skip_bytes(reader, 8); return 0;
+    case WEFT_CODE_STRING: skip_bytes(reader, read_unsigned(reader)); return 0;
+    case WEFT_CODE_ADDRESS: return (int64_t)((uint64_t)read_signed(reader) + buffer);
+    case WEFT_CODE_INT: return read_signed(reader);
+    default: return (int64_t)read_unsigned(reader);
     }
 }
 
-static void read_status(struct reader *r, struct weft_column *c, bool write, uint64_t to) {
-    uint64_t head = read_u(r);
+/* Read a status of a tail, and write it into row `row` of a column if it is wanted. */
+static void read_status(struct reader *reader, struct weft_column *column, bool is_wanted, uint64_t row) {
+    uint64_t head = read_unsigned(reader);
     int64_t fields[4] = {0};
     if (head) {
-        fields[0] = read_z(r);
-        fields[1] = read_z(r);
-        fields[2] = (int64_t)read_u(r);
-        fields[3] = (int64_t)read_u(r);
+        fields[0] = read_signed(reader);
+        fields[1] = read_signed(reader);
+        fields[2] = (int64_t)read_unsigned(reader);
+        fields[3] = (int64_t)read_unsigned(reader);
     }
-    if (!write) return;
-    c->known[to] = head != 0;
-    c->cancelled[to] = head != 0 && ((head - 1) & 1);
-    c->values[to] = fields[0];
-    c->tag[to] = fields[1];
-    c->bytes[to] = fields[2];
-    c->error[to] = fields[3];
+    if (!is_wanted) return;
+    column->known[row] = head != 0;
+    column->cancelled[row] = head != 0 && ((head - 1) & 1);
+    column->values[row] = fields[0];
+    column->tag[row] = fields[1];
+    column->bytes[row] = fields[2];
+    column->error[row] = fields[3];
 }
 
-static void read_array(struct reader *r, struct weft_column *c, uint64_t i, uint64_t buffer, bool fill) {
-    uint8_t code = c->code & (uint8_t)~WEFT_CODE_ARRAY;
-    uint64_t length = read_u(r);
-    if (length > r->end) length = 0;
-    if (c->wanted && !fill) c->starts[i + 1] = (int64_t)length;
-    uint64_t to = c->wanted && fill ? (uint64_t)c->starts[i] : 0;
-    bool write = c->wanted && fill;
+/* Read an array of a tail: at the first pass its length is written behind the place of its start, at the second its
+ * elements. */
+static void read_array(struct reader *reader, struct weft_column *column, uint64_t event_row, uint64_t buffer,
+                       bool is_fill) {
+    uint8_t code = column->code & (uint8_t)~WEFT_CODE_ARRAY;
+    uint64_t element_count = read_unsigned(reader);
+    if (element_count > reader->end) element_count = 0;
+    if (column->wanted && !is_fill) column->starts[event_row + 1] = (int64_t)element_count;
+    uint64_t first_row = column->wanted && is_fill ? (uint64_t)column->starts[event_row] : 0;
+    bool is_written = column->wanted && is_fill;
     int64_t last = 0;
-    for (uint64_t k = 0; k < length; k++) {
+    for (uint64_t k = 0; k < element_count; k++) {
         if (code == WEFT_CODE_STATUS) {
-            read_status(r, c, write, to + k);
+            read_status(reader, column, is_written, first_row + k);
             continue;
         }
-        int64_t value = read_scalar(r, code, buffer);
+        int64_t value = read_scalar(reader, code, buffer);
         if (code == WEFT_CODE_INT) value = last = (int64_t)((uint64_t)last + (uint64_t)value);
-        if (write) c->values[to + k] = value;
+        if (is_written) column->values[first_row + k] = value;
     }
 }
 
-void weft_columns(const struct weft_columns_input *in, struct weft_column *columns, int fill) {
-    for (uint64_t i = 0; i < in->count; i++) {
-        const struct weft_event *e = &in->events[in->which[i]];
-        bool tailed = e->flags & WEFT_FLAG_HAS_TAIL;
-        struct reader r = {in->tails, tailed ? (uint64_t)e->result * WEFT_TAIL_ALIGN : in->tail_bytes, in->tail_bytes};
-        if (e->flags & WEFT_FLAG_TICKET) read_u(&r);
-        if (e->count == INT32_MAX) read_z(&r);
-        bool whole = e->flags & WEFT_FLAG_CLOSED && !(in->poll && failed_polls(e));
-        uint32_t steps = whole || in->steps < in->entry_steps ? in->steps : in->entry_steps;
-        for (uint32_t s = 0; s < steps; s++) {
-            struct weft_column *c = &columns[s];
-            if (c->code & WEFT_CODE_ARRAY) {
-                read_array(&r, c, i, e->buffer, fill);
-            } else if (c->code == WEFT_CODE_STATUS) {
-                read_status(&r, c, c->wanted && !fill, i);
+/* Decode the tails of many events column by column; see the head of this file for the two passes. */
+void weft_columns(const struct weft_columns_input *input, struct weft_column *columns, int fill) {
+    for (uint64_t row = 0; row < input->count; row++) {
+        const struct weft_event *event = &input->events[input->which[row]];
+        bool has_tail = event->flags & WEFT_FLAG_HAS_TAIL;
+        struct reader reader = {input->tails, has_tail ? (uint64_t)event->result * WEFT_TAIL_ALIGN : input->tail_bytes,
+                                input->tail_bytes};
+        if (event->flags & WEFT_FLAG_TICKET) read_unsigned(&reader);
+        if (event->count == INT32_MAX) read_signed(&reader);
+        bool is_complete = event->flags & WEFT_FLAG_CLOSED && !(input->poll && failed_polls(event));
+        uint32_t steps = is_complete || input->steps < input->entry_steps ? input->steps : input->entry_steps;
+        for (uint32_t step = 0; step < steps; step++) {
+            struct weft_column *column = &columns[step];
+            if (column->code & WEFT_CODE_ARRAY) {
+                read_array(&reader, column, row, event->buffer, fill);
+            } else if (column->code == WEFT_CODE_STATUS) {
+                read_status(&reader, column, column->wanted && !fill, row);
             } else {
-                int64_t value = read_scalar(&r, c->code, e->buffer);
-                if (c->wanted && !fill) c->values[i] = value;
+                int64_t value = read_scalar(&reader, column->code, event->buffer);
+                if (column->wanted && !fill) column->values[row] = value;
             }
         }
     }

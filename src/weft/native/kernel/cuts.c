@@ -9,23 +9,26 @@
 static struct sigaction before;
 static uint64_t cuts;
 
-static void replace(int number, siginfo_t *info, void *context) {
+/* Handler of SIGBUS: replace the page that another process cut off a mapped file by an empty one and count it. Any
+ * other SIGBUS goes to the handler from before when it comes again. */
+static void handle_lost_page(int signal_number, siginfo_t *info, void *context) {
     (void)context;
-    int kept = errno;
+    int saved_errno = errno;
     void *page = (void *)((uintptr_t)info->si_addr & ~(uintptr_t)(WEFT_PAGE - 1));
     if (info->si_code == BUS_ADRERR &&
         mmap(page, WEFT_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page) {
         __atomic_add_fetch(&cuts, 1, __ATOMIC_RELAXED);
     } else {
-        sigaction(number, &before, NULL); /* what comes again is another one's */
+        sigaction(signal_number, &before, NULL); /* what comes again is another one's */
     }
-    errno = kept;
+    errno = saved_errno;
 }
 
+/* Handle SIGBUS of mapped files from now on; 0, or -1 where that cannot be. */
 EXPORT int weft_survive_cuts(void) {
-    struct sigaction ours = {.sa_sigaction = replace, .sa_flags = SA_SIGINFO};
-    sigemptyset(&ours.sa_mask);
-    return sigaction(SIGBUS, &ours, &before);
+    struct sigaction action = {.sa_sigaction = handle_lost_page, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGBUS, &action, &before);
 }
 
 EXPORT uint64_t weft_cuts(void) { return __atomic_load_n(&cuts, __ATOMIC_RELAXED); }

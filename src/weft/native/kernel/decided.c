@@ -31,42 +31,48 @@ struct patterns {
     uint64_t size, used;
 };
 
-static struct pattern_row *find(struct patterns *t, int32_t comm, int32_t source, int32_t tag) {
-    uint64_t h = (uint64_t)(uint32_t)source * 0x9e3779b97f4a7c15u ^ (uint64_t)(uint32_t)tag * 0xbf58476d1ce4e5b9u ^
-                 (uint64_t)(uint32_t)comm * 0x94d049bb133111ebu;
-    h ^= h >> 31;
-    for (uint64_t i = h & (t->size - 1);; i = (i + 1) & (t->size - 1)) {
-        struct pattern_row *r = &t->rows[i];
-        if (!r->used || (r->comm == comm && r->source == source && r->tag == tag)) return r;
+/* Return the row of a pattern (source -1: any, tag -1: any), or the unused one where it would be. */
+static struct pattern_row *find_pattern(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag) {
+    uint64_t hash = (uint64_t)(uint32_t)source * 0x9e3779b97f4a7c15u ^ (uint64_t)(uint32_t)tag * 0xbf58476d1ce4e5b9u ^
+                    (uint64_t)(uint32_t)comm * 0x94d049bb133111ebu;
+    hash ^= hash >> 31;
+    for (uint64_t i = hash & (patterns->size - 1);; i = (i + 1) & (patterns->size - 1)) {
+        struct pattern_row *row = &patterns->rows[i];
+        if (!row->used || (row->comm == comm && row->source == source && row->tag == tag)) return row;
     }
 }
 
-static bool remember(struct patterns *t, int32_t comm, int32_t source, int32_t tag, uint32_t recv) {
-    struct pattern_row *r = find(t, comm, source, tag);
-    if (!r->used) {
-        if (t->used * 2 >= t->size) {
-            struct patterns more = {calloc(t->size * 2, sizeof *more.rows), t->size * 2, t->used};
+/* Note a receive as the newest one of its pattern. Return false without memory. */
+static bool remember_newest_receive(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag,
+                                    uint32_t recv) {
+    struct pattern_row *row = find_pattern(patterns, comm, source, tag);
+    if (!row->used) {
+        if (patterns->used * 2 >= patterns->size) {
+            struct patterns more = {calloc(patterns->size * 2, sizeof *more.rows), patterns->size * 2, patterns->used};
             if (!more.rows) return false;
-            for (uint64_t i = 0; i < t->size; i++)
-                if (t->rows[i].used) *find(&more, t->rows[i].comm, t->rows[i].source, t->rows[i].tag) = t->rows[i];
-            free(t->rows);
-            *t = more;
-            r = find(t, comm, source, tag);
+            for (uint64_t i = 0; i < patterns->size; i++)
+                if (patterns->rows[i].used)
+                    *find_pattern(&more, patterns->rows[i].comm, patterns->rows[i].source, patterns->rows[i].tag) =
+                        patterns->rows[i];
+            free(patterns->rows);
+            *patterns = more;
+            row = find_pattern(patterns, comm, source, tag);
         }
-        t->used++;
+        patterns->used++;
     }
-    *r = (struct pattern_row){comm, source, tag, recv, 1};
+    *row = (struct pattern_row){comm, source, tag, recv, 1};
     return true;
 }
 
+/* Add a pair: the receive `earlier` was decided before `later`. Return false without memory. */
 static bool add_pair(struct weft_pairs *pairs, uint32_t earlier, uint32_t later) {
     if (pairs->count == pairs->room) {
         uint64_t room = pairs->room ? pairs->room * 2 : 1024;
-        uint32_t *a = realloc(pairs->earlier, room * sizeof *a);
-        if (a) pairs->earlier = a;
-        uint32_t *b = realloc(pairs->later, room * sizeof *b);
-        if (b) pairs->later = b;
-        if (!a || !b) return false;
+        uint32_t *more_earlier = realloc(pairs->earlier, room * sizeof *more_earlier);
+        if (more_earlier) pairs->earlier = more_earlier;
+        uint32_t *more_later = realloc(pairs->later, room * sizeof *more_later);
+        if (more_later) pairs->later = more_later;
+        if (!more_earlier || !more_later) return false;
         pairs->room = room;
     }
     pairs->earlier[pairs->count] = earlier;
@@ -74,55 +80,66 @@ static bool add_pair(struct weft_pairs *pairs, uint32_t earlier, uint32_t later)
     return true;
 }
 
-/* The four patterns that a message fits. */
-static void newest_fitting(struct patterns *t, int32_t comm, int32_t source, int32_t tag, uint32_t out[4]) {
-    for (int k = 0; k < 4; k++) {
-        struct pattern_row *r = find(t, comm, k & 1 ? -1 : source, k & 2 ? -1 : tag);
-        out[k] = r->used ? r->newest : NONE;
+/* Find the newest receive of each of the four patterns that a message fits; NONE where there is none. */
+static void find_newest_fitting(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag,
+                                uint32_t receives[4]) {
+    for (int pattern = 0; pattern < 4; pattern++) {
+        struct pattern_row *row = find_pattern(patterns, comm, pattern & 1 ? -1 : source, pattern & 2 ? -1 : tag);
+        receives[pattern] = row->used ? row->newest : NONE;
     }
 }
 
-static bool one_rank(const struct weft_decided_input *in, uint32_t rank, struct weft_pairs *pairs, uint32_t *known) {
-    struct patterns t = {calloc(64, sizeof *t.rows), 64, 0};
-    if (!t.rows) return false;
-    uint64_t first_pair = pairs->count, probe = in->probe_first[rank];
-    uint64_t end = in->recv_first[rank + 1];
-    bool good = true;
-    for (uint64_t i = in->recv_first[rank]; i <= end && good; i++) {
-        for (; probe < in->probe_first[rank + 1] && (i == end || in->probe_event[probe] < in->recv_event[i]); probe++) {
+/* Find for the receives of one rank when it was decided what they take, and the pairs. Return false without memory. */
+static bool find_decisions_of_rank(const struct weft_decided_input *input, uint32_t rank, struct weft_pairs *pairs,
+                                   uint32_t *known) {
+    struct patterns patterns = {calloc(64, sizeof *patterns.rows), 64, 0};
+    if (!patterns.rows) return false;
+    uint64_t first_pair = pairs->count, probe = input->probe_first[rank];
+    uint64_t end = input->recv_first[rank + 1];
+    bool is_good = true;
+    for (uint64_t receive = input->recv_first[rank]; receive <= end && is_good; receive++) {
+        for (; probe < input->probe_first[rank + 1] &&
+               (receive == end || input->probe_event[probe] < input->recv_event[receive]);
+             probe++) {
             uint32_t fits[4];
-            if (in->probe_partner[probe] == NONE) continue;
-            newest_fitting(&t, in->probe_comm[probe], in->probe_peer[probe], in->probe_tag[probe], fits);
-            for (int k = 0; k < 4; k++)
-                if (fits[k] != NONE && in->probe_event[probe] < known[fits[k]]) known[fits[k]] = in->probe_event[probe];
+            if (input->probe_partner[probe] == NONE) continue;
+            find_newest_fitting(&patterns, input->probe_comm[probe], input->probe_peer[probe], input->probe_tag[probe],
+                                fits);
+            for (int index = 0; index < 4; index++)
+                if (fits[index] != NONE && input->probe_event[probe] < known[fits[index]])
+                    known[fits[index]] = input->probe_event[probe];
         }
-        if (i == end) break;
-        known[i] = in->recv_decided[i];
-        if (in->recv_partner[i] != NONE) {
+        if (receive == end) break;
+        known[receive] = input->recv_decided[receive];
+        if (input->recv_partner[receive] != NONE) {
             uint32_t fits[4];
-            newest_fitting(&t, in->recv_comm[i], in->recv_peer[i], in->recv_tag[i], fits);
-            for (int k = 0; k < 4 && good; k++)
-                if (fits[k] != NONE && in->recv_decided[fits[k]] > in->recv_event[i])
-                    good = add_pair(pairs, fits[k], (uint32_t)i);
+            find_newest_fitting(&patterns, input->recv_comm[receive], input->recv_peer[receive],
+                                input->recv_tag[receive], fits);
+            for (int index = 0; index < 4 && is_good; index++)
+                if (fits[index] != NONE && input->recv_decided[fits[index]] > input->recv_event[receive])
+                    is_good = add_pair(pairs, fits[index], (uint32_t)receive);
         }
         /* A receive that is decided when its post returns is never pending. */
-        if (in->recv_decided[i] == in->recv_event[i]) continue;
-        uint16_t flags = in->recv_flags[i];
-        good = good && remember(&t, in->recv_comm[i], flags & WEFT_POST_ANY_SOURCE ? -1 : in->recv_peer[i],
-                                flags & WEFT_POST_ANY_TAG ? -1 : in->recv_tag[i], (uint32_t)i);
+        if (input->recv_decided[receive] == input->recv_event[receive]) continue;
+        uint16_t flags = input->recv_flags[receive];
+        is_good = is_good &&
+                  remember_newest_receive(&patterns, input->recv_comm[receive],
+                                          flags & WEFT_POST_ANY_SOURCE ? -1 : input->recv_peer[receive],
+                                          flags & WEFT_POST_ANY_TAG ? -1 : input->recv_tag[receive], (uint32_t)receive);
     }
-    for (uint64_t k = pairs->count; good && k > first_pair; k--) { /* later ones first */
-        uint32_t earlier = pairs->earlier[k - 1], later = pairs->later[k - 1];
+    for (uint64_t index = pairs->count; is_good && index > first_pair; index--) { /* later ones first */
+        uint32_t earlier = pairs->earlier[index - 1], later = pairs->later[index - 1];
         if (known[later] < known[earlier]) known[earlier] = known[later];
     }
-    free(t.rows);
-    return good;
+    free(patterns.rows);
+    return is_good;
 }
 
-struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint32_t *known) {
+/* Find when it was decided which message each receive takes; see decided.h. */
+struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t *known) {
     struct weft_pairs *pairs = calloc(1, sizeof *pairs);
-    for (uint32_t rank = 0; pairs && rank < in->ranks; rank++)
-        if (!one_rank(in, rank, pairs, known)) {
+    for (uint32_t rank = 0; pairs && rank < input->ranks; rank++)
+        if (!find_decisions_of_rank(input, rank, pairs, known)) {
             free(pairs->earlier);
             free(pairs->later);
             free(pairs);
@@ -133,6 +150,7 @@ struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint32_t *k
 
 uint64_t weft_pairs_count(const struct weft_pairs *pairs) { return pairs->count; }
 
+/* Copy the pairs into the caller's columns, which have room by weft_pairs_count(), and free them. */
 void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later) {
     if (pairs->count) {
         memcpy(earlier, pairs->earlier, pairs->count * sizeof *earlier);
@@ -143,10 +161,11 @@ void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *late
     free(pairs);
 }
 
+/* Compute for each receive the latest point of its rank that had to be before it was decided; see decided.h. */
 void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs, const uint32_t *earlier,
                 const uint32_t *later, uint32_t *reach) {
-    for (uint64_t i = 0; i < recvs; i++)
-        reach[i] = partner[i] == NONE || known[partner[i]] == NONE ? 0 : known[partner[i]];
-    for (uint64_t k = 0; k < pairs; k++)
-        if (reach[earlier[k]] > reach[later[k]]) reach[later[k]] = reach[earlier[k]];
+    for (uint64_t receive = 0; receive < recvs; receive++)
+        reach[receive] = partner[receive] == NONE || known[partner[receive]] == NONE ? 0 : known[partner[receive]];
+    for (uint64_t pair = 0; pair < pairs; pair++)
+        if (reach[earlier[pair]] > reach[later[pair]]) reach[later[pair]] = reach[earlier[pair]];
 }

@@ -18,7 +18,7 @@ struct weft_decided_input {
 };
 
 /* known: for each receive the event, NONE where nothing proves it. NULL without memory; else weft_pairs_free it. */
-EXPORT struct weft_pairs *weft_decided(const struct weft_decided_input *in, uint32_t *known);
+EXPORT struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t *known);
 
 EXPORT uint64_t weft_pairs_count(const struct weft_pairs *pairs);
 

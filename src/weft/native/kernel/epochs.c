@@ -19,212 +19,231 @@ struct walk {
     struct weft_epochs_output *out;
 };
 
-static void wrong(struct walk *w, enum wrong what, int32_t at, int32_t other) {
-    struct weft_epochs_output *o = w->out;
-    o->wrong[o->wrongs] = (uint8_t)what;
-    o->at[o->wrongs] = at;
-    o->other[o->wrongs++] = other;
+/* Add a misuse: a call's row, what is wrong with it, and the row of another call or -1. */
+static void add_misuse(struct walk *walk, enum wrong kind, int32_t row, int32_t other_row) {
+    struct weft_epochs_output *output = walk->out;
+    output->wrong[output->wrongs] = (uint8_t)kind;
+    output->at[output->wrongs] = row;
+    output->other[output->wrongs++] = other_row;
 }
 
-static int32_t open_epoch(struct walk *w, int32_t row, int32_t number) {
-    struct weft_epochs_output *o = w->out;
-    o->begin[o->epochs] = row;
-    o->end[o->epochs] = -1;
-    o->number[o->epochs] = number;
-    o->sort[o->epochs] = w->in->call[row];
-    o->lock_type[o->epochs] = w->in->lock_type[row];
-    return (int32_t)o->epochs++;
+/* Add an epoch that a call begins and return its index; `number` counts the fences of a window. */
+static int32_t open_epoch(struct walk *walk, int32_t row, int32_t number) {
+    struct weft_epochs_output *output = walk->out;
+    output->begin[output->epochs] = row;
+    output->end[output->epochs] = -1;
+    output->number[output->epochs] = number;
+    output->sort[output->epochs] = walk->in->call[row];
+    output->lock_type[output->epochs] = walk->in->lock_type[row];
+    return (int32_t)output->epochs++;
 }
 
-static bool reserve(struct window *s, int32_t peer) {
-    if (peer < s->room) return true;
-    int32_t room = s->room ? s->room : 8;
+/* Make room for the lock and the flushes of a peer. Return false without memory. */
+static bool make_room_for_peer(struct window *window, int32_t peer) {
+    if (peer < window->room) return true;
+    int32_t room = window->room ? window->room : 8;
     while (room <= peer) room *= 2;
-    int32_t *locks = realloc(s->locks, (size_t)room * sizeof *locks);
-    if (locks) s->locks = locks;
-    uint32_t *flushes = realloc(s->flushes, (size_t)room * sizeof *flushes);
-    if (flushes) s->flushes = flushes;
+    int32_t *locks = realloc(window->locks, (size_t)room * sizeof *locks);
+    if (locks) window->locks = locks;
+    uint32_t *flushes = realloc(window->flushes, (size_t)room * sizeof *flushes);
+    if (flushes) window->flushes = flushes;
     if (!locks || !flushes) return false;
-    memset(s->locks + s->room, 0xff, (size_t)(room - s->room) * sizeof *locks);
-    memset(s->flushes + s->room, 0, (size_t)(room - s->room) * sizeof *flushes);
-    s->room = room;
+    memset(window->locks + window->room, 0xff, (size_t)(room - window->room) * sizeof *locks);
+    memset(window->flushes + window->room, 0, (size_t)(room - window->room) * sizeof *flushes);
+    window->room = room;
     return true;
 }
 
-/* The call that opened the newest of the epochs that must be closed; -1 where there is none. */
-static int32_t opener(const struct walk *w, const struct window *s) {
+/* Return the row of the call that opened the newest of the epochs that must be closed; -1 if there is none. */
+static int32_t find_opening_call(const struct walk *walk, const struct window *window) {
     int32_t epoch = -1;
-    if (s->fence >= 0 && s->fence_used) epoch = s->fence;
-    if (s->start >= 0) epoch = s->start;
-    if (s->held) {
-        int32_t held = s->newest;
-        for (int32_t p = 0; s->locks[held] < 0 && p < s->room; p++)
-            if (s->locks[p] >= 0) held = p;
-        epoch = s->locks[held];
+    if (window->fence >= 0 && window->fence_used) epoch = window->fence;
+    if (window->start >= 0) epoch = window->start;
+    if (window->held) {
+        int32_t locked_peer = window->newest;
+        for (int32_t peer = 0; window->locks[locked_peer] < 0 && peer < window->room; peer++)
+            if (window->locks[peer] >= 0) locked_peer = peer;
+        epoch = window->locks[locked_peer];
     }
-    if (s->lock_all >= 0) epoch = s->lock_all;
-    return epoch < 0 ? -1 : w->out->begin[epoch];
+    if (window->lock_all >= 0) epoch = window->lock_all;
+    return epoch < 0 ? -1 : walk->out->begin[epoch];
 }
 
-static void left_open(struct walk *w, struct window *s, int32_t freed) {
-    const int32_t *begin = w->out->begin;
-    if (s->fence >= 0 && s->fence_used) wrong(w, NEVER_CLOSED, begin[s->fence], freed);
-    int32_t singles[2] = {s->start, s->lock_all};
+/* Add a misuse for each epoch of a window that is still open at MPI_Win_free (its row) or at the program's end (-1). */
+static void add_unclosed_epochs(struct walk *walk, struct window *window, int32_t free_row) {
+    const int32_t *begin = walk->out->begin;
+    if (window->fence >= 0 && window->fence_used) add_misuse(walk, NEVER_CLOSED, begin[window->fence], free_row);
+    int32_t singles[2] = {window->start, window->lock_all};
     for (int k = 0; k < 2; k++) {
         if (singles[k] < 0) continue;
-        if (freed >= 0) wrong(w, FREED_IN_EPOCH, freed, begin[singles[k]]);
-        else wrong(w, NEVER_CLOSED, begin[singles[k]], -1);
+        if (free_row >= 0) add_misuse(walk, FREED_IN_EPOCH, free_row, begin[singles[k]]);
+        else add_misuse(walk, NEVER_CLOSED, begin[singles[k]], -1);
     }
-    for (int32_t p = 0; s->held && p < s->room; p++) {
-        if (s->locks[p] < 0) continue;
-        if (freed >= 0) wrong(w, FREED_IN_EPOCH, freed, begin[s->locks[p]]);
-        else wrong(w, NEVER_CLOSED, begin[s->locks[p]], -1);
+    for (int32_t peer = 0; window->held && peer < window->room; peer++) {
+        if (window->locks[peer] < 0) continue;
+        if (free_row >= 0) add_misuse(walk, FREED_IN_EPOCH, free_row, begin[window->locks[peer]]);
+        else add_misuse(walk, NEVER_CLOSED, begin[window->locks[peer]], -1);
     }
-    if (s->post < 0) return;
-    if (freed >= 0) wrong(w, FREED_EXPOSED, freed, s->post);
-    else wrong(w, NEVER_WAITED, s->post, -1);
+    if (window->post < 0) return;
+    if (free_row >= 0) add_misuse(walk, FREED_EXPOSED, free_row, window->post);
+    else add_misuse(walk, NEVER_WAITED, window->post, -1);
 }
 
-static void forget(struct window *s) {
-    s->fence = s->start = s->post = s->lock_all = s->inner = -1;
-    s->fence_used = false;
-    s->held = 0;
-    s->flushed_all = 0;
-    if (s->room) {
-        memset(s->locks, 0xff, (size_t)s->room * sizeof *s->locks);
-        memset(s->flushes, 0, (size_t)s->room * sizeof *s->flushes);
+/* Forget all epochs of a window, as one without any. */
+static void reset_window(struct window *window) {
+    window->fence = window->start = window->post = window->lock_all = window->inner = -1;
+    window->fence_used = false;
+    window->held = 0;
+    window->flushed_all = 0;
+    if (window->room) {
+        memset(window->locks, 0xff, (size_t)window->room * sizeof *window->locks);
+        memset(window->flushes, 0, (size_t)window->room * sizeof *window->flushes);
     }
 }
 
-static void operation(struct walk *w, struct window *s, int32_t row, int32_t peer) {
-    struct weft_epochs_output *o = w->out;
-    int32_t *epoch = &o->epoch[row];
-    if (peer >= 0 && s->locks[peer] >= 0) *epoch = s->locks[peer];
-    else if (s->lock_all >= 0) *epoch = s->lock_all;
-    else if (s->start >= 0) *epoch = s->start;
-    else if (s->fence >= 0) *epoch = s->fence, s->fence_used = true;
-    else wrong(w, s->held ? OTHER_LOCKED : OUTSIDE, row, -1);
-    if (*epoch >= 0 && s->fence >= 0 && *epoch > s->fence && s->inner < 0) s->inner = *epoch;
-    o->phase[row] = (peer >= 0 ? s->flushes[peer] : 0) + s->flushed_all;
+/* Put a one-sided operation into its epoch; outside of any it is a misuse. */
+static void check_operation(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
+    struct weft_epochs_output *output = walk->out;
+    int32_t *epoch = &output->epoch[row];
+    if (peer >= 0 && window->locks[peer] >= 0) *epoch = window->locks[peer];
+    else if (window->lock_all >= 0) *epoch = window->lock_all;
+    else if (window->start >= 0) *epoch = window->start;
+    else if (window->fence >= 0) *epoch = window->fence, window->fence_used = true;
+    else add_misuse(walk, window->held ? OTHER_LOCKED : OUTSIDE, row, -1);
+    if (*epoch >= 0 && window->fence >= 0 && *epoch > window->fence && window->inner < 0) window->inner = *epoch;
+    output->phase[row] = (peer >= 0 ? window->flushes[peer] : 0) + window->flushed_all;
 }
 
-/* Epochs that give access to one window do not overlap, but for locks of several ranks (MPI-4.1, 12.5). */
-static void inside(struct walk *w, struct window *s, int32_t row, enum wrong of_fence, enum wrong of_start) {
-    if (s->fence >= 0 && s->fence_used) wrong(w, of_fence, row, w->out->begin[s->fence]);
-    else if (s->start >= 0) wrong(w, of_start, row, w->out->begin[s->start]);
+/* Add a misuse if a call opens an epoch within one of a fence or a start: epochs that give access to one window do not
+ * overlap, but for locks of several ranks (MPI-4.1, 12.5). */
+static void check_overlapping_epoch(struct walk *walk, struct window *window, int32_t row, enum wrong in_fence,
+                                    enum wrong in_start) {
+    if (window->fence >= 0 && window->fence_used) add_misuse(walk, in_fence, row, walk->out->begin[window->fence]);
+    else if (window->start >= 0) add_misuse(walk, in_start, row, walk->out->begin[window->start]);
 }
 
-/* What two fences enclose is their epoch where the rank accesses the window there; those that assert something may say that
- * there is none. */
-static void fence(struct walk *w, struct window *s, int32_t row) {
-    const uint8_t *plain = w->in->plain;
-    int32_t *end = w->out->end, *begin = w->out->begin;
-    if (s->held || s->lock_all >= 0 || s->start >= 0) wrong(w, FENCE_INSIDE, row, opener(w, s));
-    else if (s->post >= 0) wrong(w, FENCE_EXPOSED, row, s->post);
-    else if (s->fence >= 0 && !s->fence_used && s->inner >= 0 && plain[row] && plain[begin[s->fence]])
-        wrong(w, INSIDE_FENCES, begin[s->inner], row);
-    if (s->fence >= 0) end[s->fence] = row;
-    s->fence = open_epoch(w, row, ++s->number);
-    s->fence_used = false;
-    s->inner = -1;
+/* Let a fence end an epoch and begin one. What two fences enclose is their epoch where the rank accesses the window
+ * there; those that assert something may say that there is none. */
+static void check_fence(struct walk *walk, struct window *window, int32_t row) {
+    const uint8_t *plain = walk->in->plain;
+    int32_t *end = walk->out->end, *begin = walk->out->begin;
+    if (window->held || window->lock_all >= 0 || window->start >= 0)
+        add_misuse(walk, FENCE_INSIDE, row, find_opening_call(walk, window));
+    else if (window->post >= 0) add_misuse(walk, FENCE_EXPOSED, row, window->post);
+    else if (window->fence >= 0 && !window->fence_used && window->inner >= 0 && plain[row] &&
+             plain[begin[window->fence]])
+        add_misuse(walk, INSIDE_FENCES, begin[window->inner], row);
+    if (window->fence >= 0) end[window->fence] = row;
+    window->fence = open_epoch(walk, row, ++window->number);
+    window->fence_used = false;
+    window->inner = -1;
 }
 
-static void lock(struct walk *w, struct window *s, int32_t row, int32_t peer) {
-    int32_t held = peer >= 0 ? s->locks[peer] : -1;
-    if (held >= 0 || s->lock_all >= 0) wrong(w, LOCK_TWICE, row, w->out->begin[held >= 0 ? held : s->lock_all]);
-    else inside(w, s, row, LOCK_IN_FENCE, LOCK_IN_START);
+/* Let a lock of a peer begin its epoch. */
+static void check_lock(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
+    int32_t locked_epoch = peer >= 0 ? window->locks[peer] : -1;
+    if (locked_epoch >= 0 || window->lock_all >= 0)
+        add_misuse(walk, LOCK_TWICE, row, walk->out->begin[locked_epoch >= 0 ? locked_epoch : window->lock_all]);
+    else check_overlapping_epoch(walk, window, row, LOCK_IN_FENCE, LOCK_IN_START);
     if (peer < 0) return;
-    s->held += held < 0;
-    s->locks[peer] = open_epoch(w, row, 0);
-    s->newest = peer;
+    window->held += locked_epoch < 0;
+    window->locks[peer] = open_epoch(walk, row, 0);
+    window->newest = peer;
 }
 
-static void flush(struct walk *w, struct window *s, int32_t row, int32_t peer, bool all, bool remote) {
-    bool locked = s->lock_all >= 0 || (all ? s->held > 0 : peer >= 0 && s->locks[peer] >= 0);
-    if (!locked && (all || peer != WEFT_RANK_PROC_NULL)) wrong(w, FLUSH_OUTSIDE, row, -1);
-    if (remote && all) s->flushed_all++;
-    else if (remote && peer >= 0) s->flushes[peer]++;
+/* Let a flush begin a new phase of operations on its targets; without a lock it is a misuse. */
+static void check_flush(struct walk *walk, struct window *window, int32_t row, int32_t peer, bool is_all,
+                        bool is_remote) {
+    bool is_locked = window->lock_all >= 0 || (is_all ? window->held > 0 : peer >= 0 && window->locks[peer] >= 0);
+    if (!is_locked && (is_all || peer != WEFT_RANK_PROC_NULL)) add_misuse(walk, FLUSH_OUTSIDE, row, -1);
+    if (is_remote && is_all) window->flushed_all++;
+    else if (is_remote && peer >= 0) window->flushes[peer]++;
 }
 
-static void one(struct walk *w, struct window *s, int32_t row) {
-    const struct weft_epochs_input *in = w->in;
-    int32_t peer = in->peer[row], *end = w->out->end;
-    switch ((enum call)in->call[row]) {
+/* Check one one-sided call on its window. */
+static void check_call(struct walk *walk, struct window *window, int32_t row) {
+    const struct weft_epochs_input *input = walk->in;
+    int32_t peer = input->peer[row], *end = walk->out->end;
+    switch ((enum call)input->call[row]) {
     case OPERATION:
-        if (peer != WEFT_RANK_PROC_NULL) operation(w, s, row, peer);
+        if (peer != WEFT_RANK_PROC_NULL) check_operation(walk, window, row, peer);
         return;
-    case FENCE: fence(w, s, row); return;
+    case FENCE: check_fence(walk, window, row); return;
     case START:
-        if (s->held || s->lock_all >= 0) wrong(w, START_IN_LOCK, row, opener(w, s));
-        else inside(w, s, row, START_IN_FENCE, START_TWICE);
-        s->start = open_epoch(w, row, 0);
+        if (window->held || window->lock_all >= 0)
+            add_misuse(walk, START_IN_LOCK, row, find_opening_call(walk, window));
+        else check_overlapping_epoch(walk, window, row, START_IN_FENCE, START_TWICE);
+        window->start = open_epoch(walk, row, 0);
         return;
     case COMPLETE:
-        if (s->start < 0) wrong(w, NOT_STARTED, row, -1);
-        else end[s->start] = row;
-        s->start = -1;
+        if (window->start < 0) add_misuse(walk, NOT_STARTED, row, -1);
+        else end[window->start] = row;
+        window->start = -1;
         return;
     case POST:
-        if (s->post >= 0) wrong(w, POST_TWICE, row, s->post);
-        s->post = row;
+        if (window->post >= 0) add_misuse(walk, POST_TWICE, row, window->post);
+        window->post = row;
         return;
     case WAIT:
     case TEST:
-        if (s->post < 0) wrong(w, in->call[row] == WAIT ? NOT_POSTED : TEST_NOT_POSTED, row, -1);
-        if (in->done[row]) s->post = -1;
+        if (window->post < 0) add_misuse(walk, input->call[row] == WAIT ? NOT_POSTED : TEST_NOT_POSTED, row, -1);
+        if (input->done[row]) window->post = -1;
         return;
     case LOCK:
-        if (peer != WEFT_RANK_PROC_NULL) lock(w, s, row, peer);
+        if (peer != WEFT_RANK_PROC_NULL) check_lock(walk, window, row, peer);
         return;
     case LOCK_ALL:
-        if (s->lock_all >= 0 || s->held) wrong(w, LOCK_ALL_TWICE, row, opener(w, s));
-        else inside(w, s, row, LOCK_IN_FENCE, LOCK_IN_START);
-        s->lock_all = open_epoch(w, row, 0);
+        if (window->lock_all >= 0 || window->held)
+            add_misuse(walk, LOCK_ALL_TWICE, row, find_opening_call(walk, window));
+        else check_overlapping_epoch(walk, window, row, LOCK_IN_FENCE, LOCK_IN_START);
+        window->lock_all = open_epoch(walk, row, 0);
         return;
     case UNLOCK:
         if (peer == WEFT_RANK_PROC_NULL) return;
-        if (peer < 0 || s->locks[peer] < 0) {
-            wrong(w, NOT_LOCKED, row, -1);
+        if (peer < 0 || window->locks[peer] < 0) {
+            add_misuse(walk, NOT_LOCKED, row, -1);
             return;
         }
-        end[s->locks[peer]] = row;
-        s->locks[peer] = -1;
-        s->held--;
+        end[window->locks[peer]] = row;
+        window->locks[peer] = -1;
+        window->held--;
         return;
     case UNLOCK_ALL:
-        if (s->lock_all < 0) wrong(w, NOT_LOCKED_ALL, row, -1);
-        else end[s->lock_all] = row;
-        s->lock_all = -1;
+        if (window->lock_all < 0) add_misuse(walk, NOT_LOCKED_ALL, row, -1);
+        else end[window->lock_all] = row;
+        window->lock_all = -1;
         return;
-    case FLUSH: flush(w, s, row, peer, false, true); return;
-    case FLUSH_ALL: flush(w, s, row, peer, true, true); return;
-    case FLUSH_LOCAL: flush(w, s, row, peer, false, false); return;
-    case FLUSH_LOCAL_ALL: flush(w, s, row, peer, true, false); return;
+    case FLUSH: check_flush(walk, window, row, peer, false, true); return;
+    case FLUSH_ALL: check_flush(walk, window, row, peer, true, true); return;
+    case FLUSH_LOCAL: check_flush(walk, window, row, peer, false, false); return;
+    case FLUSH_LOCAL_ALL: check_flush(walk, window, row, peer, true, false); return;
     case FREE:
-        left_open(w, s, row);
-        forget(s); /* a window's id is never used twice: what comes behind is not judged */
+        add_unclosed_epochs(walk, window, row);
+        reset_window(window); /* a window's id is never used twice: what comes behind is not judged */
         return;
     }
 }
 
-int weft_epochs(const struct weft_epochs_input *in, struct weft_epochs_output *out) {
-    struct walk w = {in, out};
-    struct window *windows = calloc(in->windows + 1u, sizeof *windows);
-    bool good = windows != NULL;
-    for (uint32_t i = 0; good && i < in->windows; i++) forget(&windows[i]);
-    for (uint64_t row = 0; good && row < in->count; row++) {
-        out->epoch[row] = -1;
-        out->phase[row] = 0;
-        if (in->window[row] < 0) continue;
-        struct window *s = &windows[in->window[row]];
-        good = reserve(s, in->peer[row]);
-        if (good) one(&w, s, (int32_t)row);
+/* Find the epochs and misuses of one rank's windows; see epochs.h. */
+int weft_epochs(const struct weft_epochs_input *input, struct weft_epochs_output *output) {
+    struct walk walk = {input, output};
+    struct window *windows = calloc(input->windows + 1u, sizeof *windows);
+    bool is_good = windows != NULL;
+    for (uint32_t i = 0; is_good && i < input->windows; i++) reset_window(&windows[i]);
+    for (uint64_t row = 0; is_good && row < input->count; row++) {
+        output->epoch[row] = -1;
+        output->phase[row] = 0;
+        if (input->window[row] < 0) continue;
+        struct window *window = &windows[input->window[row]];
+        is_good = make_room_for_peer(window, input->peer[row]);
+        if (is_good) check_call(&walk, window, (int32_t)row);
     }
-    for (uint32_t i = 0; good && in->finalized && i < in->windows; i++) left_open(&w, &windows[i], -1);
-    for (uint32_t i = 0; windows && i < in->windows; i++) {
+    for (uint32_t i = 0; is_good && input->finalized && i < input->windows; i++)
+        add_unclosed_epochs(&walk, &windows[i], -1);
+    for (uint32_t i = 0; windows && i < input->windows; i++) {
         free(windows[i].locks);
         free(windows[i].flushes);
     }
     free(windows);
-    return good ? 0 : -1;
+    return is_good ? 0 : -1;
 }

@@ -57,71 +57,75 @@ static void prefer_huge_pages(void *memory, size_t bytes) {
 #endif
 }
 
-static bool grow(struct weft_ops *ops, void **rows, uint64_t *room, uint64_t count, size_t size) {
-    if (count < *room) return true;
-    uint64_t wanted = *room ? *room * 2 : 1024;
-    void *more = realloc(*rows, wanted * size);
-    if (!more) {
+/* Make room for row `count` of an array that doubles. Return false, and note it in `ops`, without memory. */
+static bool make_room(struct weft_ops *ops, void **rows, uint64_t *capacity, uint64_t count, size_t row_size) {
+    if (count < *capacity) return true;
+    uint64_t wanted = *capacity ? *capacity * 2 : 1024;
+    void *grown = realloc(*rows, wanted * row_size);
+    if (!grown) {
         ops->failed = true;
         return false;
     }
-    *rows = more;
-    *room = wanted;
-    prefer_huge_pages(more, wanted * size);
+    *rows = grown;
+    *capacity = wanted;
+    prefer_huge_pages(grown, wanted * row_size);
     return true;
 }
 
 #define PAGE_ROWS 4096u
 
-/* Room for the page at a place; NULL without memory. */
-static struct page *new_page(struct table *table, uint32_t place, size_t size) {
-    if (place >= table->count) {
+/* Return a new page of a table at an index, all bytes 0xff; NULL without memory. */
+static struct page *add_page(struct table *table, uint32_t page_index, size_t row_size) {
+    if (page_index >= table->count) {
         uint32_t wanted = table->count ? table->count : 16;
-        while (wanted <= place) wanted *= 2;
-        struct page **more = realloc(table->pages, wanted * sizeof *more);
-        if (!more) return NULL;
-        memset(more + table->count, 0, (wanted - table->count) * sizeof *more);
-        table->pages = more;
+        while (wanted <= page_index) wanted *= 2;
+        struct page **grown = realloc(table->pages, wanted * sizeof *grown);
+        if (!grown) return NULL;
+        memset(grown + table->count, 0, (wanted - table->count) * sizeof *grown);
+        table->pages = grown;
         table->count = wanted;
     }
     struct page *page = table->spare;
     if (page) table->spare = page->next;
-    else if (!(page = malloc(sizeof *page + PAGE_ROWS * size))) return NULL;
-    memset(page->rows, 0xff, PAGE_ROWS * size);
-    return table->pages[place] = page;
+    else if (!(page = malloc(sizeof *page + PAGE_ROWS * row_size))) return NULL;
+    memset(page->rows, 0xff, PAGE_ROWS * row_size);
+    return table->pages[page_index] = page;
 }
 
-/* The row of `id`, made (all bytes 0xff) where it is new; NULL for an id that cannot be or no memory. */
-static inline void *row(struct weft_ops *ops, struct table *table, uint64_t id, size_t size) {
+/* Return the row of an object id in a table, made (all bytes 0xff) where it is new; NULL for an id that cannot be, or
+ * without memory. */
+static inline void *find_or_make_row(struct weft_ops *ops, struct table *table, uint64_t id, size_t row_size) {
     if (id < WEFT_ID_DYNAMIC || id >= MAX_ID) return NULL;
-    uint32_t i = (uint32_t)id - WEFT_ID_DYNAMIC, place = i / PAGE_ROWS;
-    struct page *page = place < table->count ? table->pages[place] : NULL;
-    if (!page && !(page = new_page(table, place, size))) {
+    uint32_t index = (uint32_t)id - WEFT_ID_DYNAMIC, page_index = index / PAGE_ROWS;
+    struct page *page = page_index < table->count ? table->pages[page_index] : NULL;
+    if (!page && !(page = add_page(table, page_index, row_size))) {
         ops->failed = true;
         return NULL;
     }
-    return page->rows + (size_t)(i % PAGE_ROWS) * size;
+    return page->rows + (size_t)(index % PAGE_ROWS) * row_size;
 }
 
-static inline void *known_row(struct table *table, uint64_t id, size_t size) {
-    uint64_t i = id - WEFT_ID_DYNAMIC;
-    if (id < WEFT_ID_DYNAMIC || i / PAGE_ROWS >= table->count || !table->pages[i / PAGE_ROWS]) return NULL;
-    return table->pages[i / PAGE_ROWS]->rows + (size_t)(i % PAGE_ROWS) * size;
+/* Return the row of an object id in a table; NULL where its page was never made. */
+static inline void *find_row(struct table *table, uint64_t id, size_t row_size) {
+    uint64_t index = id - WEFT_ID_DYNAMIC;
+    if (id < WEFT_ID_DYNAMIC || index / PAGE_ROWS >= table->count || !table->pages[index / PAGE_ROWS]) return NULL;
+    return table->pages[index / PAGE_ROWS]->rows + (size_t)(index % PAGE_ROWS) * row_size;
 }
 
-/* Nothing is in the table any more; its pages are kept for other ids. */
-static void forget(struct table *table) {
-    for (uint32_t place = 0; place < table->count; place++) {
-        struct page *page = table->pages[place];
+/* Empty a table; its pages are kept for other ids. */
+static void empty_table(struct table *table) {
+    for (uint32_t page_index = 0; page_index < table->count; page_index++) {
+        struct page *page = table->pages[page_index];
         if (!page) continue;
         page->next = table->spare;
         table->spare = page;
-        table->pages[place] = NULL;
+        table->pages[page_index] = NULL;
     }
 }
 
-static void let_go(struct table *table) {
-    forget(table);
+/* Free a table with its pages. */
+static void free_table(struct table *table) {
+    empty_table(table);
     while (table->spare) {
         struct page *page = table->spare;
         table->spare = page->next;
@@ -130,45 +134,56 @@ static void let_go(struct table *table) {
     free(table->pages);
 }
 
-static struct request *request_of(struct weft_ops *ops, uint64_t id) {
-    return known_row(&ops->requests, id, sizeof(struct request));
+static struct request *find_request(struct weft_ops *ops, uint64_t id) {
+    return find_row(&ops->requests, id, sizeof(struct request));
 }
 
-static uint32_t ticket_of(const struct weft_extract_input *in, uint64_t i) {
-    const struct weft_event *e = &in->events[i];
-    if (!in->threads || !(e->flags & WEFT_FLAG_TICKET) || !(e->flags & WEFT_FLAG_HAS_TAIL)) return NONE;
-    uint64_t start = (uint64_t)e->result * WEFT_TAIL_ALIGN, bytes = in->tail_bytes[in->threads[i]];
-    if (start > bytes) return NONE;
-    struct cursor c = {in->tails[in->threads[i]] + start, in->tails[in->threads[i]] + bytes, false};
-    uint64_t ticket = read_u(&c);
-    uint8_t op = spec_of(in, e).op;
-    if ((op == WEFT_OP_PROBE || op == WEFT_OP_MPROBE) && e->flags & WEFT_FLAG_CLOSED && !e->error) {
-        read_u(&c); /* bytes; then when it found its message */
-        ticket = read_u(&c);
+/* Return the ticket of an event: its turn among the calls of all threads, for a probe that found a message the turn of
+ * finding it. NONE for one thread, without a ticket, or if the tail is damaged. */
+static uint32_t read_ticket(const struct weft_extract_input *input, uint64_t event_index) {
+    const struct weft_event *event = &input->events[event_index];
+    if (!input->threads || !(event->flags & WEFT_FLAG_TICKET) || !(event->flags & WEFT_FLAG_HAS_TAIL)) return NONE;
+    uint64_t tail_start = (uint64_t)event->result * WEFT_TAIL_ALIGN,
+             tail_bytes = input->tail_bytes[input->threads[event_index]];
+    if (tail_start > tail_bytes) return NONE;
+    struct cursor cursor = {input->tails[input->threads[event_index]] + tail_start,
+                            input->tails[input->threads[event_index]] + tail_bytes, false};
+    uint64_t ticket = read_unsigned(&cursor);
+    uint8_t operation = find_spec(input, event).op;
+    if ((operation == WEFT_OP_PROBE || operation == WEFT_OP_MPROBE) && event->flags & WEFT_FLAG_CLOSED &&
+        !event->error) {
+        read_unsigned(&cursor); /* bytes; then when it found its message */
+        ticket = read_unsigned(&cursor);
     }
-    return c.bad ? NONE : (uint32_t)ticket;
+    return cursor.bad ? NONE : (uint32_t)ticket;
 }
 
-static struct status slot_status(const struct weft_event *e) {
-    struct status s = {.set = true, .cancelled = e->flags & WEFT_FLAG_CANCELLED, .source = e->peer, .tag = e->tag};
-    return s;
+/* Return the status that an event holds in its slot. */
+static struct status make_slot_status(const struct weft_event *event) {
+    struct status status = {
+        .set = true, .cancelled = event->flags & WEFT_FLAG_CANCELLED, .source = event->peer, .tag = event->tag};
+    return status;
 }
 
 /* ---- posts ---- */
 
-static const struct weft_local_comm *comm_of(const struct weft_extract_input *in, uint32_t id) {
-    if (id >= in->comm_count || in->comms[id].index < 0) return NULL;
-    return &in->comms[id];
+/* Return a rank's communicator by its local id; NULL if it is not known. */
+static const struct weft_local_comm *find_comm(const struct weft_extract_input *input, uint32_t id) {
+    if (id >= input->comm_count || input->comms[id].index < 0) return NULL;
+    return &input->comms[id];
 }
 
-static int32_t peer_of(const struct weft_extract_input *in, const struct weft_local_comm *comm, int32_t peer) {
-    return peer >= 0 && peer < comm->peer_count ? in->peers[comm->first_peer + peer] : -1;
+static int32_t find_peer_rank(const struct weft_extract_input *input, const struct weft_local_comm *comm,
+                              int32_t peer) {
+    return peer >= 0 && peer < comm->peer_count ? input->peers[comm->first_peer + peer] : -1;
 }
 
-/* Classes 1 to 6 (buffer, count, type, tag, communicator, rank) are refusals in every MPI: nothing was posted. */
-static bool refused(const struct weft_event *e) { return e->error >= 1 && e->error <= 6; }
+/* Return whether a call posted nothing, because its error class is 1 to 6 (buffer, count, type, tag, communicator,
+ * rank): those are refusals in every MPI. */
+static bool is_refused(const struct weft_event *event) { return event->error >= 1 && event->error <= 6; }
 
-static uint16_t post_flags(struct weft_spec spec) {
+/* Return the flags of an operation that a function with this specification posts. */
+static uint16_t make_post_flags(struct weft_spec spec) {
     return (spec.flags & WEFT_SPEC_SYNCHRONOUS ? WEFT_POST_SYNCHRONOUS : 0) |
            (spec.flags & WEFT_SPEC_BUFFERED ? WEFT_POST_BUFFERED : 0) |
            (spec.flags & WEFT_SPEC_READY ? WEFT_POST_READY : 0) |
@@ -176,126 +191,139 @@ static uint16_t post_flags(struct weft_spec spec) {
            (spec.flags & WEFT_SPEC_NONBLOCKING ? WEFT_POST_NONBLOCKING : 0);
 }
 
-/* Adds a send that call `i` posts with the arguments of call `args`. Index of the send, or NONE. */
-static uint32_t post_send(struct weft_ops *ops, uint64_t i, uint64_t args, struct weft_spec spec, uint16_t more) {
-    const struct weft_event *e = &ops->in->events[args];
-    const struct weft_local_comm *comm = comm_of(ops->in, e->comm);
-    if (!comm || e->peer < 0 || e->peer >= comm->peer_count || e->tag < 0 || refused(&ops->in->events[i])) return NONE;
-    if (!grow(ops, (void **)&ops->sends, &ops->send_room, ops->send_count, sizeof *ops->sends)) return NONE;
-    struct weft_post *s = &ops->sends[ops->send_count];
-    bool whole = !(spec.flags & WEFT_SPEC_NONBLOCKING) && ops->in->events[i].flags & WEFT_FLAG_CLOSED;
-    *s = (struct weft_post){
-        .event = (uint32_t)i,
-        .args = (uint32_t)args,
-        .completion = whole ? (uint32_t)i : NONE,
+/* Add a send that an event posts with the arguments of another one (Send_init), or its own. Return its index, or NONE
+ * where nothing was posted. */
+static uint32_t add_send(struct weft_ops *ops, uint64_t event_index, uint64_t args_event, struct weft_spec spec,
+                         uint16_t more_flags) {
+    const struct weft_event *arguments = &ops->in->events[args_event];
+    const struct weft_local_comm *comm = find_comm(ops->in, arguments->comm);
+    if (!comm || arguments->peer < 0 || arguments->peer >= comm->peer_count || arguments->tag < 0 ||
+        is_refused(&ops->in->events[event_index]))
+        return NONE;
+    if (!make_room(ops, (void **)&ops->sends, &ops->send_room, ops->send_count, sizeof *ops->sends)) return NONE;
+    struct weft_post *send = &ops->sends[ops->send_count];
+    bool is_complete = !(spec.flags & WEFT_SPEC_NONBLOCKING) && ops->in->events[event_index].flags & WEFT_FLAG_CLOSED;
+    *send = (struct weft_post){
+        .event = (uint32_t)event_index,
+        .args = (uint32_t)args_event,
+        .completion = is_complete ? (uint32_t)event_index : NONE,
         .decided = NONE,
         .comm = comm->index,
-        .peer = peer_of(ops->in, comm, e->peer),
-        .tag = e->tag,
-        .ticket = ticket_of(ops->in, i),
-        .flags = post_flags(spec) | more,
+        .peer = find_peer_rank(ops->in, comm, arguments->peer),
+        .tag = arguments->tag,
+        .ticket = read_ticket(ops->in, event_index),
+        .flags = make_post_flags(spec) | more_flags,
     };
     return (uint32_t)ops->send_count++;
 }
 
-static void resolve(struct weft_ops *ops, struct weft_post *r, struct status status) {
-    const struct weft_event *e = &ops->in->events[r->event];
-    if (r->flags & WEFT_POST_PERSISTENT) e = &ops->in->events[r->args];
-    const struct weft_local_comm *comm = comm_of(ops->in, e->comm);
-    if (!(r->flags & WEFT_POST_UNDECIDED) || !status.set || !comm) return;
-    if (r->flags & WEFT_POST_ANY_SOURCE) {
+/* Replace the wildcards of a receive or probe by the source and tag of its status, if it tells them. */
+static void resolve_wildcards(struct weft_ops *ops, struct weft_post *receive, struct status status) {
+    const struct weft_event *arguments = &ops->in->events[receive->event];
+    if (receive->flags & WEFT_POST_PERSISTENT) arguments = &ops->in->events[receive->args];
+    const struct weft_local_comm *comm = find_comm(ops->in, arguments->comm);
+    if (!(receive->flags & WEFT_POST_UNDECIDED) || !status.set || !comm) return;
+    if (receive->flags & WEFT_POST_ANY_SOURCE) {
         if (status.source < 0 || status.source >= comm->peer_count) return;
-        r->peer = peer_of(ops->in, comm, status.source);
+        receive->peer = find_peer_rank(ops->in, comm, status.source);
     }
-    if (r->flags & WEFT_POST_ANY_TAG) {
+    if (receive->flags & WEFT_POST_ANY_TAG) {
         if (status.tag < 0) return;
-        r->tag = status.tag;
+        receive->tag = status.tag;
     }
-    r->flags &= ~WEFT_POST_UNDECIDED;
+    receive->flags &= ~WEFT_POST_UNDECIDED;
 }
 
 struct pattern {
     int32_t source, tag;
 };
 
-/* The source and tag that the slot's call asked for, before any outcome was written over a wildcard. */
-static struct pattern slot_pattern(const struct weft_event *e) {
-    struct pattern p = {e->peer, e->tag};
-    if (e->flags & WEFT_FLAG_ANY_SOURCE) p.source = WEFT_RANK_ANY_SOURCE;
-    if (e->flags & WEFT_FLAG_ANY_TAG) p.tag = WEFT_TAG_ANY;
-    return p;
+/* Return the source and tag that a call asked for, before any outcome was written over a wildcard in its slot. */
+static struct pattern make_slot_pattern(const struct weft_event *event) {
+    struct pattern pattern = {event->peer, event->tag};
+    if (event->flags & WEFT_FLAG_ANY_SOURCE) pattern.source = WEFT_RANK_ANY_SOURCE;
+    if (event->flags & WEFT_FLAG_ANY_TAG) pattern.tag = WEFT_TAG_ANY;
+    return pattern;
 }
 
-/* Fills `r` with a receive or probe that call `i` posts. False where nothing was posted. */
-static bool make_receive(struct weft_ops *ops, struct weft_post *r, uint64_t i, uint64_t args, struct weft_spec spec,
-                         struct pattern pattern, uint16_t more) {
-    const struct weft_local_comm *comm = comm_of(ops->in, ops->in->events[args].comm);
-    if (!comm || refused(&ops->in->events[i]) || pattern.tag < WEFT_TAG_ANY) return false;
+/* Fill a receive or probe that an event posts. Return false where nothing was posted. */
+static bool fill_receive(struct weft_ops *ops, struct weft_post *receive, uint64_t event_index, uint64_t args_event,
+                         struct weft_spec spec, struct pattern pattern, uint16_t more_flags) {
+    const struct weft_local_comm *comm = find_comm(ops->in, ops->in->events[args_event].comm);
+    if (!comm || is_refused(&ops->in->events[event_index]) || pattern.tag < WEFT_TAG_ANY) return false;
     if (pattern.source < WEFT_RANK_ANY_SOURCE || pattern.source >= comm->peer_count) return false;
-    uint16_t flags = post_flags(spec) | more;
+    uint16_t flags = make_post_flags(spec) | more_flags;
     if (pattern.source == WEFT_RANK_ANY_SOURCE) flags |= WEFT_POST_ANY_SOURCE | WEFT_POST_UNDECIDED;
     if (pattern.tag == WEFT_TAG_ANY) flags |= WEFT_POST_ANY_TAG | WEFT_POST_UNDECIDED;
-    *r = (struct weft_post){
-        .event = (uint32_t)i,
-        .args = (uint32_t)args,
+    *receive = (struct weft_post){
+        .event = (uint32_t)event_index,
+        .args = (uint32_t)args_event,
         .completion = NONE,
         .decided = NONE,
         .comm = comm->index,
-        .peer = peer_of(ops->in, comm, pattern.source),
+        .peer = find_peer_rank(ops->in, comm, pattern.source),
         .tag = pattern.tag,
-        .ticket = ticket_of(ops->in, i),
+        .ticket = read_ticket(ops->in, event_index),
         .flags = flags,
     };
     return true;
 }
 
-static uint32_t post_recv(struct weft_ops *ops, uint64_t i, uint64_t args, struct weft_spec spec,
-                          struct pattern pattern, uint16_t more) {
-    if (!grow(ops, (void **)&ops->recvs, &ops->recv_room, ops->recv_count, sizeof *ops->recvs)) return NONE;
-    if (!make_receive(ops, &ops->recvs[ops->recv_count], i, args, spec, pattern, more)) return NONE;
+/* Add a receive that an event posts. Return its index, or NONE where nothing was posted. */
+static uint32_t add_receive(struct weft_ops *ops, uint64_t event_index, uint64_t args_event, struct weft_spec spec,
+                            struct pattern pattern, uint16_t more_flags) {
+    if (!make_room(ops, (void **)&ops->recvs, &ops->recv_room, ops->recv_count, sizeof *ops->recvs)) return NONE;
+    if (!fill_receive(ops, &ops->recvs[ops->recv_count], event_index, args_event, spec, pattern, more_flags))
+        return NONE;
     return (uint32_t)ops->recv_count++;
 }
 
-static void complete_recv(struct weft_ops *ops, uint32_t recv, uint32_t event, struct status status) {
-    struct weft_post *r = &ops->recvs[recv];
-    r->completion = event;
-    if (r->decided == NONE) r->decided = event;
-    if (status.set && status.cancelled) r->flags |= WEFT_POST_CANCELLED;
-    resolve(ops, r, status);
+/* Note that an event completed a receive, with this status. */
+static void complete_receive(struct weft_ops *ops, uint32_t receive_index, uint32_t completing_event,
+                             struct status status) {
+    struct weft_post *receive = &ops->recvs[receive_index];
+    receive->completion = completing_event;
+    if (receive->decided == NONE) receive->decided = completing_event;
+    if (status.set && status.cancelled) receive->flags |= WEFT_POST_CANCELLED;
+    resolve_wildcards(ops, receive, status);
 }
 
-static void add_probe(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    if (!grow(ops, (void **)&ops->probes, &ops->probe_room, ops->probe_count, sizeof *ops->probes)) return;
-    struct weft_post *p = &ops->probes[ops->probe_count];
-    if (!make_receive(ops, p, i, i, spec, slot_pattern(e), 0)) return;
-    if (e->flags & WEFT_FLAG_CLOSED) {
-        p->completion = p->decided = (uint32_t)i;
-        resolve(ops, p, slot_status(e));
+/* Add the probe that an event is, decided at once where it returned. */
+static void add_probe(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    if (!make_room(ops, (void **)&ops->probes, &ops->probe_room, ops->probe_count, sizeof *ops->probes)) return;
+    struct weft_post *probe = &ops->probes[ops->probe_count];
+    if (!fill_receive(ops, probe, event_index, event_index, spec, make_slot_pattern(event), 0)) return;
+    if (event->flags & WEFT_FLAG_CLOSED) {
+        probe->completion = probe->decided = (uint32_t)event_index;
+        resolve_wildcards(ops, probe, make_slot_status(event));
     }
     ops->probe_count++;
 }
 
 /* ---- collectives ---- */
 
-static uint32_t *calls_on(struct weft_ops *ops, uint32_t coll) {
-    uint64_t before = ops->coll_calls_room;
-    while (coll >= ops->coll_calls_room)
-        if (!grow(ops, (void **)&ops->coll_calls, &ops->coll_calls_room, ops->coll_calls_room, sizeof(uint32_t)))
+/* Return where the calls on a window, file or persistent operation are counted, by the collective that made it; NULL
+ * without memory. */
+static uint32_t *count_calls_of(struct weft_ops *ops, uint32_t parent) {
+    uint64_t old_room = ops->coll_calls_room;
+    while (parent >= ops->coll_calls_room)
+        if (!make_room(ops, (void **)&ops->coll_calls, &ops->coll_calls_room, ops->coll_calls_room, sizeof(uint32_t)))
             return NULL;
-    if (ops->coll_calls_room > before)
-        memset(ops->coll_calls + before, 0, (ops->coll_calls_room - before) * sizeof(uint32_t));
-    return &ops->coll_calls[coll];
+    if (ops->coll_calls_room > old_room)
+        memset(ops->coll_calls + old_room, 0, (ops->coll_calls_room - old_room) * sizeof(uint32_t));
+    return &ops->coll_calls[parent];
 }
 
-static uint32_t add_coll(struct weft_ops *ops, uint64_t i, int32_t comm, uint32_t parent, uint32_t ordinal,
-                         uint16_t function, uint16_t flags) {
-    if (!grow(ops, (void **)&ops->colls, &ops->coll_room, ops->coll_count, sizeof *ops->colls)) return NONE;
-    const struct weft_event *e = &ops->in->events[i];
-    bool whole = e->flags & WEFT_FLAG_CLOSED && !(flags & WEFT_POST_NONBLOCKING);
+/* Add a rank's part in a collective. Return its index, or NONE without memory. */
+static uint32_t add_collective(struct weft_ops *ops, uint64_t event_index, int32_t comm, uint32_t parent,
+                               uint32_t ordinal, uint16_t function, uint16_t flags) {
+    if (!make_room(ops, (void **)&ops->colls, &ops->coll_room, ops->coll_count, sizeof *ops->colls)) return NONE;
+    const struct weft_event *event = &ops->in->events[event_index];
+    bool is_complete = event->flags & WEFT_FLAG_CLOSED && !(flags & WEFT_POST_NONBLOCKING);
     ops->colls[ops->coll_count] = (struct weft_coll){
-        .event = (uint32_t)i,
-        .completion = whole ? (uint32_t)i : NONE,
+        .event = (uint32_t)event_index,
+        .completion = is_complete ? (uint32_t)event_index : NONE,
         .comm = comm,
         .parent = parent,
         .ordinal = ordinal,
@@ -305,269 +333,295 @@ static uint32_t add_coll(struct weft_ops *ops, uint64_t i, int32_t comm, uint32_
     return (uint32_t)ops->coll_count++;
 }
 
-static uint32_t on_comm(struct weft_ops *ops, uint64_t i, uint32_t id, uint16_t flags) {
-    const struct weft_event *e = &ops->in->events[i];
-    const struct weft_local_comm *comm = comm_of(ops->in, id);
-    if (!comm || refused(e)) return NONE;
-    return add_coll(ops, i, comm->index, NONE, ops->comm_calls[id]++, e->function, flags);
+/* Add a collective call on a communicator, with its ordinal there. Return its index, or NONE. */
+static uint32_t add_comm_collective(struct weft_ops *ops, uint64_t event_index, uint32_t comm_id, uint16_t flags) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    const struct weft_local_comm *comm = find_comm(ops->in, comm_id);
+    if (!comm || is_refused(event)) return NONE;
+    return add_collective(ops, event_index, comm->index, NONE, ops->comm_calls[comm_id]++, event->function, flags);
 }
 
-static uint32_t on_parent(struct weft_ops *ops, uint64_t i, uint32_t parent, uint16_t function, uint16_t flags) {
+/* Add a collective call on a window, file or persistent operation, made by the collective `parent`. Return its index,
+ * or NONE. */
+static uint32_t add_child_collective(struct weft_ops *ops, uint64_t event_index, uint32_t parent, uint16_t function,
+                                     uint16_t flags) {
     if (parent == NONE) return NONE;
-    uint32_t *calls = calls_on(ops, parent);
+    uint32_t *calls = count_calls_of(ops, parent);
     if (!calls) return NONE;
-    return add_coll(ops, i, ops->colls[parent].comm, parent, (*calls)++, function, flags);
+    return add_collective(ops, event_index, ops->colls[parent].comm, parent, (*calls)++, function, flags);
 }
 
-static void collective(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    uint32_t coll = on_comm(ops, i, e->comm, post_flags(spec));
-    if (coll == NONE || !(e->flags & WEFT_FLAG_CLOSED)) return;
+/* Add a collective call, and remember by it the window, the file or the request that the call made. */
+static void read_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    uint32_t index = add_comm_collective(ops, event_index, event->comm, make_post_flags(spec));
+    if (index == NONE || !(event->flags & WEFT_FLAG_CLOSED)) return;
     if (spec.flags & WEFT_SPEC_MAKES_OBJECT) {
         struct table *table = spec.flags & WEFT_SPEC_FILE ? &ops->files : &ops->windows;
-        uint32_t *made = row(ops, table, e->object, sizeof *made);
-        if (made) *made = coll;
+        uint32_t *made = find_or_make_row(ops, table, event->object, sizeof *made);
+        if (made) *made = index;
     } else if (spec.flags & WEFT_SPEC_NONBLOCKING) {
-        uint64_t id = e->object;
-        struct request *r = row(ops, &ops->requests, id, sizeof *r);
-        if (r) *r = (struct request){NONE, NONE, NONE, coll};
+        uint64_t id = event->object;
+        struct request *request = find_or_make_row(ops, &ops->requests, id, sizeof *request);
+        if (request) *request = (struct request){NONE, NONE, NONE, index};
     }
 }
 
 /* ---- requests ---- */
 
-static void start(struct weft_ops *ops, uint64_t i, uint64_t id) {
-    struct request *r = request_of(ops, id);
-    if (!r || r->init == NONE) return;
-    const struct weft_event *init = &ops->in->events[r->init];
-    struct weft_spec spec = spec_of(ops->in, init);
-    uint16_t more = WEFT_POST_PERSISTENT;
+/* Post the operation of a persistent request that an event starts. */
+static void start_request(struct weft_ops *ops, uint64_t event_index, uint64_t request_id) {
+    struct request *request = find_request(ops, request_id);
+    if (!request || request->init == NONE) return;
+    const struct weft_event *init = &ops->in->events[request->init];
+    struct weft_spec spec = find_spec(ops->in, init);
+    uint16_t more_flags = WEFT_POST_PERSISTENT;
     spec.flags |= WEFT_SPEC_NONBLOCKING;
     if (spec.op == WEFT_OP_SEND_INIT) {
-        r->send = post_send(ops, i, r->init, spec, more);
+        request->send = add_send(ops, event_index, request->init, spec, more_flags);
     } else if (spec.op == WEFT_OP_RECV_INIT) {
-        r->recv = post_recv(ops, i, r->init, spec, slot_pattern(init), more);
-    } else if (r->coll != NONE) {
-        uint32_t parent = r->coll;
+        request->recv = add_receive(ops, event_index, request->init, spec, make_slot_pattern(init), more_flags);
+    } else if (request->coll != NONE) {
+        uint32_t parent = request->coll;
         while (ops->colls[parent].parent != NONE) parent = ops->colls[parent].parent;
-        r->coll = on_parent(ops, i, parent, init->function, more | WEFT_POST_NONBLOCKING);
-        if (r->coll == NONE) r->coll = parent;
+        request->coll =
+            add_child_collective(ops, event_index, parent, init->function, more_flags | WEFT_POST_NONBLOCKING);
+        if (request->coll == NONE) request->coll = parent;
     }
 }
 
-static void complete(struct weft_ops *ops, uint64_t id, uint64_t event, struct status status) {
-    struct request *r = request_of(ops, id);
-    if (!r) return;
-    if (r->send != NONE) {
-        ops->sends[r->send].completion = (uint32_t)event;
-        if (status.cancelled && r->recv == NONE) ops->sends[r->send].flags |= WEFT_POST_CANCELLED;
+/* Note that an event completed whatever a request stands for. */
+static void complete_request(struct weft_ops *ops, uint64_t request_id, uint64_t completing_event,
+                             struct status status) {
+    struct request *request = find_request(ops, request_id);
+    if (!request) return;
+    if (request->send != NONE) {
+        ops->sends[request->send].completion = (uint32_t)completing_event;
+        if (status.cancelled && request->recv == NONE) ops->sends[request->send].flags |= WEFT_POST_CANCELLED;
     }
-    if (r->recv != NONE) complete_recv(ops, r->recv, (uint32_t)event, status);
-    if (r->coll != NONE && ops->colls[r->coll].completion == NONE) ops->colls[r->coll].completion = (uint32_t)event;
-    r->send = r->recv = NONE;
-    if (r->init == NONE) r->coll = NONE;
+    if (request->recv != NONE) complete_receive(ops, request->recv, (uint32_t)completing_event, status);
+    if (request->coll != NONE && ops->colls[request->coll].completion == NONE)
+        ops->colls[request->coll].completion = (uint32_t)completing_event;
+    request->send = request->recv = NONE;
+    if (request->init == NONE) request->coll = NONE;
 }
 
-static void peek(struct weft_ops *ops, uint64_t id, uint64_t event, struct status status) {
-    struct request *r = request_of(ops, id);
-    if (!r) return;
+/* Note what MPI_Request_get_status told of a request, which goes on. */
+static void note_request_status(struct weft_ops *ops, uint64_t request_id, uint64_t event, struct status status) {
+    struct request *request = find_request(ops, request_id);
+    if (!request) return;
     if (status.cancelled) { /* known from here on, whatever becomes of the request */
-        if (r->send != NONE) ops->sends[r->send].flags |= WEFT_POST_CANCELLED;
-        if (r->recv != NONE) ops->recvs[r->recv].flags |= WEFT_POST_CANCELLED;
+        if (request->send != NONE) ops->sends[request->send].flags |= WEFT_POST_CANCELLED;
+        if (request->recv != NONE) ops->recvs[request->recv].flags |= WEFT_POST_CANCELLED;
     }
-    if (r->recv == NONE) return;
-    struct weft_post *recv = &ops->recvs[r->recv];
-    if (recv->decided == NONE) recv->decided = (uint32_t)event;
-    resolve(ops, recv, status);
+    if (request->recv == NONE) return;
+    struct weft_post *receive = &ops->recvs[request->recv];
+    if (receive->decided == NONE) receive->decided = (uint32_t)event;
+    resolve_wildcards(ops, receive, status);
 }
 
-static void recalled(struct weft_ops *ops, uint64_t id) {
-    struct request *r = request_of(ops, id);
-    if (!r) return;
-    if (r->send != NONE) ops->sends[r->send].flags |= WEFT_POST_RECALLED;
-    if (r->recv != NONE) ops->recvs[r->recv].flags |= WEFT_POST_RECALLED;
+/* Note that MPI_Cancel was called for a request. */
+static void note_cancel_call(struct weft_ops *ops, uint64_t request_id) {
+    struct request *request = find_request(ops, request_id);
+    if (!request) return;
+    if (request->send != NONE) ops->sends[request->send].flags |= WEFT_POST_RECALLED;
+    if (request->recv != NONE) ops->recvs[request->recv].flags |= WEFT_POST_RECALLED;
 }
 
-/* Who cancels an operation and asks for nothing wants none of it: it counts as cancelled, for else it would stand in the way
- * of those behind it. */
-static void given_up(struct weft_post *p) {
-    p->flags |= p->flags & WEFT_POST_RECALLED ? WEFT_POST_CANCELLED : WEFT_POST_FREED;
+/* Note that an operation's request was freed. One that was also cancelled counts as cancelled, since nobody wants it:
+ * else it would stand in the way of the operations behind it. */
+static void abandon_post(struct weft_post *post) {
+    post->flags |= post->flags & WEFT_POST_RECALLED ? WEFT_POST_CANCELLED : WEFT_POST_FREED;
 }
 
-static void released(struct weft_ops *ops, uint64_t id) {
-    struct request *r = request_of(ops, id);
-    if (!r) return;
-    if (r->send != NONE) given_up(&ops->sends[r->send]);
-    if (r->recv != NONE) given_up(&ops->recvs[r->recv]);
-    *r = (struct request){NONE, NONE, NONE, NONE};
+/* Note MPI_Request_free of a request: its completion is not seen. */
+static void free_request(struct weft_ops *ops, uint64_t request_id) {
+    struct request *request = find_request(ops, request_id);
+    if (!request) return;
+    if (request->send != NONE) abandon_post(&ops->sends[request->send]);
+    if (request->recv != NONE) abandon_post(&ops->recvs[request->recv]);
+    *request = (struct request){NONE, NONE, NONE, NONE};
 }
 
-static void complete_all(struct weft_ops *ops, uint64_t i, struct tail *t) {
-    struct cursor ids = t->requests.at, statuses = t->statuses.at;
+/* Complete all requests that a Waitall or Testall lists. */
+static void complete_all_requests(struct weft_ops *ops, uint64_t event_index, struct tail *tail) {
+    struct cursor ids = tail->requests.at, statuses = tail->statuses.at;
     struct status none = {0};
-    for (uint64_t k = 0; k < t->requests.count; k++) {
-        uint64_t id = read_u(&ids);
-        struct status s = k < t->statuses.count ? read_status(&statuses) : none;
-        complete(ops, id, i, s);
+    for (uint64_t k = 0; k < tail->requests.count; k++) {
+        uint64_t id = read_unsigned(&ids);
+        struct status status = k < tail->statuses.count ? read_status(&statuses) : none;
+        complete_request(ops, id, event_index, status);
     }
 }
 
-static uint64_t nth_request(struct tail *t, int64_t n) {
-    struct cursor ids = t->requests.at;
-    uint64_t id = 0;
-    if (n < 0 || (uint64_t)n >= t->requests.count) return 0;
-    for (int64_t k = 0; k <= n; k++) id = read_u(&ids);
-    return id;
+/* Return the id of the n-th request in a tail, from 0 on; 0 if there is none. */
+static uint64_t read_nth_request(struct tail *tail, int64_t n) {
+    struct cursor ids = tail->requests.at;
+    uint64_t request_id = 0;
+    if (n < 0 || (uint64_t)n >= tail->requests.count) return 0;
+    for (int64_t k = 0; k <= n; k++) request_id = read_unsigned(&ids);
+    return request_id;
 }
 
-static void complete_some(struct weft_ops *ops, uint64_t i, struct tail *t) {
-    if (t->outcount <= 0) return;
-    uint64_t *ids = malloc((t->requests.count + 1) * sizeof *ids);
+/* Complete the requests that a Waitsome or Testsome says are complete, by their indices. */
+static void complete_some_requests(struct weft_ops *ops, uint64_t event_index, struct tail *tail) {
+    if (tail->outcount <= 0) return;
+    uint64_t *ids = malloc((tail->requests.count + 1) * sizeof *ids);
     if (!ids) {
         ops->failed = true;
         return;
     }
-    struct cursor at = t->requests.at, indices = t->indices.at, statuses = t->statuses.at;
-    for (uint64_t k = 0; k < t->requests.count; k++) ids[k] = read_u(&at);
+    struct cursor cursor = tail->requests.at, indices = tail->indices.at, statuses = tail->statuses.at;
+    for (uint64_t k = 0; k < tail->requests.count; k++) ids[k] = read_unsigned(&cursor);
     struct status none = {0};
     int64_t index = 0;
-    for (uint64_t k = 0; k < (uint64_t)t->outcount && k < t->indices.count; k++) {
-        index += read_z(&indices);
-        struct status s = k < t->statuses.count ? read_status(&statuses) : none;
-        if (index >= 0 && (uint64_t)index < t->requests.count) complete(ops, ids[index], i, s);
+    for (uint64_t k = 0; k < (uint64_t)tail->outcount && k < tail->indices.count; k++) {
+        index += read_signed(&indices);
+        struct status status = k < tail->statuses.count ? read_status(&statuses) : none;
+        if (index >= 0 && (uint64_t)index < tail->requests.count)
+            complete_request(ops, ids[index], event_index, status);
     }
     free(ids);
 }
 
-static void new_request(struct weft_ops *ops, uint64_t id, uint32_t init, uint32_t send, uint32_t recv) {
-    struct request *r = row(ops, &ops->requests, id, sizeof *r);
-    if (r) *r = (struct request){init, send, recv, NONE};
+static void note_new_request(struct weft_ops *ops, uint64_t request_id, uint32_t init, uint32_t send, uint32_t recv) {
+    struct request *request = find_or_make_row(ops, &ops->requests, request_id, sizeof *request);
+    if (request) *request = (struct request){init, send, recv, NONE};
 }
 
 /* ---- one call ---- */
 
-static void collective_on_object(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
+/* Add a collective call on a window or a file. */
+static void read_object_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
     struct table *table = spec.flags & WEFT_SPEC_FILE ? &ops->files : &ops->windows;
-    bool nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING; /* then the slot's object is the request */
-    uint64_t object = nonblocking ? read_tail(ops->in, i, spec, WEFT_ROLE_OBJECT).object : e->object;
-    uint32_t *made = known_row(table, object, sizeof *made);
-    uint32_t coll = made ? on_parent(ops, i, *made, e->function, post_flags(spec)) : NONE;
-    if (coll == NONE || !nonblocking || !(e->flags & WEFT_FLAG_CLOSED)) return;
-    struct request *r = row(ops, &ops->requests, e->object, sizeof *r);
-    if (r) *r = (struct request){NONE, NONE, NONE, coll};
+    bool is_nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING; /* then the slot's object is the request */
+    uint64_t object = is_nonblocking ? read_tail(ops->in, event_index, spec, WEFT_ROLE_OBJECT).object : event->object;
+    uint32_t *maker = find_row(table, object, sizeof *maker);
+    uint32_t index =
+        maker ? add_child_collective(ops, event_index, *maker, event->function, make_post_flags(spec)) : NONE;
+    if (index == NONE || !is_nonblocking || !(event->flags & WEFT_FLAG_CLOSED)) return;
+    struct request *request = find_or_make_row(ops, &ops->requests, event->object, sizeof *request);
+    if (request) *request = (struct request){NONE, NONE, NONE, index};
 }
 
-static void sendrecv(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
-    uint32_t send = post_send(ops, i, i, spec, WEFT_POST_HALF);
-    struct pattern pattern = {t.source, t.recvtag};
-    uint32_t recv = post_recv(ops, i, i, spec, pattern, WEFT_POST_HALF);
-    if (!(e->flags & WEFT_FLAG_CLOSED)) return;
+/* Add both halves of an MPI_Sendrecv or MPI_Isendrecv. */
+static void read_sendrecv(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
+    uint32_t send = add_send(ops, event_index, event_index, spec, WEFT_POST_HALF);
+    struct pattern pattern = {tail.source, tail.recvtag};
+    uint32_t recv = add_receive(ops, event_index, event_index, spec, pattern, WEFT_POST_HALF);
+    if (!(event->flags & WEFT_FLAG_CLOSED)) return;
     if (spec.flags & WEFT_SPEC_NONBLOCKING) {
-        new_request(ops, e->object, NONE, send, recv);
+        note_new_request(ops, event->object, NONE, send, recv);
     } else if (recv != NONE) {
-        complete_recv(ops, recv, (uint32_t)i, t.status);
+        complete_receive(ops, recv, (uint32_t)event_index, tail.status);
     }
 }
 
-static void receive(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    uint32_t recv = post_recv(ops, i, i, spec, slot_pattern(e), 0);
-    if (recv == NONE || !(e->flags & WEFT_FLAG_CLOSED)) return;
+/* Add a receive, complete where it is blocking. */
+static void read_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    uint32_t recv = add_receive(ops, event_index, event_index, spec, make_slot_pattern(event), 0);
+    if (recv == NONE || !(event->flags & WEFT_FLAG_CLOSED)) return;
     if (spec.flags & WEFT_SPEC_NONBLOCKING) {
-        new_request(ops, e->object, NONE, NONE, recv);
+        note_new_request(ops, event->object, NONE, NONE, recv);
     } else {
-        complete_recv(ops, recv, (uint32_t)i, slot_status(e));
+        complete_receive(ops, recv, (uint32_t)event_index, make_slot_status(event));
     }
 }
 
-static void matched_probe(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    uint32_t recv = post_recv(ops, i, i, spec, slot_pattern(e), WEFT_POST_MATCHED_PROBE);
-    if (recv == NONE || !(e->flags & WEFT_FLAG_CLOSED)) return;
-    ops->recvs[recv].decided = (uint32_t)i;
-    resolve(ops, &ops->recvs[recv], slot_status(e));
-    uint32_t *message = row(ops, &ops->messages, e->object, sizeof *message);
+/* Add the receive that an MPI_Mprobe posts in effect, and remember it by the message's id. */
+static void read_matched_probe(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    uint32_t recv = add_receive(ops, event_index, event_index, spec, make_slot_pattern(event), WEFT_POST_MATCHED_PROBE);
+    if (recv == NONE || !(event->flags & WEFT_FLAG_CLOSED)) return;
+    ops->recvs[recv].decided = (uint32_t)event_index;
+    resolve_wildcards(ops, &ops->recvs[recv], make_slot_status(event));
+    uint32_t *message = find_or_make_row(ops, &ops->messages, event->object, sizeof *message);
     if (message) *message = recv;
 }
 
-static void matched_receive(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    bool nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING;
-    uint64_t id = nonblocking ? read_tail(ops->in, i, spec, WEFT_ROLE_OBJECT).object : e->object;
-    uint32_t *message = known_row(&ops->messages, id, sizeof *message);
+/* Let an MPI_Mrecv or MPI_Imrecv receive the message that a matched probe took. */
+static void read_matched_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    bool is_nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING;
+    uint64_t message_id =
+        is_nonblocking ? read_tail(ops->in, event_index, spec, WEFT_ROLE_OBJECT).object : event->object;
+    uint32_t *message = find_row(&ops->messages, message_id, sizeof *message);
     if (!message || *message == NONE) return;
-    struct weft_post *r = &ops->recvs[*message];
-    r->args = (uint32_t)i;
-    if (nonblocking) {
-        r->flags |= WEFT_POST_NONBLOCKING;
-        if (e->flags & WEFT_FLAG_CLOSED) new_request(ops, e->object, NONE, NONE, *message);
-    } else if (e->flags & WEFT_FLAG_CLOSED) {
-        r->completion = (uint32_t)i;
+    struct weft_post *receive = &ops->recvs[*message];
+    receive->args = (uint32_t)event_index;
+    if (is_nonblocking) {
+        receive->flags |= WEFT_POST_NONBLOCKING;
+        if (event->flags & WEFT_FLAG_CLOSED) note_new_request(ops, event->object, NONE, NONE, *message);
+    } else if (event->flags & WEFT_FLAG_CLOSED) {
+        receive->completion = (uint32_t)event_index;
     }
     *message = NONE;
 }
 
-static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
-    const struct weft_event *e = &ops->in->events[i];
-    bool closed = e->flags & WEFT_FLAG_CLOSED;
-    if (spec.flags & WEFT_SPEC_FLAGGED && !(e->flags & WEFT_FLAG_TRUE)) return;
+/* Add what one event does, by the kind of its function. */
+static void read_call(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+    const struct weft_event *event = &ops->in->events[event_index];
+    bool is_closed = event->flags & WEFT_FLAG_CLOSED;
+    if (spec.flags & WEFT_SPEC_FLAGGED && !(event->flags & WEFT_FLAG_TRUE)) return;
     switch (spec.op) {
     case WEFT_OP_SEND: {
-        uint32_t send = post_send(ops, i, i, spec, 0);
-        if (closed && spec.flags & WEFT_SPEC_NONBLOCKING) new_request(ops, e->object, NONE, send, NONE);
+        uint32_t send = add_send(ops, event_index, event_index, spec, 0);
+        if (is_closed && spec.flags & WEFT_SPEC_NONBLOCKING) note_new_request(ops, event->object, NONE, send, NONE);
         return;
     }
-    case WEFT_OP_RECV: receive(ops, i, spec); return;
-    case WEFT_OP_SENDRECV: sendrecv(ops, i, spec); return;
-    case WEFT_OP_PROBE: add_probe(ops, i, spec); return;
-    case WEFT_OP_MPROBE: matched_probe(ops, i, spec); return;
-    case WEFT_OP_MRECV: matched_receive(ops, i, spec); return;
+    case WEFT_OP_RECV: read_receive(ops, event_index, spec); return;
+    case WEFT_OP_SENDRECV: read_sendrecv(ops, event_index, spec); return;
+    case WEFT_OP_PROBE: add_probe(ops, event_index, spec); return;
+    case WEFT_OP_MPROBE: read_matched_probe(ops, event_index, spec); return;
+    case WEFT_OP_MRECV: read_matched_receive(ops, event_index, spec); return;
     case WEFT_OP_SEND_INIT:
     case WEFT_OP_RECV_INIT:
-        if (closed && !refused(e)) new_request(ops, e->object, (uint32_t)i, NONE, NONE);
+        if (is_closed && !is_refused(event)) note_new_request(ops, event->object, (uint32_t)event_index, NONE, NONE);
         return;
     case WEFT_OP_COLL_INIT: {
-        uint32_t coll = on_comm(ops, i, e->comm, WEFT_POST_INIT);
-        struct request *r = closed ? row(ops, &ops->requests, e->object, sizeof *r) : NULL;
-        if (r) *r = (struct request){(uint32_t)i, NONE, NONE, coll};
+        uint32_t coll = add_comm_collective(ops, event_index, event->comm, WEFT_POST_INIT);
+        struct request *request =
+            is_closed ? find_or_make_row(ops, &ops->requests, event->object, sizeof *request) : NULL;
+        if (request) *request = (struct request){(uint32_t)event_index, NONE, NONE, coll};
         return;
     }
-    case WEFT_OP_START: start(ops, i, e->object); return;
+    case WEFT_OP_START: start_request(ops, event_index, event->object); return;
     case WEFT_OP_STARTALL: {
-        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
-        struct cursor ids = t.requests.at;
-        for (uint64_t k = 0; k < t.requests.count; k++) start(ops, i, read_u(&ids));
+        struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
+        struct cursor ids = tail.requests.at;
+        for (uint64_t k = 0; k < tail.requests.count; k++) start_request(ops, event_index, read_unsigned(&ids));
         return;
     }
-    case WEFT_OP_COLL: collective(ops, i, spec); return;
+    case WEFT_OP_COLL: read_collective(ops, event_index, spec); return;
     case WEFT_OP_FINALIZE:
-        if (e->buffer == WEFT_LEAVING) return; /* no call of the program */
-        add_coll(ops, i, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, e->function, 0);
+        if (event->buffer == WEFT_LEAVING) return; /* no call of the program */
+        add_collective(ops, event_index, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, event->function, 0);
         return;
-    case WEFT_OP_COLL_OBJECT: collective_on_object(ops, i, spec); return;
+    case WEFT_OP_COLL_OBJECT: read_object_collective(ops, event_index, spec); return;
     }
-    if (!closed) return;
+    if (!is_closed) return;
     switch (spec.op) {
-    case WEFT_OP_WAIT: complete(ops, e->object, i, slot_status(e)); return;
-    case WEFT_OP_GET_STATUS: peek(ops, e->object, i, slot_status(e)); return;
-    case WEFT_OP_REQUEST_FREE: released(ops, e->object); return;
-    case WEFT_OP_CANCEL: recalled(ops, e->object); return;
+    case WEFT_OP_WAIT: complete_request(ops, event->object, event_index, make_slot_status(event)); return;
+    case WEFT_OP_GET_STATUS: note_request_status(ops, event->object, event_index, make_slot_status(event)); return;
+    case WEFT_OP_REQUEST_FREE: free_request(ops, event->object); return;
+    case WEFT_OP_CANCEL: note_cancel_call(ops, event->object); return;
     case WEFT_OP_WAITALL: {
-        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
-        complete_all(ops, i, &t);
+        struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
+        complete_all_requests(ops, event_index, &tail);
         return;
     }
     case WEFT_OP_WAITANY: {
-        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
-        complete(ops, nth_request(&t, t.index), i, slot_status(e));
+        struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
+        complete_request(ops, read_nth_request(&tail, tail.index), event_index, make_slot_status(event));
         return;
     }
     case WEFT_OP_WAITSOME: {
-        struct tail t = read_tail(ops->in, i, spec, WEFT_ROLE_SKIP);
-        complete_some(ops, i, &t);
+        struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
+        complete_some_requests(ops, event_index, &tail);
         return;
     }
     }
@@ -575,44 +629,47 @@ static void call(struct weft_ops *ops, uint64_t i, struct weft_spec spec) {
 
 /* ---- the result ---- */
 
+/* Free what weft_extract() returned; NULL is allowed. */
 void weft_ops_free(struct weft_ops *ops) {
     if (!ops) return;
     free(ops->sends);
     free(ops->recvs);
     free(ops->probes);
     free(ops->colls);
-    let_go(&ops->requests);
-    let_go(&ops->messages);
-    let_go(&ops->windows);
-    let_go(&ops->files);
+    free_table(&ops->requests);
+    free_table(&ops->messages);
+    free_table(&ops->windows);
+    free_table(&ops->files);
     free(ops->comm_calls);
     free(ops->coll_calls);
     free(ops);
 }
 
-static int by_ticket(const void *a, const void *b) {
-    const struct weft_post *x = a, *y = b;
-    if (x->ticket != y->ticket) return x->ticket < y->ticket ? -1 : 1;
-    return x->event < y->event ? -1 : x->event > y->event;
+/* Compare two posts by ticket, then by event, for qsort(). */
+static int compare_tickets(const void *one, const void *other) {
+    const struct weft_post *post = one, *other_post = other;
+    if (post->ticket != other_post->ticket) return post->ticket < other_post->ticket ? -1 : 1;
+    return post->event < other_post->event ? -1 : post->event > other_post->event;
 }
 
-/* Threads post concurrently; a ticket says in which order MPI got the calls, the entry time does not. Posts without
- * a ticket keep their place among the others. */
+/* Sort posts of several threads in the order in which MPI got the calls, which a ticket tells and the time of entry
+ * does not. Posts without a ticket keep their place among the others. */
 static void sort_posts(struct weft_post *posts, uint64_t count) {
     uint64_t ticketed = 0;
     for (uint64_t i = 0; i < count; i++) ticketed += posts[i].ticket != NONE;
     if (ticketed < 2) return;
-    struct weft_post *some = malloc(ticketed * sizeof *some);
-    if (!some) return;
+    struct weft_post *ticketed_posts = malloc(ticketed * sizeof *ticketed_posts);
+    if (!ticketed_posts) return;
     for (uint64_t i = 0, k = 0; i < count; i++)
-        if (posts[i].ticket != NONE) some[k++] = posts[i];
-    qsort(some, ticketed, sizeof *some, by_ticket);
+        if (posts[i].ticket != NONE) ticketed_posts[k++] = posts[i];
+    qsort(ticketed_posts, ticketed, sizeof *ticketed_posts, compare_tickets);
     for (uint64_t i = 0, k = 0; i < count; i++)
-        if (posts[i].ticket != NONE) posts[i] = some[k++];
-    free(some);
+        if (posts[i].ticket != NONE) posts[i] = ticketed_posts[k++];
+    free(ticketed_posts);
 }
 
-static uint64_t drop_cancelled(struct weft_post *posts, uint64_t count) {
+/* Remove the cancelled operations from an array and return how many are left. */
+static uint64_t drop_cancelled_posts(struct weft_post *posts, uint64_t count) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < count; i++) {
         if (posts[i].flags & WEFT_POST_CANCELLED) continue;
@@ -622,12 +679,13 @@ static uint64_t drop_cancelled(struct weft_post *posts, uint64_t count) {
     return kept;
 }
 
-void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
+/* Count how many sends, receives, probes and collectives a rank has at most, by the functions of its events. */
+void weft_extract_most(const struct weft_extract_input *input, uint64_t most[4]) {
     uint64_t by_op[32] = {0}, started = 0;
-    for (uint64_t i = 0; i < in->event_count; i++) {
-        struct weft_spec spec = spec_of(in, &in->events[i]);
+    for (uint64_t i = 0; i < input->event_count; i++) {
+        struct weft_spec spec = find_spec(input, &input->events[i]);
         by_op[spec.op & 31]++;
-        if (spec.op == WEFT_OP_STARTALL) started += read_tail(in, i, spec, WEFT_ROLE_REQUESTS).requests.count;
+        if (spec.op == WEFT_OP_STARTALL) started += read_tail(input, i, spec, WEFT_ROLE_REQUESTS).requests.count;
     }
     started += by_op[WEFT_OP_START];
     most[0] = by_op[WEFT_OP_SEND] + by_op[WEFT_OP_SENDRECV] + started;
@@ -637,36 +695,39 @@ void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
         by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
 }
 
-/* Emptied for another rank, its memory kept: fresh memory costs more than reading a rank into it. */
-static struct weft_ops *emptied(struct weft_ops *ops) {
+/* Return a result emptied for another rank, its memory kept, as fresh memory costs more than reading a rank into it; a
+ * new one for NULL, or NULL without memory. */
+static struct weft_ops *empty_or_create_ops(struct weft_ops *ops) {
     if (!ops) return calloc(1, sizeof *ops);
     ops->send_count = ops->recv_count = ops->probe_count = ops->coll_count = 0;
-    forget(&ops->requests);
-    forget(&ops->messages);
-    forget(&ops->windows);
-    forget(&ops->files);
+    empty_table(&ops->requests);
+    empty_table(&ops->messages);
+    empty_table(&ops->windows);
+    empty_table(&ops->files);
     if (ops->coll_calls) memset(ops->coll_calls, 0, ops->coll_calls_room * sizeof(uint32_t));
     free(ops->comm_calls);
     return ops;
 }
 
-struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_ops *used, uint64_t counts[4]) {
-    struct weft_ops *ops = emptied(used);
+/* Read the operations of one rank out of its events; see extract.h. */
+struct weft_ops *weft_extract(const struct weft_extract_input *input, struct weft_ops *used, uint64_t counts[4]) {
+    struct weft_ops *ops = empty_or_create_ops(used);
     if (!ops) return NULL;
-    ops->in = in;
-    ops->comm_calls = calloc(in->comm_count > WEFT_ID_DYNAMIC ? in->comm_count : WEFT_ID_DYNAMIC, sizeof(uint32_t));
+    ops->in = input;
+    ops->comm_calls =
+        calloc(input->comm_count > WEFT_ID_DYNAMIC ? input->comm_count : WEFT_ID_DYNAMIC, sizeof(uint32_t));
     if (!ops->comm_calls) ops->failed = true;
-    for (uint64_t i = 0; i < in->event_count && !ops->failed; i++) {
-        struct weft_spec spec = spec_of(in, &in->events[i]);
-        if (spec.op != WEFT_OP_NONE) call(ops, i, spec);
+    for (uint64_t i = 0; i < input->event_count && !ops->failed; i++) {
+        struct weft_spec spec = find_spec(input, &input->events[i]);
+        if (spec.op != WEFT_OP_NONE) read_call(ops, i, spec);
     }
     if (ops->failed) {
         weft_ops_free(ops);
         return NULL;
     }
-    ops->send_count = drop_cancelled(ops->sends, ops->send_count);
-    ops->recv_count = drop_cancelled(ops->recvs, ops->recv_count);
-    if (in->threads) {
+    ops->send_count = drop_cancelled_posts(ops->sends, ops->send_count);
+    ops->recv_count = drop_cancelled_posts(ops->recvs, ops->recv_count);
+    if (input->threads) {
         sort_posts(ops->sends, ops->send_count);
         sort_posts(ops->recvs, ops->recv_count);
         sort_posts(ops->probes, ops->probe_count);
@@ -679,31 +740,33 @@ struct weft_ops *weft_extract(const struct weft_extract_input *in, struct weft_o
     return ops;
 }
 
-void weft_ops_posts(const struct weft_ops *ops, int which, const struct weft_post_columns *to, uint64_t first) {
-    const struct weft_post *posts = which == 0 ? ops->sends : which == 1 ? ops->recvs : ops->probes;
-    uint64_t count = which == 0 ? ops->send_count : which == 1 ? ops->recv_count : ops->probe_count;
+/* Copy the sends (`sort` 0), receives (1) or probes (2) of a rank into columns, from row `first` on. */
+void weft_ops_posts(const struct weft_ops *ops, int sort, const struct weft_post_columns *columns, uint64_t first) {
+    const struct weft_post *posts = sort == 0 ? ops->sends : sort == 1 ? ops->recvs : ops->probes;
+    uint64_t count = sort == 0 ? ops->send_count : sort == 1 ? ops->recv_count : ops->probe_count;
     for (uint64_t i = 0; i < count; i++) {
-        const struct weft_post *p = &posts[i];
-        to->event[first + i] = p->event;
-        to->args[first + i] = p->args;
-        to->completion[first + i] = p->completion;
-        to->decided[first + i] = p->decided;
-        to->comm[first + i] = p->comm;
-        to->peer[first + i] = p->peer;
-        to->tag[first + i] = p->tag;
-        to->flags[first + i] = p->flags;
+        const struct weft_post *post = &posts[i];
+        columns->event[first + i] = post->event;
+        columns->args[first + i] = post->args;
+        columns->completion[first + i] = post->completion;
+        columns->decided[first + i] = post->decided;
+        columns->comm[first + i] = post->comm;
+        columns->peer[first + i] = post->peer;
+        columns->tag[first + i] = post->tag;
+        columns->flags[first + i] = post->flags;
     }
 }
 
-void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *to, uint64_t first) {
+/* Copy the collectives of a rank into columns, from row `first` on. */
+void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *columns, uint64_t first) {
     for (uint64_t i = 0; i < ops->coll_count; i++) {
-        const struct weft_coll *c = &ops->colls[i];
-        to->event[first + i] = c->event;
-        to->completion[first + i] = c->completion;
-        to->comm[first + i] = c->comm;
-        to->parent[first + i] = c->parent;
-        to->ordinal[first + i] = c->ordinal;
-        to->function[first + i] = c->function;
-        to->flags[first + i] = c->flags;
+        const struct weft_coll *collective = &ops->colls[i];
+        columns->event[first + i] = collective->event;
+        columns->completion[first + i] = collective->completion;
+        columns->comm[first + i] = collective->comm;
+        columns->parent[first + i] = collective->parent;
+        columns->ordinal[first + i] = collective->ordinal;
+        columns->function[first + i] = collective->function;
+        columns->flags[first + i] = collective->flags;
     }
 }

@@ -20,106 +20,115 @@ struct sums {
     uint64_t *steps;
 };
 
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t min(int64_t one, int64_t other) { return one < other ? one : other; }
+static int64_t max(int64_t one, int64_t other) { return one > other ? one : other; }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+static int64_t floor_div(int64_t dividend, int64_t divisor) { return dividend / divisor - (dividend % divisor < 0); }
+static int64_t ceil_div(int64_t dividend, int64_t divisor) { return dividend / divisor + (dividend % divisor > 0); }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t r = a % b;
-        a = b, b = r;
+/* Return the greatest common divisor (Euclid). */
+static int64_t greatest_common_divisor(int64_t one, int64_t other) {
+    while (other) {
+        int64_t remainder = one % other;
+        one = other, other = remainder;
     }
-    return a;
+    return one;
 }
 
-/* Takes one stride up. Where another divides it and has no gap up to it, both are one. */
-static void add(struct sums *s, int64_t stride, int64_t times) {
+/* Add a stride that is taken 0 to times - 1 times. Where another stride divides it and has no gap up to it, both become
+ * one. */
+static void add_stride(struct sums *sums, int64_t stride, int64_t times) {
     if (times <= 1 || stride <= 0) return;
-    for (int i = 0; i < s->n; i++) {
-        int64_t small = min(s->stride[i], stride), great = max(s->stride[i], stride);
-        int64_t few = s->stride[i] < stride ? s->times[i] : times, many = s->stride[i] < stride ? times : s->times[i];
+    for (int i = 0; i < sums->n; i++) {
+        int64_t small = min(sums->stride[i], stride), great = max(sums->stride[i], stride);
+        int64_t few = sums->stride[i] < stride ? sums->times[i] : times,
+                many = sums->stride[i] < stride ? times : sums->times[i];
         if (great % small || great / small > few) continue;
-        s->n--;
-        memmove(&s->stride[i], &s->stride[i + 1], sizeof s->stride[0] * (size_t)(s->n - i));
-        memmove(&s->times[i], &s->times[i + 1], sizeof s->times[0] * (size_t)(s->n - i));
-        add(s, small, few + (many - 1) * (great / small));
+        sums->n--;
+        memmove(&sums->stride[i], &sums->stride[i + 1], sizeof sums->stride[0] * (size_t)(sums->n - i));
+        memmove(&sums->times[i], &sums->times[i + 1], sizeof sums->times[0] * (size_t)(sums->n - i));
+        add_stride(sums, small, few + (many - 1) * (great / small));
         return;
     }
-    int at = s->n++;
-    for (; at > 0 && s->stride[at - 1] < stride; at--) {
-        s->stride[at] = s->stride[at - 1];
-        s->times[at] = s->times[at - 1];
+    int index = sums->n++;
+    for (; index > 0 && sums->stride[index - 1] < stride; index--) {
+        sums->stride[index] = sums->stride[index - 1];
+        sums->times[index] = sums->times[index - 1];
     }
-    s->stride[at] = stride;
-    s->times[at] = times;
+    sums->stride[index] = stride;
+    sums->times[index] = times;
 }
 
-static void sum_up(struct sums *s) {
-    s->rest[s->n] = 0, s->gcd[s->n] = 0;
-    for (int k = s->n - 1; k >= 0; k--) {
-        s->rest[k] = s->rest[k + 1] + s->stride[k] * (s->times[k] - 1);
-        s->gcd[k] = gcd(s->stride[k], s->gcd[k + 1]);
+/* Compute for each stride the greatest sum, and the common divisor, of the strides from there on. */
+static void compute_rests(struct sums *sums) {
+    sums->rest[sums->n] = 0, sums->gcd[sums->n] = 0;
+    for (int k = sums->n - 1; k >= 0; k--) {
+        sums->rest[k] = sums->rest[k + 1] + sums->stride[k] * (sums->times[k] - 1);
+        sums->gcd[k] = greatest_common_divisor(sums->stride[k], sums->gcd[k + 1]);
     }
 }
 
-/* The first t from 0 on of which t * a modulo m lies in [low, high], 0 < low <= high < m; -1 for none. */
-static int64_t first_in(int64_t a, int64_t m, int64_t low, int64_t high) {
+/* Return the first t from 0 on of which t * factor modulo `modulus` lies in [low, high], 0 < low <= high < modulus; -1
+ * if there is none. */
+static int64_t find_first_multiple(int64_t factor, int64_t modulus, int64_t low, int64_t high) {
     if (low == 0) return 0;
-    a %= m;
-    if (a == 0) return -1;
-    if (a > m - a) return first_in(m - a, m, m - high, m - low);
-    int64_t t = ceil_div(low, a);
-    if ((__int128)t * a <= high) return t;
-    int64_t turns = first_in(m % a, a, (a - high % a) % a, (a - low % a) % a);
+    factor %= modulus;
+    if (factor == 0) return -1;
+    if (factor > modulus - factor) return find_first_multiple(modulus - factor, modulus, modulus - high, modulus - low);
+    int64_t multiple = ceil_div(low, factor);
+    if ((__int128)multiple * factor <= high) return multiple;
+    int64_t turns = find_first_multiple(modulus % factor, factor, (factor - high % factor) % factor,
+                                        (factor - low % factor) % factor);
     if (turns < 0) return -1;
-    __int128 found = ((__int128)turns * m + low + a - 1) / a;
+    __int128 found = ((__int128)turns * modulus + low + factor - 1) / factor;
     return found > INT64_MAX ? -1 : (int64_t)found;
 }
 
-/* Two strides, k and the last one. */
-static bool two_reach(const struct sums *s, int k, int64_t low, int64_t high) {
-    int64_t S = s->stride[k], T = s->stride[k + 1], most = s->rest[k + 1], last = s->times[k] - 1;
+/* Return whether a sum of multiples of the last two strides, k and k + 1, lies in [low, high]. */
+static bool do_two_strides_reach(const struct sums *sums, int k, int64_t low, int64_t high) {
+    int64_t S = sums->stride[k], T = sums->stride[k + 1], small_sum = sums->rest[k + 1], last = sums->times[k] - 1;
     if (max(ceil_div(low, S), 0) <= min(floor_div(high, S), last)) return true; /* nothing of T */
-    if (max(ceil_div(low - most, S), 0) <= min(floor_div(high - most, S), last)) return true; /* all of T */
+    if (max(ceil_div(low - small_sum, S), 0) <= min(floor_div(high - small_sum, S), last)) return true; /* all of T */
     /* For all others the interval lies between nothing and all of T: is a multiple of T in it? */
-    int64_t from = max(floor_div(high - most, S) + 1, 0), to = min(ceil_div(low, S) - 1, last);
-    if (from > to) return false;
-    int64_t begin = (high - from * S) % T, wide = high - low; /* positive there */
+    int64_t first = max(floor_div(high - small_sum, S) + 1, 0), last_tried = min(ceil_div(low, S) - 1, last);
+    if (first > last_tried) return false;
+    int64_t begin = (high - first * S) % T, wide = high - low; /* positive there */
     if (begin <= wide) return true;
-    int64_t found = first_in(T - S % T, T, T - begin, T - begin + wide);
-    return found >= 0 && found <= to - from;
+    int64_t found = find_first_multiple(T - S % T, T, T - begin, T - begin + wide);
+    return found >= 0 && found <= last_tried - first;
 }
 
-static int reaches(const struct sums *s, int k, int64_t low, int64_t high) {
-    low = max(low, 0), high = min(high, s->rest[k]);
+/* Return whether a sum of multiples of the strides from k on lies in [low, high]: 1 or 0, -1 where the steps do not
+ * suffice. */
+static int does_sum_reach(const struct sums *sums, int k, int64_t low, int64_t high) {
+    low = max(low, 0), high = min(high, sums->rest[k]);
     if (low > high) return 0;
-    if (*s->steps == 0) return -1;
-    --*s->steps;
-    if (low == 0 || high == s->rest[k]) return 1;
-    if (floor_div(high, s->gcd[k]) < ceil_div(low, s->gcd[k])) return 0;
-    if (k == s->n - 1) return 1; /* a multiple of its stride */
-    if (k == s->n - 2) return two_reach(s, k, low, high);
-    int64_t S = s->stride[k];
-    int64_t from = max(ceil_div(low - s->rest[k + 1], S), 0), to = min(floor_div(high, S), s->times[k] - 1);
-    int known = 0;
-    for (int64_t x = from; x <= to; x++) {
-        int found = reaches(s, k + 1, low - x * S, high - x * S);
+    if (*sums->steps == 0) return -1;
+    --*sums->steps;
+    if (low == 0 || high == sums->rest[k]) return 1;
+    if (floor_div(high, sums->gcd[k]) < ceil_div(low, sums->gcd[k])) return 0;
+    if (k == sums->n - 1) return 1; /* a multiple of its stride */
+    if (k == sums->n - 2) return do_two_strides_reach(sums, k, low, high);
+    int64_t S = sums->stride[k];
+    int64_t first = max(ceil_div(low - sums->rest[k + 1], S), 0), last = min(floor_div(high, S), sums->times[k] - 1);
+    int answer = 0;
+    for (int64_t x = first; x <= last; x++) {
+        int found = does_sum_reach(sums, k + 1, low - x * S, high - x * S);
         if (found > 0) return 1;
-        if (found < 0) known = -1;
-        if (!*s->steps) return -1;
+        if (found < 0) answer = -1;
+        if (!*sums->steps) return -1;
     }
-    return known;
+    return answer;
 }
 
+/* Return whether a sum of multiples of strides lies in [low, high]; see layouts.h. */
 int weft_reaches(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,
                  uint64_t *steps) {
-    struct sums s = {.steps = steps};
+    struct sums sums = {.steps = steps};
     if (count > LEVELS) return -1;
-    for (uint64_t i = 0; i < count; i++) add(&s, stride[i], times[i]);
-    sum_up(&s);
-    return reaches(&s, 0, low, high);
+    for (uint64_t i = 0; i < count; i++) add_stride(&sums, stride[i], times[i]);
+    compute_rests(&sums);
+    return does_sum_reach(&sums, 0, low, high);
 }
 
 /* A layout, and the outer stride as far as it is a level of its parts. */
@@ -128,112 +137,127 @@ struct side {
     int64_t stride, times;
 };
 
-static int64_t outer(const struct side *s) { return s->times > 1 ? s->stride * (s->times - 1) : 0; }
-
-static int parts_meet(struct side a, uint64_t p, struct side b, uint64_t q, int64_t apart, uint64_t *steps) {
-    const struct weft_layout *one = a.of, *two = b.of;
-    struct sums s = {.steps = steps};
-    int64_t far = apart + two->end[q] - two->length[q] + outer(&b) - one->offset[p];
-    add(&s, a.stride, a.times);
-    add(&s, b.stride, b.times);
-    for (uint32_t i = one->level[p]; i < one->level[p + 1]; i++) add(&s, one->stride[i], one->times[i]);
-    for (uint32_t i = two->level[q]; i < two->level[q + 1]; i++) add(&s, two->stride[i], two->times[i]);
-    sum_up(&s);
-    return reaches(&s, 0, far - one->length[p] + 1, far + two->length[q] - 1);
+static int64_t find_outer_length(const struct side *side) {
+    return side->times > 1 ? side->stride * (side->times - 1) : 0;
 }
 
-/* Each part of the one against those of the other that may meet it. */
-static int lists_meet(struct side a, struct side b, int64_t apart, uint64_t *steps) {
-    if (a.of->count > b.of->count) return lists_meet(b, a, -apart, steps);
-    int known = 0;
-    for (uint64_t p = 0; p < a.of->count; p++) {
-        int64_t low = a.of->offset[p] - apart, high = a.of->end[p] + outer(&a) - apart;
-        uint64_t q = 0, behind = b.of->count;
-        while (q < behind) { /* the first that begins behind it */
-            uint64_t middle = q + (behind - q) / 2;
-            if (b.of->offset[middle] < high) q = middle + 1;
+/* Return whether part `touch_array_part` of one side and `other_part` of the other have a byte in common; as weft_meet. */
+static int do_parts_meet(struct side side, uint64_t part, struct side other_side, uint64_t other_part, int64_t apart,
+                         uint64_t *steps) {
+    const struct weft_layout *layout = side.of, *other_layout = other_side.of;
+    struct sums sums = {.steps = steps};
+    int64_t distance = apart + other_layout->end[other_part] - other_layout->length[other_part] +
+                       find_outer_length(&other_side) - layout->offset[part];
+    add_stride(&sums, side.stride, side.times);
+    add_stride(&sums, other_side.stride, other_side.times);
+    for (uint32_t i = layout->level[part]; i < layout->level[part + 1]; i++)
+        add_stride(&sums, layout->stride[i], layout->times[i]);
+    for (uint32_t i = other_layout->level[other_part]; i < other_layout->level[other_part + 1]; i++)
+        add_stride(&sums, other_layout->stride[i], other_layout->times[i]);
+    compute_rests(&sums);
+    return does_sum_reach(&sums, 0, distance - layout->length[part] + 1,
+                          distance + other_layout->length[other_part] - 1);
+}
+
+/* Check each part of one side against those of the other that may meet it; as weft_meet. */
+static int do_lists_meet(struct side side, struct side other_side, int64_t apart, uint64_t *steps) {
+    if (side.of->count > other_side.of->count) return do_lists_meet(other_side, side, -apart, steps);
+    int answer = 0;
+    for (uint64_t part = 0; part < side.of->count; part++) {
+        int64_t low = side.of->offset[part] - apart, high = side.of->end[part] + find_outer_length(&side) - apart;
+        uint64_t other_part = 0, behind = other_side.of->count;
+        while (other_part < behind) { /* the first that begins behind it */
+            uint64_t middle = other_part + (behind - other_part) / 2;
+            if (other_side.of->offset[middle] < high) other_part = middle + 1;
             else behind = middle;
         }
         if (*steps == 0) return -1;
         --*steps;
-        for (; q > 0 && b.of->reach[q - 1] + outer(&b) > low; q--) {
-            if (b.of->end[q - 1] + outer(&b) <= low) {
+        for (; other_part > 0 && other_side.of->reach[other_part - 1] + find_outer_length(&other_side) > low;
+             other_part--) {
+            if (other_side.of->end[other_part - 1] + find_outer_length(&other_side) <= low) {
                 if (*steps == 0) return -1;
                 --*steps;
                 continue;
             }
-            int found = parts_meet(a, p, b, q - 1, apart, steps);
+            int found = do_parts_meet(side, part, other_side, other_part - 1, apart, steps);
             if (found > 0) return 1;
-            if (found < 0) known = -1;
+            if (found < 0) answer = -1;
             if (*steps == 0) return -1;
         }
     }
-    return known;
+    return answer;
 }
 
+/* Return whether two layouts have a byte in common: 1 or 0, -1 where that is not known after `*steps`; see
+ * layouts.h. */
 int weft_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t *steps) {
     if (apart >= one->high || apart <= -other->high) return 0;
     if (!one->count || !other->count) return -1;
-    struct side a = {one, one->outer_stride, one->outer_times}, b = {other, other->outer_stride, other->outer_times};
-    int64_t stride = max(a.times > 1 ? a.stride : 0, b.times > 1 ? b.stride : 0);
-    bool alike = a.times <= 1 || b.times <= 1 || a.stride == b.stride;
-    int64_t inner_a = one->high - outer(&a), inner_b = other->high - outer(&b);
-    if (!stride || !alike || (inner_a + inner_b) / stride > 64) return lists_meet(a, b, apart, steps);
+    struct side side = {one, one->outer_stride, one->outer_times},
+                other_side = {other, other->outer_stride, other->outer_times};
+    int64_t stride = max(side.times > 1 ? side.stride : 0, other_side.times > 1 ? other_side.stride : 0);
+    bool have_one_stride = side.times <= 1 || other_side.times <= 1 || side.stride == other_side.stride;
+    int64_t inner_a = one->high - find_outer_length(&side), inner_b = other->high - find_outer_length(&other_side);
+    if (!stride || !have_one_stride || (inner_a + inner_b) / stride > 64)
+        return do_lists_meet(side, other_side, apart, steps);
     /* Elements of one length: where some of the other begin as seen from the one, of which few are near it. */
-    int64_t from = max(ceil_div(-inner_b + 1 - apart, stride), 1 - max(a.times, 1));
-    int64_t to = min(floor_div(inner_a - 1 - apart, stride), max(b.times, 1) - 1);
-    int known = 0;
-    a.times = b.times = 1;
-    for (int64_t k = from; k <= to; k++) {
-        int found = lists_meet(a, b, apart + k * stride, steps);
+    int64_t first = max(ceil_div(-inner_b + 1 - apart, stride), 1 - max(side.times, 1));
+    int64_t last = min(floor_div(inner_a - 1 - apart, stride), max(other_side.times, 1) - 1);
+    int answer = 0;
+    side.times = other_side.times = 1;
+    for (int64_t k = first; k <= last; k++) {
+        int found = do_lists_meet(side, other_side, apart + k * stride, steps);
         if (found > 0) return 1;
-        if (found < 0) known = -1;
+        if (found < 0) answer = -1;
     }
-    return known;
+    return answer;
 }
 
-static bool surely_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps) {
+static bool do_surely_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
+                           uint64_t steps) {
     return weft_meet(one, other, apart, &steps) > 0;
 }
 
+/* Find the first block of one layout that meets another one, by halving what is left; see layouts.h. */
 void weft_first(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps,
-                int64_t *at, int64_t *length) {
-    struct weft_layout left = *one;
+                int64_t *first_byte, int64_t *length) {
+    struct weft_layout rest = *one;
     int64_t inner = one->high - one->outer_stride * (one->outer_times - 1), moved = 0;
-    while (left.outer_times > 1) {
-        int64_t all = left.outer_times;
-        left.outer_times = all / 2;
-        left.high = inner + left.outer_stride * (left.outer_times - 1);
-        if (surely_meet(&left, other, apart - moved, steps)) continue;
-        moved += left.outer_stride * left.outer_times;
-        left.outer_times = all - left.outer_times;
-        left.high = inner + left.outer_stride * (left.outer_times - 1);
+    while (rest.outer_times > 1) {
+        int64_t count = rest.outer_times;
+        rest.outer_times = count / 2;
+        rest.high = inner + rest.outer_stride * (rest.outer_times - 1);
+        if (do_surely_meet(&rest, other, apart - moved, steps)) continue;
+        moved += rest.outer_stride * rest.outer_times;
+        rest.outer_times = count - rest.outer_times;
+        rest.high = inner + rest.outer_stride * (rest.outer_times - 1);
     }
-    while (left.count > 1) {
-        uint64_t all = left.count, few = all / 2;
-        left.count = few;
-        if (surely_meet(&left, other, apart - moved, steps)) continue;
-        left.offset += few, left.length += few, left.end += few, left.reach += few, left.level += few;
-        left.count = all - few;
+    while (rest.count > 1) {
+        uint64_t count = rest.count, half = count / 2;
+        rest.count = half;
+        if (do_surely_meet(&rest, other, apart - moved, steps)) continue;
+        rest.offset += half, rest.length += half, rest.end += half, rest.reach += half, rest.level += half;
+        rest.count = count - half;
     }
-    int64_t offset = *left.offset, end = *left.end, stride[WEFT_MOST_LEVELS], times[WEFT_MOST_LEVELS];
-    uint32_t first = left.level[0], levels = left.level[1] - first, own[2] = {0, levels};
-    memcpy(stride, left.stride + first, levels * sizeof *stride);
-    memcpy(times, left.times + first, levels * sizeof *times);
-    left.offset = &offset, left.end = left.reach = &end, left.level = own, left.stride = stride, left.times = times;
+    int64_t offset = *rest.offset, end = *rest.end, stride[WEFT_MOST_LEVELS], times[WEFT_MOST_LEVELS];
+    uint32_t first = rest.level[0], levels = rest.level[1] - first, own[2] = {0, levels};
+    memcpy(stride, rest.stride + first, levels * sizeof *stride);
+    memcpy(times, rest.times + first, levels * sizeof *times);
+    rest.offset = &offset, rest.end = rest.reach = &end, rest.level = own, rest.stride = stride, rest.times = times;
     for (uint32_t k = 0; k < levels;) {
-        int64_t all = times[k], few = all / 2;
-        if (all <= 1) {
+        int64_t count = times[k], half = count / 2;
+        if (count <= 1) {
             k++;
             continue;
         }
-        times[k] = few;
-        end -= stride[k] * (all - few);
-        if (surely_meet(&left, other, apart - moved, steps)) continue;
-        times[k] = all - few;
-        offset += stride[k] * few;
-        end += stride[k] * (all - few);
+        times[k] = half;
+        end -= stride[k] * (count - half);
+        if (do_surely_meet(&rest, other, apart - moved, steps)) continue;
+        times[k] = count - half;
+        offset += stride[k] * half;
+        end += stride[k] * (count - half);
     }
-    *at = moved + offset;
-    *length = *left.length;
+    *first_byte = moved + offset;
+    *length = *rest.length;
 }

@@ -26,7 +26,7 @@ EXPORT int weft_meet(const struct weft_layout *one, const struct weft_layout *ot
 /* Of two layouts that meet the first block of the one that does, in the order of its outer stride, its parts and their
  * levels: where it begins and how long it is. Each half of what is left is held against the other in so many steps. */
 EXPORT void weft_first(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps,
-                       int64_t *at, int64_t *length);
+                       int64_t *first_byte, int64_t *length);
 
 /* Whether a sum of one multiple (0 to times - 1) of each positive stride lies in [low, high]: as weft_meet. */
 EXPORT int weft_reaches(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,

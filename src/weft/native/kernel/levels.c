@@ -21,152 +21,170 @@ struct state {
     uint64_t head, tail;
 };
 
-static uint64_t lower(const uint64_t *values, uint64_t count, uint64_t wanted) {
-    uint64_t low = 0;
+/* Return the index of the first value that is not below `wanted`. */
+static uint64_t find_lower_bound(const uint64_t *values, uint64_t count, uint64_t wanted) {
+    uint64_t index = 0;
     while (count) {
         uint64_t half = count / 2;
-        if (values[low + half] < wanted) low += half + 1, count -= half + 1;
+        if (values[index + half] < wanted) index += half + 1, count -= half + 1;
         else count = half;
     }
-    return low;
+    return index;
 }
 
-static uint32_t row_of(const struct weft_steps *in, uint64_t place) {
-    uint64_t low = lower(in->first, in->rows + 1, place + 1);
-    return (uint32_t)(low - 1);
+static uint32_t find_row(const struct weft_steps *steps, uint64_t place) {
+    uint64_t index = find_lower_bound(steps->first, steps->rows + 1, place + 1);
+    return (uint32_t)(index - 1);
 }
 
-static uint32_t start_of(const struct state *s, uint32_t row, uint64_t place) {
-    return place > s->in->first[row] ? s->ends[place - 1] : 0;
+static uint32_t find_start_step(const struct state *state, uint32_t row, uint64_t place) {
+    return place > state->in->first[row] ? state->ends[place - 1] : 0;
 }
 
-static void push(struct state *s, uint32_t row) {
-    if (s->queued[row]) return;
-    s->queued[row] = true;
-    s->queue[s->tail++ % s->in->rows] = row;
+/* Put a row into the queue of those to run unless it is there. */
+static void enqueue_row(struct state *state, uint32_t row) {
+    if (state->queued[row]) return;
+    state->queued[row] = true;
+    state->queue[state->tail++ % state->in->rows] = row;
 }
 
-static void wake(struct state *s, uint32_t *list) {
+/* Put all rows of a list of waiters into the queue, and empty the list. */
+static void wake_waiters(struct state *state, uint32_t *list) {
     uint32_t row = *list;
     *list = NONE;
     while (row != NONE) {
-        uint32_t next = s->next[row];
-        push(s, row);
+        uint32_t next = state->next[row];
+        enqueue_row(state, row);
         row = next;
     }
 }
 
-static void wait_in(struct state *s, uint32_t *list, uint32_t row) {
-    s->next[row] = *list;
+static void add_waiter(struct state *state, uint32_t *list, uint32_t row) {
+    state->next[row] = *list;
     *list = row;
 }
 
-static void arrive(struct state *s, uint32_t row, uint64_t place, uint32_t start) {
-    const struct weft_steps *in = s->in;
-    for (; s->arrival[row] < in->arrivals && in->arrival[s->arrival[row]] == place; s->arrival[row]++) {
-        uint32_t g = in->arrival_of[s->arrival[row]];
-        if (start > s->height[g]) s->height[g] = start;
-        if (++s->arrived[g] == in->parts[g]) wake(s, &s->gathering_waiters[g]);
+/* Let a row arrive in the collectives that begin at a place, and wake those that wait for the last arrival. */
+static void announce_arrivals(struct state *state, uint32_t row, uint64_t place, uint32_t start) {
+    const struct weft_steps *steps = state->in;
+    for (; state->arrival[row] < steps->arrivals && steps->arrival[state->arrival[row]] == place;
+         state->arrival[row]++) {
+        uint32_t gathering = steps->arrival_of[state->arrival[row]];
+        if (start > state->height[gathering]) state->height[gathering] = start;
+        if (++state->arrived[gathering] == steps->parts[gathering])
+            wake_waiters(state, &state->gathering_waiters[gathering]);
     }
 }
 
-/* The step at which the place can end; NONE where it has to wait, and the row stands in a list then, unless `forced`. */
-static uint32_t end_of(struct state *s, uint32_t row, uint64_t place, uint32_t start, bool forced) {
-    const struct weft_steps *in = s->in;
+/* Return the step at which a place can end; NONE where it has to wait, and its row is in a list of waiters then.
+ * `is_forced`: what is missing is left out. */
+static uint32_t find_end_step(struct state *state, uint32_t row, uint64_t place, uint32_t start, bool is_forced) {
+    const struct weft_steps *steps = state->in;
     uint32_t end = start;
-    for (uint64_t k = s->message[row]; k < in->messages && in->message_to[k] == place; k++) {
-        uint64_t from = in->message_from[k];
-        uint32_t other = row_of(in, from);
-        bool known = from < s->at[other] || (from == s->at[other] && (s->begun[other] || other == row));
-        if (!known && !forced) {
-            wait_in(s, &s->row_waiters[other], row);
+    for (uint64_t k = state->message[row]; k < steps->messages && steps->message_to[k] == place; k++) {
+        uint64_t sender = steps->message_from[k];
+        uint32_t other = find_row(steps, sender);
+        bool is_known =
+            sender < state->at[other] || (sender == state->at[other] && (state->begun[other] || other == row));
+        if (!is_known && !is_forced) {
+            add_waiter(state, &state->row_waiters[other], row);
             return NONE;
         }
-        if (known && start_of(s, other, from) > end) end = start_of(s, other, from);
+        if (is_known && find_start_step(state, other, sender) > end) end = find_start_step(state, other, sender);
     }
-    for (uint64_t k = s->departure[row]; k < in->departures && in->departure[k] == place; k++) {
-        uint32_t g = in->departure_of[k];
-        if (s->arrived[g] < in->parts[g] && !forced) {
-            wait_in(s, &s->gathering_waiters[g], row);
+    for (uint64_t k = state->departure[row]; k < steps->departures && steps->departure[k] == place; k++) {
+        uint32_t gathering = steps->departure_of[k];
+        if (state->arrived[gathering] < steps->parts[gathering] && !is_forced) {
+            add_waiter(state, &state->gathering_waiters[gathering], row);
             return NONE;
         }
-        if (s->height[g] > end) end = s->height[g];
+        if (state->height[gathering] > end) end = state->height[gathering];
     }
     return end + 1;
 }
 
-static void run(struct state *s, uint32_t row, bool forced) {
-    const struct weft_steps *in = s->in;
-    bool news = false; /* rows that wait for each other would wake each other for ever */
-    while (s->at[row] < in->first[row + 1]) {
-        uint64_t place = s->at[row];
-        uint32_t start = start_of(s, row, place);
-        if (!s->begun[row]) arrive(s, row, place, start), news = true;
-        s->begun[row] = true;
-        uint32_t end = end_of(s, row, place, start, forced);
+/* Run a row until it has to wait. `is_forced`: its next place does not wait. */
+static void run_row(struct state *state, uint32_t row, bool is_forced) {
+    const struct weft_steps *steps = state->in;
+    bool has_moved = false; /* rows that wait for each other would wake each other for ever */
+    while (state->at[row] < steps->first[row + 1]) {
+        uint64_t place = state->at[row];
+        uint32_t start = find_start_step(state, row, place);
+        if (!state->begun[row]) announce_arrivals(state, row, place, start), has_moved = true;
+        state->begun[row] = true;
+        uint32_t end = find_end_step(state, row, place, start, is_forced);
         if (end == NONE) break;
-        news = true;
-        s->ends[place] = end;
-        while (s->message[row] < in->messages && in->message_to[s->message[row]] == place) s->message[row]++;
-        while (s->departure[row] < in->departures && in->departure[s->departure[row]] == place) s->departure[row]++;
-        s->at[row]++;
-        s->begun[row] = false;
-        forced = false;
+        has_moved = true;
+        state->ends[place] = end;
+        while (state->message[row] < steps->messages && steps->message_to[state->message[row]] == place)
+            state->message[row]++;
+        while (state->departure[row] < steps->departures && steps->departure[state->departure[row]] == place)
+            state->departure[row]++;
+        state->at[row]++;
+        state->begun[row] = false;
+        is_forced = false;
     }
-    if (news) wake(s, &s->row_waiters[row]);
+    if (has_moved) wake_waiters(state, &state->row_waiters[row]);
 }
 
-static void forget_waiters(struct state *s) {
-    for (uint32_t row = 0; row < s->in->rows; row++) s->row_waiters[row] = NONE;
-    for (uint64_t g = 0; g < s->in->gatherings; g++) s->gathering_waiters[g] = NONE;
+/* Empty all lists of waiters. */
+static void forget_waiters(struct state *state) {
+    for (uint32_t row = 0; row < state->in->rows; row++) state->row_waiters[row] = NONE;
+    for (uint64_t gathering = 0; gathering < state->in->gatherings; gathering++)
+        state->gathering_waiters[gathering] = NONE;
 }
 
-static void sweep(struct state *s) {
-    const struct weft_steps *in = s->in;
-    for (uint32_t row = 0; row < in->rows; row++) push(s, row);
+/* Run all rows to their ends. A record that contradicts itself comes to a stand: then the least advanced row is
+ * forced. */
+static void run_all_rows(struct state *state) {
+    const struct weft_steps *steps = state->in;
+    for (uint32_t row = 0; row < steps->rows; row++) enqueue_row(state, row);
     for (;;) {
-        while (s->head < s->tail) {
-            uint32_t row = s->queue[s->head++ % in->rows];
-            s->queued[row] = false;
-            run(s, row, false);
+        while (state->head < state->tail) {
+            uint32_t row = state->queue[state->head++ % steps->rows];
+            state->queued[row] = false;
+            run_row(state, row, false);
         }
         /* Only a record that contradicts itself comes to a stand: the least advanced row goes on without its causes. */
         uint32_t least = NONE;
-        for (uint32_t row = 0; row < in->rows; row++)
-            if (s->at[row] < in->first[row + 1] &&
-                (least == NONE || start_of(s, row, s->at[row]) < start_of(s, least, s->at[least])))
+        for (uint32_t row = 0; row < steps->rows; row++)
+            if (state->at[row] < steps->first[row + 1] &&
+                (least == NONE ||
+                 find_start_step(state, row, state->at[row]) < find_start_step(state, least, state->at[least])))
                 least = row;
         if (least == NONE) return;
         /* A row stands in one list at most: all are tried anew, so none may stay in any. */
-        forget_waiters(s);
-        run(s, least, true);
-        forget_waiters(s);
-        for (uint32_t row = 0; row < in->rows; row++) push(s, row);
+        forget_waiters(state);
+        run_row(state, least, true);
+        forget_waiters(state);
+        for (uint32_t row = 0; row < steps->rows; row++) enqueue_row(state, row);
     }
 }
 
-int weft_levels(const struct weft_steps *in, uint32_t *ends) {
-    uint64_t rows = in->rows ? in->rows : 1, gatherings = in->gatherings ? in->gatherings : 1;
-    struct state s = {.in = in, .ends = ends};
+/* Compute the logical time of all events; see levels.h. */
+int weft_levels(const struct weft_steps *steps, uint32_t *ends) {
+    uint64_t rows = steps->rows ? steps->rows : 1, gatherings = steps->gatherings ? steps->gatherings : 1;
+    struct state state = {.in = steps, .ends = ends};
     uint64_t *wide = malloc(4 * rows * sizeof *wide);
     uint32_t *narrow = malloc((3 * rows + 3 * gatherings) * sizeof *narrow);
     bool *flags = calloc(2 * rows, sizeof *flags);
     int status = wide && narrow && flags ? 0 : -1;
-    if (!status && in->rows) {
-        s.at = wide, s.message = wide + rows, s.arrival = wide + 2 * rows, s.departure = wide + 3 * rows;
-        s.row_waiters = narrow, s.next = narrow + rows, s.queue = narrow + 2 * rows;
-        s.gathering_waiters = narrow + 3 * rows, s.arrived = s.gathering_waiters + gatherings,
-        s.height = s.arrived + gatherings;
-        s.begun = flags, s.queued = flags + rows;
+    if (!status && steps->rows) {
+        state.at = wide, state.message = wide + rows, state.arrival = wide + 2 * rows,
+        state.departure = wide + 3 * rows;
+        state.row_waiters = narrow, state.next = narrow + rows, state.queue = narrow + 2 * rows;
+        state.gathering_waiters = narrow + 3 * rows, state.arrived = state.gathering_waiters + gatherings,
+        state.height = state.arrived + gatherings;
+        state.begun = flags, state.queued = flags + rows;
         memset(narrow, 0xff, (3 * rows + gatherings) * sizeof *narrow);
-        memset(s.arrived, 0, 2 * gatherings * sizeof *narrow);
-        for (uint64_t row = 0; row < in->rows; row++) {
-            s.at[row] = in->first[row];
-            s.message[row] = lower(in->message_to, in->messages, in->first[row]);
-            s.arrival[row] = lower(in->arrival, in->arrivals, in->first[row]);
-            s.departure[row] = lower(in->departure, in->departures, in->first[row]);
+        memset(state.arrived, 0, 2 * gatherings * sizeof *narrow);
+        for (uint64_t row = 0; row < steps->rows; row++) {
+            state.at[row] = steps->first[row];
+            state.message[row] = find_lower_bound(steps->message_to, steps->messages, steps->first[row]);
+            state.arrival[row] = find_lower_bound(steps->arrival, steps->arrivals, steps->first[row]);
+            state.departure[row] = find_lower_bound(steps->departure, steps->departures, steps->first[row]);
         }
-        sweep(&s);
+        run_all_rows(&state);
     }
     free(wide);
     free(narrow);

@@ -22,109 +22,125 @@ struct channels {
     uint64_t size, used; /* size is a power of two */
 };
 
-static uint64_t hash_of(int32_t comm, int32_t source, int32_t dest, int32_t tag) {
-    uint64_t a = (uint64_t)(uint32_t)comm << 32 | (uint32_t)tag, b = (uint64_t)(uint32_t)source << 32 | (uint32_t)dest;
-    uint64_t h = (a ^ 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-    h = (h ^ (h >> 31) ^ b) * 0x94d049bb133111ebu;
-    h ^= h >> 29;
-    h *= 0xbf58476d1ce4e5b9u;
-    return h ^ h >> 32;
+/* Return a hash of a channel: communicator, source, destination, tag. */
+static uint64_t hash_channel(int32_t comm, int32_t source, int32_t dest, int32_t tag) {
+    uint64_t first_half = (uint64_t)(uint32_t)comm << 32 | (uint32_t)tag,
+             second_half = (uint64_t)(uint32_t)source << 32 | (uint32_t)dest;
+    uint64_t hash = (first_half ^ 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ (hash >> 31) ^ second_half) * 0x94d049bb133111ebu;
+    hash ^= hash >> 29;
+    hash *= 0xbf58476d1ce4e5b9u;
+    return hash ^ hash >> 32;
 }
 
-static struct channel *probe_table(struct channels *t, int32_t comm, int32_t source, int32_t dest, int32_t tag) {
-    uint64_t i = hash_of(comm, source, dest, tag) & (t->size - 1);
-    for (;; i = (i + 1) & (t->size - 1)) {
-        struct channel *c = &t->rows[i];
-        if (!c->used) return c;
-        if (c->source == source && c->dest == dest && c->tag == tag && c->comm == comm) return c;
+/* Return the row of a channel, or the unused one where it would be. */
+static struct channel *find_channel_row(struct channels *channels, int32_t comm, int32_t source, int32_t dest,
+                                        int32_t tag) {
+    uint64_t i = hash_channel(comm, source, dest, tag) & (channels->size - 1);
+    for (;; i = (i + 1) & (channels->size - 1)) {
+        struct channel *channel = &channels->rows[i];
+        if (!channel->used) return channel;
+        if (channel->source == source && channel->dest == dest && channel->tag == tag && channel->comm == comm)
+            return channel;
     }
 }
 
-static bool enlarge(struct channels *t) {
-    struct channels more = {calloc(t->size * 2, sizeof(struct channel)), t->size * 2, t->used};
+/* Double a table. Return false without memory. */
+static bool double_table(struct channels *channels) {
+    struct channels more = {calloc(channels->size * 2, sizeof(struct channel)), channels->size * 2, channels->used};
     if (!more.rows) return false;
-    for (uint64_t i = 0; i < t->size; i++) {
-        struct channel *c = &t->rows[i];
-        if (c->used) *probe_table(&more, c->comm, c->source, c->dest, c->tag) = *c;
+    for (uint64_t i = 0; i < channels->size; i++) {
+        struct channel *channel = &channels->rows[i];
+        if (channel->used)
+            *find_channel_row(&more, channel->comm, channel->source, channel->dest, channel->tag) = *channel;
     }
-    free(t->rows);
-    *t = more;
+    free(channels->rows);
+    *channels = more;
     return true;
 }
 
-static struct channel *add_channel(struct channels *t, int32_t comm, int32_t source, int32_t dest, int32_t tag) {
-    struct channel *c = probe_table(t, comm, source, dest, tag);
-    if (c->used) return c;
-    if (t->used * 2 >= t->size) {
-        if (!enlarge(t)) return NULL;
-        c = probe_table(t, comm, source, dest, tag);
+/* Return a channel, made if it is new; NULL without memory. */
+static struct channel *find_or_add_channel(struct channels *channels, int32_t comm, int32_t source, int32_t dest,
+                                           int32_t tag) {
+    struct channel *channel = find_channel_row(channels, comm, source, dest, tag);
+    if (channel->used) return channel;
+    if (channels->used * 2 >= channels->size) {
+        if (!double_table(channels)) return NULL;
+        channel = find_channel_row(channels, comm, source, dest, tag);
     }
-    *c = (struct channel){comm, source, dest, tag, NONE, NONE, 1};
-    t->used++;
-    return c;
+    *channel = (struct channel){comm, source, dest, tag, NONE, NONE, 1};
+    channels->used++;
+    return channel;
 }
 
-static bool chain_sends(struct channels *t, uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
-                        uint32_t *next) {
+/* Chain the sends to the ranks low .. high - 1 to their channels in issue order. Return false without memory. */
+static bool chain_sends(struct channels *channels, uint32_t ranks, uint32_t low, uint32_t high,
+                        const struct weft_posts *sends, uint32_t *next) {
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        for (uint64_t i = sends->first[rank]; i < sends->first[rank + 1]; i++) {
-            if ((uint32_t)sends->peer[i] - low >= high - low) continue; /* also -1, nobody known */
-            next[i] = NONE;
-            struct channel *c = add_channel(t, sends->comm[i], (int32_t)rank, sends->peer[i], sends->tag[i]);
-            if (!c) return false;
-            if (c->head == NONE) {
-                c->head = (uint32_t)i;
+        for (uint64_t send = sends->first[rank]; send < sends->first[rank + 1]; send++) {
+            if ((uint32_t)sends->peer[send] - low >= high - low) continue; /* also -1, nobody known */
+            next[send] = NONE;
+            struct channel *channel =
+                find_or_add_channel(channels, sends->comm[send], (int32_t)rank, sends->peer[send], sends->tag[send]);
+            if (!channel) return false;
+            if (channel->head == NONE) {
+                channel->head = (uint32_t)send;
             } else {
-                next[c->tail] = (uint32_t)i;
+                next[channel->tail] = (uint32_t)send;
             }
-            c->tail = (uint32_t)i;
+            channel->tail = (uint32_t)send;
         }
     }
     return true;
 }
 
-static struct channel *known_channel(struct channels *t, const struct weft_posts *p, uint64_t i, uint32_t rank) {
-    if (p->peer[i] < 0 || p->flags[i] & WEFT_POST_UNDECIDED) return NULL;
-    struct channel *c = probe_table(t, p->comm[i], p->peer[i], (int32_t)rank, p->tag[i]);
-    return c->used && c->head != NONE ? c : NULL;
+/* Return the channel of a receive or probe if it has a message that nobody took; else NULL. */
+static struct channel *find_waiting_channel(struct channels *channels, const struct weft_posts *posts, uint64_t row,
+                                            uint32_t rank) {
+    if (posts->peer[row] < 0 || posts->flags[row] & WEFT_POST_UNDECIDED) return NULL;
+    struct channel *channel =
+        find_channel_row(channels, posts->comm[row], posts->peer[row], (int32_t)rank, posts->tag[row]);
+    return channel->used && channel->head != NONE ? channel : NULL;
 }
 
+/* Match the messages to some ranks; see match.h. */
 int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
                const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
                uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
-    struct channels t = {calloc(1u << 12, sizeof(struct channel)), 1u << 12, 0};
-    if (!t.rows || !chain_sends(&t, ranks, low, high, sends, next)) {
-        free(t.rows);
+    struct channels channels = {calloc(1u << 12, sizeof(struct channel)), 1u << 12, 0};
+    if (!channels.rows || !chain_sends(&channels, ranks, low, high, sends, next)) {
+        free(channels.rows);
         return -1;
     }
     for (uint32_t rank = low; rank < high; rank++) {
         uint64_t probe = probes->first[rank], probe_end = probes->first[rank + 1];
         uint64_t recv_end = recvs->first[rank + 1];
-        for (uint64_t i = recvs->first[rank]; i <= recv_end; i++) {
+        for (uint64_t receive = recvs->first[rank]; receive <= recv_end; receive++) {
             /* A probe sees what the receives posted before it have left. */
-            while (probe < probe_end && (i == recv_end || probes->event[probe] < recvs->event[i])) {
-                struct channel *c = known_channel(&t, probes, probe, rank);
-                probe_send[probe++] = c ? c->head : NONE;
+            while (probe < probe_end && (receive == recv_end || probes->event[probe] < recvs->event[receive])) {
+                struct channel *channel = find_waiting_channel(&channels, probes, probe, rank);
+                probe_send[probe++] = channel ? channel->head : NONE;
             }
-            if (i == recv_end) break;
-            struct channel *c = known_channel(&t, recvs, i, rank);
-            recv_send[i] = c ? c->head : NONE;
-            if (!c) continue;
-            send_recv[c->head] = (uint32_t)i;
-            c->head = next[c->head];
+            if (receive == recv_end) break;
+            struct channel *channel = find_waiting_channel(&channels, recvs, receive, rank);
+            recv_send[receive] = channel ? channel->head : NONE;
+            if (!channel) continue;
+            send_recv[channel->head] = (uint32_t)receive;
+            channel->head = next[channel->head];
         }
     }
-    free(t.rows);
+    free(channels.rows);
     return 0;
 }
 
+/* Sort rows by their key (a counting sort); see match.h. */
 void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
     memset(first, 0, (keys + 1) * sizeof *first);
-    for (uint64_t i = 0; i < count; i++)
-        if (key[i] < keys) first[key[i] + 1]++;
-    for (uint64_t k = 0; k < keys; k++) first[k + 1] += first[k];
-    for (uint64_t i = 0; i < count; i++)
-        if (key[i] < keys) rows[first[key[i]]++] = (uint32_t)i;
+    for (uint64_t row = 0; row < count; row++)
+        if (key[row] < keys) first[key[row] + 1]++;
+    for (uint64_t group = 0; group < keys; group++) first[group + 1] += first[group];
+    for (uint64_t row = 0; row < count; row++)
+        if (key[row] < keys) rows[first[key[row]]++] = (uint32_t)row;
     memmove(first + 1, first, keys * sizeof *first);
     first[0] = 0;
 }

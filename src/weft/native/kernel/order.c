@@ -72,16 +72,18 @@ enum { EDGE_AHEAD = 0, EDGE_PASSED = 1, EDGE_AWAITED = 2, EDGE_USED = 3 };
 
 /* ---- versions ---- */
 
-static uint32_t *vector(const struct version_pool *pool, uint32_t version) {
+/* Return the vector of a version: for each process the latest point of it that is known. */
+static uint32_t *get_vector(const struct version_pool *pool, uint32_t version) {
     return pool->blocks[version / BLOCK] + (size_t)(version % BLOCK) * pool->width;
 }
 
-static uint32_t new_version(struct weft_order *o) {
-    struct version_pool *pool = &o->pool;
+/* Return an unused version with one reference; NO_VERSION, and note it, without memory. */
+static uint32_t allocate_version(struct weft_order *order) {
+    struct version_pool *pool = &order->pool;
     if (pool->free_count) {
-        uint32_t v = pool->free_list[--pool->free_count];
-        pool->refs[v] = 1;
-        return v;
+        uint32_t version = pool->free_list[--pool->free_count];
+        pool->refs[version] = 1;
+        return version;
     }
     if (pool->count == pool->room) {
         uint32_t room = pool->room + BLOCK > pool->room * 2 ? pool->room + BLOCK : pool->room * 2;
@@ -89,10 +91,10 @@ static uint32_t new_version(struct weft_order *o) {
         if (blocks) pool->blocks = blocks;
         uint32_t *refs = realloc(pool->refs, room * sizeof *refs);
         if (refs) pool->refs = refs;
-        uint32_t *list = realloc(pool->free_list, room * sizeof *list);
-        if (list) pool->free_list = list;
-        if (!blocks || !refs || !list) {
-            o->failed = true;
+        uint32_t *free_list = realloc(pool->free_list, room * sizeof *free_list);
+        if (free_list) pool->free_list = free_list;
+        if (!blocks || !refs || !free_list) {
+            order->failed = true;
             return NO_VERSION;
         }
         pool->room = room;
@@ -100,7 +102,7 @@ static uint32_t new_version(struct weft_order *o) {
     if (pool->count % BLOCK == 0) {
         uint32_t *block = malloc((size_t)BLOCK * pool->width * sizeof *block);
         if (!block) {
-            o->failed = true;
+            order->failed = true;
             return NO_VERSION;
         }
         pool->blocks[pool->count / BLOCK] = block;
@@ -109,404 +111,440 @@ static uint32_t new_version(struct weft_order *o) {
     return pool->count++;
 }
 
-static void release(struct weft_order *o, uint32_t version) {
-    if (--o->pool.refs[version] == 0) o->pool.free_list[o->pool.free_count++] = version;
+static void release_version(struct weft_order *order, uint32_t version) {
+    if (--order->pool.refs[version] == 0) order->pool.free_list[order->pool.free_count++] = version;
 }
 
+/* Raise each element of a vector to that of another one where that is higher. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx2", "default")))
 #endif
 static void
-raise_all(uint32_t *restrict to, const uint32_t *restrict from, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) to[i] = to[i] > from[i] ? to[i] : from[i];
+raise_to_maximum(uint32_t *restrict target, const uint32_t *restrict source, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) target[i] = target[i] > source[i] ? target[i] : source[i];
 }
 
+/* Write the higher of each two elements of two vectors. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx2", "default")))
 #endif
 static void
-higher_of(uint32_t *restrict to, const uint32_t *restrict a, const uint32_t *restrict b, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) to[i] = a[i] > b[i] ? a[i] : b[i];
+write_maximum(uint32_t *restrict target, const uint32_t *restrict one, const uint32_t *restrict other, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) target[i] = one[i] > other[i] ? one[i] : other[i];
 }
 
-/* The process's vector, made its own. */
-static uint32_t *own(struct weft_order *o, struct process *p) {
-    if (o->pool.refs[p->version] > 1) {
-        uint32_t fresh = new_version(o);
-        if (fresh == NO_VERSION) return NULL;
-        memcpy(vector(&o->pool, fresh), vector(&o->pool, p->version), o->pool.width * sizeof(uint32_t));
-        release(o, p->version);
-        p->version = fresh;
+/* Return the process's vector, copied first if others share it; NULL without memory. */
+static uint32_t *make_version_own(struct weft_order *order, struct process *process) {
+    if (order->pool.refs[process->version] > 1) {
+        uint32_t copy = allocate_version(order);
+        if (copy == NO_VERSION) return NULL;
+        memcpy(get_vector(&order->pool, copy), get_vector(&order->pool, process->version),
+               order->pool.width * sizeof(uint32_t));
+        release_version(order, process->version);
+        process->version = copy;
     }
-    p->changed = true;
-    return vector(&o->pool, p->version);
+    process->changed = true;
+    return get_vector(&order->pool, process->version);
 }
 
-static void merge(struct weft_order *o, struct process *p, uint32_t version, uint32_t source, uint32_t point) {
-    const uint32_t *mine = vector(&o->pool, p->version);
-    if (version == p->version && mine[source] >= point) return;
-    uint32_t *to;
-    if (version != p->version && o->pool.refs[p->version] > 1) { /* copy and merge in one pass */
-        uint32_t fresh = new_version(o);
-        if (fresh == NO_VERSION) return;
-        to = vector(&o->pool, fresh);
-        higher_of(to, vector(&o->pool, p->version), vector(&o->pool, version), o->pool.width);
-        release(o, p->version);
-        p->version = fresh;
-        p->changed = true;
+/* Merge a version into a process's vector, and that it knows `point` of the process `source`. */
+static void merge_version(struct weft_order *order, struct process *process, uint32_t version, uint32_t source,
+                          uint32_t point) {
+    const uint32_t *own_vector = get_vector(&order->pool, process->version);
+    if (version == process->version && own_vector[source] >= point) return;
+    uint32_t *target;
+    if (version != process->version && order->pool.refs[process->version] > 1) { /* copy and merge in one pass */
+        uint32_t merged = allocate_version(order);
+        if (merged == NO_VERSION) return;
+        target = get_vector(&order->pool, merged);
+        write_maximum(target, get_vector(&order->pool, process->version), get_vector(&order->pool, version),
+                      order->pool.width);
+        release_version(order, process->version);
+        process->version = merged;
+        process->changed = true;
     } else {
-        to = own(o, p);
-        if (!to) return;
-        if (version != p->version) raise_all(to, vector(&o->pool, version), o->pool.width);
+        target = make_version_own(order, process);
+        if (!target) return;
+        if (version != process->version) raise_to_maximum(target, get_vector(&order->pool, version), order->pool.width);
     }
-    if (to[source] < point) to[source] = point;
+    if (target[source] < point) target[source] = point;
 }
 
 /* ---- the sweep ---- */
 
-static uint32_t event_of(const struct weft_order *o, uint32_t process, uint64_t index) {
-    const uint32_t *events = o->in.events[process];
+/* Return the number of a process's event in its rank's merged order. */
+static uint32_t get_event_number(const struct weft_order *order, uint32_t process, uint64_t index) {
+    const uint32_t *events = order->in.events[process];
     return events ? events[index] : (uint32_t)index;
 }
 
-static void enqueue(struct weft_order *o, uint32_t process) {
-    struct process *p = &o->procs[process];
-    if (p->queued || p->done) return;
-    p->queued = true;
-    o->queue[(o->queue_head + o->queue_count++) % o->in.processes] = process;
+/* Put a process into the queue of those to run, unless it is there or done. */
+static void enqueue_process(struct weft_order *order, uint32_t process) {
+    struct process *state = &order->procs[process];
+    if (state->queued || state->done) return;
+    state->queued = true;
+    order->queue[(order->queue_head + order->queue_count++) % order->in.processes] = process;
 }
 
-static void pass_edge(struct weft_order *o, struct process *p, uint64_t edge) {
-    if (o->edge_state[edge] == EDGE_USED) return; /* left out before */
-    if (o->edge_state[edge] == EDGE_AWAITED) enqueue(o, o->edge_version[edge]);
-    o->edge_state[edge] = EDGE_PASSED;
-    o->edge_version[edge] = p->version;
-    o->pool.refs[p->version]++;
+/* Let an edge leave its source with what the process knows now, and wake the process that waits for it. */
+static void pass_edge(struct weft_order *order, struct process *process, uint64_t edge) {
+    if (order->edge_state[edge] == EDGE_USED) return; /* left out before */
+    if (order->edge_state[edge] == EDGE_AWAITED) enqueue_process(order, order->edge_version[edge]);
+    order->edge_state[edge] = EDGE_PASSED;
+    order->edge_version[edge] = process->version;
+    order->pool.refs[process->version]++;
 }
 
-static void join(struct weft_order *o, uint64_t instance) {
-    const struct weft_order_input *in = &o->in;
-    uint32_t joined = new_version(o), last = NO_VERSION;
+/* Join the vectors of all sources of a collective, as all have arrived. */
+static void join_sources(struct weft_order *order, uint64_t instance) {
+    const struct weft_order_input *input = &order->in;
+    uint32_t joined = allocate_version(order), last = NO_VERSION;
     if (joined == NO_VERSION) return;
-    uint32_t *to = vector(&o->pool, joined);
-    memset(to, 0, o->pool.width * sizeof *to);
-    for (uint64_t k = in->instance_first[instance]; k < in->instance_first[instance + 1]; k++) {
-        uint32_t row = in->instance_rows[k];
-        uint64_t edge = in->sends + in->generics + row;
-        if (!(in->coll_role[row] & COLL_SOURCE) || o->edge_state[edge] != EDGE_PASSED) continue;
-        if (o->edge_version[edge] != last) raise_all(to, vector(&o->pool, o->edge_version[edge]), o->pool.width);
-        last = o->edge_version[edge];
+    uint32_t *target = get_vector(&order->pool, joined);
+    memset(target, 0, order->pool.width * sizeof *target);
+    for (uint64_t k = input->instance_first[instance]; k < input->instance_first[instance + 1]; k++) {
+        uint32_t row = input->instance_rows[k];
+        uint64_t edge = input->sends + input->generics + row;
+        if (!(input->coll_role[row] & COLL_SOURCE) || order->edge_state[edge] != EDGE_PASSED) continue;
+        if (order->edge_version[edge] != last)
+            raise_to_maximum(target, get_vector(&order->pool, order->edge_version[edge]), order->pool.width);
+        last = order->edge_version[edge];
     }
-    for (uint64_t k = in->instance_first[instance]; k < in->instance_first[instance + 1]; k++) {
-        uint32_t row = in->instance_rows[k], process = in->coll_process[row];
-        uint64_t edge = in->sends + in->generics + row;
-        if (!(in->coll_role[row] & COLL_SOURCE) || o->edge_state[edge] != EDGE_PASSED) continue;
-        uint32_t point = START(in->coll_event[row]);
-        if (to[process] < point) to[process] = point;
-        release(o, o->edge_version[edge]);
-        o->edge_state[edge] = EDGE_USED;
+    for (uint64_t k = input->instance_first[instance]; k < input->instance_first[instance + 1]; k++) {
+        uint32_t row = input->instance_rows[k], process = input->coll_process[row];
+        uint64_t edge = input->sends + input->generics + row;
+        if (!(input->coll_role[row] & COLL_SOURCE) || order->edge_state[edge] != EDGE_PASSED) continue;
+        uint32_t point = START(input->coll_event[row]);
+        if (target[process] < point) target[process] = point;
+        release_version(order, order->edge_version[edge]);
+        order->edge_state[edge] = EDGE_USED;
     }
-    o->insts[instance].joined = joined;
+    order->insts[instance].joined = joined;
 }
 
-static void arrive(struct weft_order *o, struct process *p, uint32_t row) {
-    const struct weft_order_input *in = &o->in;
-    uint64_t instance = in->coll_instance[row];
-    if (in->instance_kind[instance] == COLL_NO_EDGE || !(in->coll_role[row] & COLL_SOURCE)) return;
-    struct instance *inst = &o->insts[instance];
-    pass_edge(o, p, in->sends + in->generics + row);
+/* Let a process enter a collective, and wake those that wait there once nothing is missing. */
+static void arrive_at_collective(struct weft_order *order, struct process *process, uint32_t row) {
+    const struct weft_order_input *input = &order->in;
+    uint64_t instance = input->coll_instance[row];
+    if (input->instance_kind[instance] == COLL_NO_EDGE || !(input->coll_role[row] & COLL_SOURCE)) return;
+    struct instance *inst = &order->insts[instance];
+    pass_edge(order, process, input->sends + input->generics + row);
     inst->sources_left--;
-    if (in->instance_kind[instance] == COLL_GENERAL && inst->sources_left) return;
-    if (in->instance_kind[instance] == COLL_GENERAL && inst->targets_left) join(o, instance);
-    for (uint32_t w = inst->waiters; w != NONE;) {
-        uint32_t next = o->procs[w].next_waiter;
-        enqueue(o, w);
-        w = next;
+    if (input->instance_kind[instance] == COLL_GENERAL && inst->sources_left) return;
+    if (input->instance_kind[instance] == COLL_GENERAL && inst->targets_left) join_sources(order, instance);
+    for (uint32_t waiter = inst->waiters; waiter != NONE;) {
+        uint32_t next = order->procs[waiter].next_waiter;
+        enqueue_process(order, waiter);
+        waiter = next;
     }
     inst->waiters = NONE;
 }
 
-/* The latest point of the receiver that the sender knows when it sends. */
-static uint32_t known(const struct weft_order *o, uint32_t process, uint32_t row) {
-    int32_t peer = o->in.send_peer[row];
-    uint32_t receiver = peer < 0 ? NONE : o->in.process_of_rank[peer];
+/* Return the latest point of the receiver that the sender knows when it sends; NONE if the receiver has several
+ * threads. */
+static uint32_t find_known_receiver_point(const struct weft_order *order, uint32_t process, uint32_t row) {
+    int32_t peer = order->in.send_peer[row];
+    uint32_t receiver = peer < 0 ? NONE : order->in.process_of_rank[peer];
     if (receiver == NONE) return NONE;
-    if (receiver == process) return START(o->in.send_event[row]);
-    return vector(&o->pool, o->procs[process].version)[receiver];
+    if (receiver == process) return START(order->in.send_event[row]);
+    return get_vector(&order->pool, order->procs[process].version)[receiver];
 }
 
-static void start_event(struct weft_order *o, uint32_t process, uint32_t event) {
-    const struct weft_order_input *in = &o->in;
-    struct process *p = &o->procs[process];
-    for (; p->send < in->send_of_process[process + 1]; p->send++) {
-        uint32_t row = in->send_rows ? in->send_rows[p->send] : (uint32_t)p->send;
-        if (in->send_event[row] != event) break;
-        if (in->send_target[row] != NONE) pass_edge(o, p, row);
-        if (in->send_known) in->send_known[row] = known(o, process, row);
+/* Start an event of a process: its edges leave. */
+static void start_event(struct weft_order *order, uint32_t process, uint32_t event) {
+    const struct weft_order_input *input = &order->in;
+    struct process *state = &order->procs[process];
+    for (; state->send < input->send_of_process[process + 1]; state->send++) {
+        uint32_t row = input->send_rows ? input->send_rows[state->send] : (uint32_t)state->send;
+        if (input->send_event[row] != event) break;
+        if (input->send_target[row] != NONE) pass_edge(order, state, row);
+        if (input->send_known) input->send_known[row] = find_known_receiver_point(order, process, row);
     }
-    for (; p->generic < in->generic_of_process[process + 1] && in->generic_event[p->generic] == event; p->generic++)
-        pass_edge(o, p, in->sends + p->generic);
-    for (; p->coll < in->coll_of_process[process + 1]; p->coll++) {
-        uint32_t row = in->coll_rows ? in->coll_rows[p->coll] : (uint32_t)p->coll;
-        if (in->coll_event[row] != event) break;
-        arrive(o, p, row);
+    for (; state->generic < input->generic_of_process[process + 1] && input->generic_event[state->generic] == event;
+         state->generic++)
+        pass_edge(order, state, input->sends + state->generic);
+    for (; state->coll < input->coll_of_process[process + 1]; state->coll++) {
+        uint32_t row = input->coll_rows ? input->coll_rows[state->coll] : (uint32_t)state->coll;
+        if (input->coll_event[row] != event) break;
+        arrive_at_collective(order, state, row);
     }
 }
 
-static bool scan_ready(const struct weft_order *o, uint32_t row, bool inclusive, bool use, struct process *p) {
-    const struct weft_order_input *in = &o->in;
-    uint64_t instance = in->coll_instance[row];
-    for (uint64_t k = in->instance_first[instance]; k < in->instance_first[instance + 1]; k++) {
-        uint32_t other = in->instance_rows[k];
-        uint64_t edge = in->sends + in->generics + other;
-        if (in->coll_place[other] > in->coll_place[row] || !(in->coll_role[other] & COLL_SOURCE)) continue;
-        if (!inclusive && in->coll_place[other] == in->coll_place[row]) continue;
-        if (!use && o->edge_state[edge] == EDGE_AHEAD) return false;
-        if (use && o->edge_state[edge] == EDGE_PASSED)
-            merge((struct weft_order *)o, p, o->edge_version[edge], in->coll_process[other],
-                  START(in->coll_event[other]));
+/* Go over the members of a scan that come before one of its rows. `is_merge` false: return whether all have arrived;
+ * true: merge what they know. */
+static bool merge_scan_sources(const struct weft_order *order, uint32_t row, bool is_inclusive, bool is_merge,
+                               struct process *process) {
+    const struct weft_order_input *input = &order->in;
+    uint64_t instance = input->coll_instance[row];
+    for (uint64_t k = input->instance_first[instance]; k < input->instance_first[instance + 1]; k++) {
+        uint32_t other = input->instance_rows[k];
+        uint64_t edge = input->sends + input->generics + other;
+        if (input->coll_place[other] > input->coll_place[row] || !(input->coll_role[other] & COLL_SOURCE)) continue;
+        if (!is_inclusive && input->coll_place[other] == input->coll_place[row]) continue;
+        if (!is_merge && order->edge_state[edge] == EDGE_AHEAD) return false;
+        if (is_merge && order->edge_state[edge] == EDGE_PASSED)
+            merge_version((struct weft_order *)order, process, order->edge_version[edge], input->coll_process[other],
+                          START(input->coll_event[other]));
     }
     return true;
 }
 
-/* Takes in what a collective brings its target. False when the process has to wait. */
-static bool leave(struct weft_order *o, uint32_t process, uint32_t row, bool force) {
-    const struct weft_order_input *in = &o->in;
-    uint64_t instance = in->coll_instance[row];
-    struct process *p = &o->procs[process];
-    struct instance *inst = &o->insts[instance];
-    bool scan = in->instance_kind[instance] != COLL_GENERAL;
-    bool inclusive = in->instance_kind[instance] == COLL_SCAN;
-    if (!force && (scan ? !scan_ready(o, row, inclusive, false, p) : inst->sources_left > 0)) {
-        p->next_waiter = inst->waiters;
+/* Let a collective bring its target what its sources know. Return false if the process has to wait. */
+static bool leave_collective(struct weft_order *order, uint32_t process, uint32_t row, bool is_forced) {
+    const struct weft_order_input *input = &order->in;
+    uint64_t instance = input->coll_instance[row];
+    struct process *state = &order->procs[process];
+    struct instance *inst = &order->insts[instance];
+    bool is_scan = input->instance_kind[instance] != COLL_GENERAL;
+    bool is_inclusive = input->instance_kind[instance] == COLL_SCAN;
+    if (!is_forced &&
+        (is_scan ? !merge_scan_sources(order, row, is_inclusive, false, state) : inst->sources_left > 0)) {
+        state->next_waiter = inst->waiters;
         inst->waiters = process;
         return false;
     }
     inst->targets_left--;
-    if (scan) {
-        scan_ready(o, row, inclusive, true, p);
+    if (is_scan) {
+        merge_scan_sources(order, row, is_inclusive, true, state);
         return true;
     }
     if (inst->joined == NO_VERSION && inst->sources_left == 0) return true; /* no sources at all */
     if (inst->joined == NO_VERSION) {
-        o->forced++;
+        order->forced++;
         return true;
     }
-    if (in->coll_completion[row] == in->coll_event[row] && in->coll_role[row] & COLL_SOURCE && !p->changed) {
-        release(o, p->version); /* blocking: the joint vector holds all that the process knew */
-        p->version = inst->joined;
-        o->pool.refs[inst->joined]++;
-        p->changed = true;
+    if (input->coll_completion[row] == input->coll_event[row] && input->coll_role[row] & COLL_SOURCE &&
+        !state->changed) {
+        release_version(order, state->version); /* blocking: the joint vector holds all that the process knew */
+        state->version = inst->joined;
+        order->pool.refs[inst->joined]++;
+        state->changed = true;
     } else {
-        merge(o, p, inst->joined, in->coll_process[row], START(in->coll_event[row]));
+        merge_version(order, state, inst->joined, input->coll_process[row], START(input->coll_event[row]));
     }
-    if (inst->targets_left == 0) release(o, inst->joined);
+    if (inst->targets_left == 0) release_version(order, inst->joined);
     return true;
 }
 
-/* Takes in one edge that ends at the event. False when its source is still ahead. */
-static bool take(struct weft_order *o, uint32_t process, uint32_t edge, bool force) {
-    const struct weft_order_input *in = &o->in;
-    struct process *p = &o->procs[process];
-    if (edge >= in->sends + in->generics) return leave(o, process, (uint32_t)(edge - in->sends - in->generics), force);
-    if (o->edge_state[edge] == EDGE_PASSED) {
-        bool generic = edge >= in->sends;
-        uint32_t source = generic ? in->generic_process[edge - in->sends] : in->send_process[edge];
-        uint32_t event = generic ? in->generic_event[edge - in->sends] : in->send_event[edge];
-        merge(o, p, o->edge_version[edge], source, START(event));
-        release(o, o->edge_version[edge]);
-        o->edge_state[edge] = EDGE_USED;
+/* Let an edge that ends at the current event bring what its source knew. Return false if its source is still ahead;
+ * forced, it is left out then. */
+static bool take_edge(struct weft_order *order, uint32_t process, uint32_t edge, bool is_forced) {
+    const struct weft_order_input *input = &order->in;
+    struct process *state = &order->procs[process];
+    if (edge >= input->sends + input->generics)
+        return leave_collective(order, process, (uint32_t)(edge - input->sends - input->generics), is_forced);
+    if (order->edge_state[edge] == EDGE_PASSED) {
+        bool is_generic = edge >= input->sends;
+        uint32_t source = is_generic ? input->generic_process[edge - input->sends] : input->send_process[edge];
+        uint32_t event = is_generic ? input->generic_event[edge - input->sends] : input->send_event[edge];
+        merge_version(order, state, order->edge_version[edge], source, START(event));
+        release_version(order, order->edge_version[edge]);
+        order->edge_state[edge] = EDGE_USED;
         return true;
     }
-    if (force) {
-        o->edge_state[edge] = EDGE_USED;
-        o->forced++;
+    if (is_forced) {
+        order->edge_state[edge] = EDGE_USED;
+        order->forced++;
         return true;
     }
-    o->edge_state[edge] = EDGE_AWAITED;
-    o->edge_version[edge] = process;
+    order->edge_state[edge] = EDGE_AWAITED;
+    order->edge_version[edge] = process;
     return false;
 }
 
-static bool keep(struct weft_order *o, struct process *p, uint32_t event) {
-    if (p->kept_count == p->kept_room) {
-        uint32_t room = p->kept_room ? p->kept_room * 2 : 16;
-        struct kept *more = realloc(p->kept, room * sizeof *more);
-        if (!more) return false;
-        p->kept = more;
-        p->kept_room = room;
+/* Keep a process's vector after an event for later questions. Return false without memory. */
+static bool keep_version(struct weft_order *order, struct process *process, uint32_t event) {
+    if (process->kept_count == process->kept_room) {
+        uint32_t room = process->kept_room ? process->kept_room * 2 : 16;
+        struct kept *grown = realloc(process->kept, room * sizeof *grown);
+        if (!grown) return false;
+        process->kept = grown;
+        process->kept_room = room;
     }
-    p->kept[p->kept_count++] = (struct kept){event, p->version};
-    o->pool.refs[p->version]++;
+    process->kept[process->kept_count++] = (struct kept){event, process->version};
+    order->pool.refs[process->version]++;
     return true;
 }
 
-static void run(struct weft_order *o, uint32_t process, bool force) {
-    const struct weft_order_input *in = &o->in;
-    struct process *p = &o->procs[process];
-    const uint32_t *in_first = o->in_first + in->event_first[in->rank_of[process]];
-    for (uint64_t turn = 0; turn < QUANTUM && p->at < in->event_counts[process] && !o->failed; turn++) {
-        uint32_t event = event_of(o, process, p->at);
-        if (!p->inside) {
-            start_event(o, process, event);
-            p->inside = true;
-            p->next_in = in_first[event];
-            p->changed = false;
+/* Run a process until it waits for an edge, has had its turn, or is done. `is_forced`: the first edge that is missing
+ * is left out. */
+static void run_process(struct weft_order *order, uint32_t process, bool is_forced) {
+    const struct weft_order_input *input = &order->in;
+    struct process *state = &order->procs[process];
+    const uint32_t *in_first = order->in_first + input->event_first[input->rank_of[process]];
+    for (uint64_t turn = 0; turn < QUANTUM && state->at < input->event_counts[process] && !order->failed; turn++) {
+        uint32_t event = get_event_number(order, process, state->at);
+        if (!state->inside) {
+            start_event(order, process, event);
+            state->inside = true;
+            state->next_in = in_first[event];
+            state->changed = false;
         }
-        for (; p->next_in < in_first[event + 1]; p->next_in++) {
-            if (!take(o, process, o->in_edge[p->next_in], force)) return;
-            force = false;
+        for (; state->next_in < in_first[event + 1]; state->next_in++) {
+            if (!take_edge(order, process, order->in_edge[state->next_in], is_forced)) return;
+            is_forced = false;
         }
-        if (p->changed && ++p->since_kept >= in->stride) {
-            p->since_kept = 0;
-            if (!keep(o, p, event)) o->failed = true;
+        if (state->changed && ++state->since_kept >= input->stride) {
+            state->since_kept = 0;
+            if (!keep_version(order, state, event)) order->failed = true;
         }
-        p->inside = false;
-        p->at++;
+        state->inside = false;
+        state->at++;
     }
-    if (p->at < in->event_counts[process]) enqueue(o, process);
-    else p->done = true;
+    if (state->at < input->event_counts[process]) enqueue_process(order, process);
+    else state->done = true;
 }
 
-static void sweep(struct weft_order *o) {
-    for (uint32_t p = 0; p < o->in.processes; p++) enqueue(o, p);
+/* Run all processes to their ends. A record that contradicts itself leaves some waiting: then an edge is left out. */
+static void run_all_processes(struct weft_order *order) {
+    for (uint32_t process = 0; process < order->in.processes; process++) enqueue_process(order, process);
     uint32_t stuck = 0;
-    while (!o->failed) {
-        while (o->queue_count && !o->failed) {
-            uint32_t p = o->queue[o->queue_head];
-            o->queue_head = (o->queue_head + 1) % o->in.processes;
-            o->queue_count--;
-            o->procs[p].queued = false;
-            run(o, p, false);
+    while (!order->failed) {
+        while (order->queue_count && !order->failed) {
+            uint32_t process = order->queue[order->queue_head];
+            order->queue_head = (order->queue_head + 1) % order->in.processes;
+            order->queue_count--;
+            order->procs[process].queued = false;
+            run_process(order, process, false);
         }
         /* Only a record that contradicts itself leaves processes waiting: leave an edge out and go on. */
-        while (stuck < o->in.processes && o->procs[stuck].done) stuck++;
-        if (stuck == o->in.processes) return;
+        while (stuck < order->in.processes && order->procs[stuck].done) stuck++;
+        if (stuck == order->in.processes) return;
         uint32_t chosen = stuck;
-        for (uint32_t p = stuck; p < o->in.processes; p++)
-            if (!o->procs[p].done && o->procs[p].at < o->procs[chosen].at) chosen = p;
-        for (uint64_t i = 0; i < o->in.instances; i++) { /* it waits no more */
-            uint32_t *w = &o->insts[i].waiters;
-            while (*w != NONE && *w != chosen) w = &o->procs[*w].next_waiter;
-            if (*w == chosen) *w = o->procs[chosen].next_waiter;
+        for (uint32_t process = stuck; process < order->in.processes; process++)
+            if (!order->procs[process].done && order->procs[process].at < order->procs[chosen].at) chosen = process;
+        for (uint64_t i = 0; i < order->in.instances; i++) { /* it waits no more */
+            uint32_t *w = &order->insts[i].waiters;
+            while (*w != NONE && *w != chosen) w = &order->procs[*w].next_waiter;
+            if (*w == chosen) *w = order->procs[chosen].next_waiter;
         }
-        run(o, chosen, true);
+        run_process(order, chosen, true);
     }
 }
 
 /* ---- building ---- */
 
-static bool group_edges(struct weft_order *o) {
-    const struct weft_order_input *in = &o->in;
+/* List the edges that end at each event. Return false without memory. */
+static bool group_edges(struct weft_order *order) {
+    const struct weft_order_input *input = &order->in;
     uint32_t ranks = 0;
-    for (uint32_t p = 0; p < in->processes; p++)
-        if (in->rank_of[p] + 1 > ranks) ranks = in->rank_of[p] + 1;
-    uint64_t total = in->event_first[ranks], edges = 0;
-    uint32_t *first = o->in_first = calloc(total + 2, sizeof *first);
+    for (uint32_t process = 0; process < input->processes; process++)
+        if (input->rank_of[process] + 1 > ranks) ranks = input->rank_of[process] + 1;
+    uint64_t total = input->event_first[ranks], edges = 0;
+    uint32_t *first = order->in_first = calloc(total + 2, sizeof *first);
     if (!first) return false;
 #define EACH_EDGE(DO)                                                                                                  \
-    for (uint64_t s = 0; s < in->sends; s++)                                                                           \
-        if (in->send_target[s] != NONE) DO(in->event_first[in->send_peer[s]] + in->send_target[s], s);                 \
-    for (uint64_t g = 0; g < in->generics; g++)                                                                        \
-        DO(in->event_first[in->rank_of[in->generic_target_process[g]]] + in->generic_target[g], in->sends + g);        \
-    for (uint64_t c = 0; c < in->colls; c++)                                                                           \
-        if (in->coll_role[c] & COLL_TARGET && in->coll_completion[c] != NONE &&                                        \
-            in->instance_kind[in->coll_instance[c]] != COLL_NO_EDGE)                                                   \
-            DO(in->event_first[in->rank_of[in->coll_completion_process[c]]] + in->coll_completion[c],                  \
-               in->sends + in->generics + c);
+    for (uint64_t s = 0; s < input->sends; s++)                                                                        \
+        if (input->send_target[s] != NONE) DO(input->event_first[input->send_peer[s]] + input->send_target[s], s);     \
+    for (uint64_t g = 0; g < input->generics; g++)                                                                     \
+        DO(input->event_first[input->rank_of[input->generic_target_process[g]]] + input->generic_target[g],            \
+           input->sends + g);                                                                                          \
+    for (uint64_t c = 0; c < input->colls; c++)                                                                        \
+        if (input->coll_role[c] & COLL_TARGET && input->coll_completion[c] != NONE &&                                  \
+            input->instance_kind[input->coll_instance[c]] != COLL_NO_EDGE)                                             \
+            DO(input->event_first[input->rank_of[input->coll_completion_process[c]]] + input->coll_completion[c],      \
+               input->sends + input->generics + c);
 #define COUNT(at, edge) (first[(at) + 2]++, edges++)
     EACH_EDGE(COUNT)
     if (edges >= NONE) return false;
-    o->in_edge = malloc((edges + 1) * sizeof *o->in_edge);
-    if (!o->in_edge) return false;
+    order->in_edge = malloc((edges + 1) * sizeof *order->in_edge);
+    if (!order->in_edge) return false;
     for (uint64_t i = 2; i < total + 2; i++) first[i] += first[i - 1];
-#define PLACE(at, edge) (o->in_edge[first[(at) + 1]++] = (uint32_t)(edge))
+#define PLACE(at, edge) (order->in_edge[first[(at) + 1]++] = (uint32_t)(edge))
     EACH_EDGE(PLACE)
     return true;
 }
 
-static void count_instances(struct weft_order *o) {
-    const struct weft_order_input *in = &o->in;
-    for (uint64_t i = 0; i < in->instances; i++) o->insts[i] = (struct instance){0, 0, NO_VERSION, NONE};
-    for (uint64_t c = 0; c < in->colls; c++) {
-        struct instance *inst = &o->insts[in->coll_instance[c]];
-        inst->sources_left += in->coll_role[c] & COLL_SOURCE ? 1 : 0;
-        inst->targets_left += in->coll_role[c] & COLL_TARGET && in->coll_completion[c] != NONE ? 1 : 0;
+/* Count the sources and targets that each collective waits for. */
+static void count_instances(struct weft_order *order) {
+    const struct weft_order_input *input = &order->in;
+    for (uint64_t instance = 0; instance < input->instances; instance++)
+        order->insts[instance] = (struct instance){0, 0, NO_VERSION, NONE};
+    for (uint64_t row = 0; row < input->colls; row++) {
+        struct instance *inst = &order->insts[input->coll_instance[row]];
+        inst->sources_left += input->coll_role[row] & COLL_SOURCE ? 1 : 0;
+        inst->targets_left += input->coll_role[row] & COLL_TARGET && input->coll_completion[row] != NONE ? 1 : 0;
     }
 }
 
-void weft_order_free(struct weft_order *o) {
-    if (!o) return;
-    for (uint32_t b = 0; b * BLOCK < o->pool.count; b++) free(o->pool.blocks[b]);
-    free(o->pool.blocks);
-    free(o->pool.refs);
-    free(o->pool.free_list);
-    for (uint32_t p = 0; o->procs && p < o->in.processes; p++) free(o->procs[p].kept);
-    free(o->procs);
-    free(o->insts);
-    free(o->edge_version);
-    free(o->edge_state);
-    free(o->in_first);
-    free(o->in_edge);
-    free(o->queue);
-    free(o);
+/* Free what weft_order_make() returned; NULL is allowed. */
+void weft_order_free(struct weft_order *order) {
+    if (!order) return;
+    for (uint32_t block = 0; block * BLOCK < order->pool.count; block++) free(order->pool.blocks[block]);
+    free(order->pool.blocks);
+    free(order->pool.refs);
+    free(order->pool.free_list);
+    for (uint32_t process = 0; order->procs && process < order->in.processes; process++)
+        free(order->procs[process].kept);
+    free(order->procs);
+    free(order->insts);
+    free(order->edge_version);
+    free(order->edge_state);
+    free(order->in_first);
+    free(order->in_edge);
+    free(order->queue);
+    free(order);
 }
 
-static bool prepare(struct weft_order *o) {
-    const struct weft_order_input *in = &o->in;
-    uint64_t edges = in->sends + in->generics + in->colls;
-    o->pool.width = in->processes;
-    o->procs = calloc(in->processes + 1, sizeof *o->procs);
-    o->insts = malloc((in->instances + 1) * sizeof *o->insts);
-    o->edge_version = malloc((edges + 1) * sizeof *o->edge_version);
-    o->edge_state = calloc(edges + 1, 1);
-    o->queue = malloc((in->processes + 1) * sizeof *o->queue);
-    if (!o->procs || !o->insts || !o->edge_version || !o->edge_state || !o->queue || !group_edges(o)) return false;
-    count_instances(o);
-    uint32_t nothing = new_version(o);
+/* Allocate the state of an order. Return false without memory. */
+static bool prepare_order(struct weft_order *order) {
+    const struct weft_order_input *input = &order->in;
+    uint64_t edges = input->sends + input->generics + input->colls;
+    order->pool.width = input->processes;
+    order->procs = calloc(input->processes + 1, sizeof *order->procs);
+    order->insts = malloc((input->instances + 1) * sizeof *order->insts);
+    order->edge_version = malloc((edges + 1) * sizeof *order->edge_version);
+    order->edge_state = calloc(edges + 1, 1);
+    order->queue = malloc((input->processes + 1) * sizeof *order->queue);
+    if (!order->procs || !order->insts || !order->edge_version || !order->edge_state || !order->queue ||
+        !group_edges(order))
+        return false;
+    count_instances(order);
+    uint32_t nothing = allocate_version(order);
     if (nothing == NO_VERSION) return false;
-    memset(vector(&o->pool, nothing), 0, in->processes * sizeof(uint32_t));
-    for (uint32_t p = 0; p < in->processes; p++) {
-        o->procs[p].version = nothing;
-        o->procs[p].send = in->send_of_process[p];
-        o->procs[p].generic = in->generic_of_process[p];
-        o->procs[p].coll = in->coll_of_process[p];
-        o->pool.refs[nothing]++;
+    memset(get_vector(&order->pool, nothing), 0, input->processes * sizeof(uint32_t));
+    for (uint32_t process = 0; process < input->processes; process++) {
+        order->procs[process].version = nothing;
+        order->procs[process].send = input->send_of_process[process];
+        order->procs[process].generic = input->generic_of_process[process];
+        order->procs[process].coll = input->coll_of_process[process];
+        order->pool.refs[nothing]++;
     }
     return true;
 }
 
-struct weft_order *weft_order_make(const struct weft_order_input *in, uint64_t *forced) {
-    struct weft_order *o = calloc(1, sizeof *o);
-    if (!o) return NULL;
-    o->in = *in;
-    if (prepare(o)) sweep(o);
-    else o->failed = true;
-    if (o->failed) {
-        weft_order_free(o);
+/* Compute the order of a run; see order.h. */
+struct weft_order *weft_order_make(const struct weft_order_input *input, uint64_t *forced) {
+    struct weft_order *order = calloc(1, sizeof *order);
+    if (!order) return NULL;
+    order->in = *input;
+    if (prepare_order(order)) run_all_processes(order);
+    else order->failed = true;
+    if (order->failed) {
+        weft_order_free(order);
         return NULL;
     }
-    *forced = o->forced;
-    return o;
+    *forced = order->forced;
+    return order;
 }
 
 /* ---- questions ---- */
 
-/* The latest kept vector of a process at or before `point`: its index in kept, or -1. */
-static int64_t kept_before(const struct process *p, uint32_t point) {
-    int64_t low = -1, high = p->kept_count;
+/* Return the index of the latest kept vector of a process at or before a point; -1 if there is none. */
+static int64_t find_kept_index(const struct process *process, uint32_t point) {
+    int64_t low = -1, high = process->kept_count;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
-        if (END(p->kept[middle].event) <= point) low = middle;
+        if (END(process->kept[middle].event) <= point) low = middle;
         else high = middle;
     }
     return low;
 }
 
-/* Index of the first event of a process whose merged number is `event` or later. */
-static uint64_t index_from(const struct weft_order *o, uint32_t process, uint64_t event) {
-    const uint32_t *events = o->in.events[process];
-    uint64_t low = 0, high = o->in.event_counts[process];
+/* Return the index of the first event of a process whose number in the merged order is `event` or later. */
+static uint64_t find_event_index(const struct weft_order *order, uint32_t process, uint64_t event) {
+    const uint32_t *events = order->in.events[process];
+    uint64_t low = 0, high = order->in.event_counts[process];
     if (!events) return event < high ? event : high;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -524,117 +562,128 @@ struct walk {
     uint32_t depth;
 };
 
-static void reach(struct walk *w, uint32_t process, uint32_t point) {
-    if (point <= w->cut[process]) return;
-    w->cut[process] = point;
-    if (point > w->done[process] && !w->on_stack[process]) {
-        w->on_stack[process] = 1;
-        w->stack[w->depth++] = process;
+/* Raise a cut to a point of a process, and put the process on the stack if that is new. */
+static void reach_point(struct walk *walk, uint32_t process, uint32_t point) {
+    if (point <= walk->cut[process]) return;
+    walk->cut[process] = point;
+    if (point > walk->done[process] && !walk->on_stack[process]) {
+        walk->on_stack[process] = 1;
+        walk->stack[walk->depth++] = process;
     }
 }
 
-static void reach_sources(const struct weft_order *o, struct walk *w, uint32_t row) {
-    const struct weft_order_input *in = &o->in;
-    uint64_t instance = in->coll_instance[row];
-    uint8_t kind = in->instance_kind[instance];
-    for (uint64_t k = in->instance_first[instance]; k < in->instance_first[instance + 1]; k++) {
-        uint32_t other = in->instance_rows[k];
-        if (!(in->coll_role[other] & COLL_SOURCE)) continue;
-        if (kind != COLL_GENERAL && in->coll_place[other] > in->coll_place[row]) continue;
-        if (kind == COLL_EXSCAN && in->coll_place[other] == in->coll_place[row]) continue;
-        reach(w, in->coll_process[other], START(in->coll_event[other]));
+/* Raise a cut to the starts of a collective's sources, as one of its targets has ended in it. */
+static void reach_sources(const struct weft_order *order, struct walk *walk, uint32_t row) {
+    const struct weft_order_input *input = &order->in;
+    uint64_t instance = input->coll_instance[row];
+    uint8_t kind = input->instance_kind[instance];
+    for (uint64_t k = input->instance_first[instance]; k < input->instance_first[instance + 1]; k++) {
+        uint32_t other = input->instance_rows[k];
+        if (!(input->coll_role[other] & COLL_SOURCE)) continue;
+        if (kind != COLL_GENERAL && input->coll_place[other] > input->coll_place[row]) continue;
+        if (kind == COLL_EXSCAN && input->coll_place[other] == input->coll_place[row]) continue;
+        reach_point(walk, input->coll_process[other], START(input->coll_event[other]));
     }
 }
 
-static void walk_back(const struct weft_order *o, struct walk *w, uint32_t process) {
-    const struct weft_order_input *in = &o->in;
-    const struct process *p = &o->procs[process];
-    uint32_t to = w->cut[process], from = w->done[process];
-    int64_t k = kept_before(p, to);
-    w->done[process] = to;
-    if (k >= 0 && END(p->kept[k].event) > from) {
-        const uint32_t *known = vector(&o->pool, p->kept[k].version);
-        for (uint32_t q = 0; q < in->processes; q++) {
-            if (known[q] > w->cut[q]) w->cut[q] = known[q];
-            if (known[q] > w->done[q]) w->done[q] = known[q];
+/* Raise a cut to all that the reached part of a process knows: a kept vector, and the edges behind it. */
+static void walk_back_process(const struct weft_order *order, struct walk *walk, uint32_t process) {
+    const struct weft_order_input *input = &order->in;
+    const struct process *state = &order->procs[process];
+    uint32_t end_point = walk->cut[process], start_point = walk->done[process];
+    int64_t kept_index = find_kept_index(state, end_point);
+    walk->done[process] = end_point;
+    if (kept_index >= 0 && END(state->kept[kept_index].event) > start_point) {
+        const uint32_t *known = get_vector(&order->pool, state->kept[kept_index].version);
+        for (uint32_t other = 0; other < input->processes; other++) {
+            if (known[other] > walk->cut[other]) walk->cut[other] = known[other];
+            if (known[other] > walk->done[other]) walk->done[other] = known[other];
         }
-        from = END(p->kept[k].event);
+        start_point = END(state->kept[kept_index].event);
     }
-    const uint32_t *in_first = o->in_first + in->event_first[in->rank_of[process]];
-    for (uint64_t i = index_from(o, process, from / 2); i < in->event_counts[process]; i++) {
-        uint32_t event = event_of(o, process, i);
-        if (END(event) > to) break;
-        if (END(event) <= from) continue;
-        for (uint32_t e = in_first[event]; e < in_first[event + 1]; e++) {
-            uint32_t edge = o->in_edge[e];
-            if (edge >= in->sends + in->generics) reach_sources(o, w, (uint32_t)(edge - in->sends - in->generics));
-            else if (edge >= in->sends)
-                reach(w, in->generic_process[edge - in->sends], START(in->generic_event[edge - in->sends]));
-            else reach(w, in->send_process[edge], START(in->send_event[edge]));
+    const uint32_t *in_first = order->in_first + input->event_first[input->rank_of[process]];
+    for (uint64_t i = find_event_index(order, process, start_point / 2); i < input->event_counts[process]; i++) {
+        uint32_t event = get_event_number(order, process, i);
+        if (END(event) > end_point) break;
+        if (END(event) <= start_point) continue;
+        for (uint32_t in_index = in_first[event]; in_index < in_first[event + 1]; in_index++) {
+            uint32_t edge = order->in_edge[in_index];
+            if (edge >= input->sends + input->generics)
+                reach_sources(order, walk, (uint32_t)(edge - input->sends - input->generics));
+            else if (edge >= input->sends)
+                reach_point(walk, input->generic_process[edge - input->sends],
+                            START(input->generic_event[edge - input->sends]));
+            else reach_point(walk, input->send_process[edge], START(input->send_event[edge]));
         }
     }
 }
 
-static bool walk_open(struct walk *w, uint32_t processes, uint32_t *cut, int fill) {
-    w->cut = cut;
-    w->done = malloc(processes * sizeof *w->done);
-    w->stack = malloc(processes * sizeof *w->stack);
-    w->on_stack = calloc(processes, 1);
-    w->depth = 0;
-    memset(cut, fill, processes * sizeof *cut);
-    if (w->done) memset(w->done, fill, processes * sizeof *w->done);
-    return w->done && w->stack && w->on_stack;
+/* Allocate a walk over the processes, its cut filled with a byte. Return false without memory. */
+static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int fill_byte) {
+    walk->cut = cut;
+    walk->done = malloc(processes * sizeof *walk->done);
+    walk->stack = malloc(processes * sizeof *walk->stack);
+    walk->on_stack = calloc(processes, 1);
+    walk->depth = 0;
+    memset(cut, fill_byte, processes * sizeof *cut);
+    if (walk->done) memset(walk->done, fill_byte, processes * sizeof *walk->done);
+    return walk->done && walk->stack && walk->on_stack;
 }
 
-static void walk_close(struct walk *w) {
-    free(w->done);
-    free(w->stack);
-    free(w->on_stack);
+/* Free the memory of a walk. */
+static void close_walk(struct walk *walk) {
+    free(walk->done);
+    free(walk->stack);
+    free(walk->on_stack);
 }
 
-int weft_order_past(const struct weft_order *o, uint32_t process, uint32_t point, uint32_t *cut) {
-    struct walk w;
-    bool ready = walk_open(&w, o->in.processes, cut, 0);
-    if (ready) reach(&w, process, point);
-    while (ready && w.depth) {
-        uint32_t p = w.stack[--w.depth];
-        w.on_stack[p] = 0;
-        if (w.cut[p] > w.done[p]) walk_back(o, &w, p);
+/* Compute the causal past of a point; 0, or -1 without memory. */
+int weft_order_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut) {
+    struct walk walk;
+    bool ready = open_walk(&walk, order->in.processes, cut, 0);
+    if (ready) reach_point(&walk, process, point);
+    while (ready && walk.depth) {
+        uint32_t next = walk.stack[--walk.depth];
+        walk.on_stack[next] = 0;
+        if (walk.cut[next] > walk.done[next]) walk_back_process(order, &walk, next);
     }
-    walk_close(&w);
+    close_walk(&walk);
     return ready ? 0 : -1;
 }
 
-static void lower(struct walk *w, uint32_t process, uint32_t point) {
-    if (point >= w->cut[process]) return;
-    w->cut[process] = point;
-    if (!w->on_stack[process]) {
-        w->on_stack[process] = 1;
-        w->stack[w->depth++] = process;
+/* Lower a cut to a point of a process, and put the process on the stack if that is new. */
+static void lower_point(struct walk *walk, uint32_t process, uint32_t point) {
+    if (point >= walk->cut[process]) return;
+    walk->cut[process] = point;
+    if (!walk->on_stack[process]) {
+        walk->on_stack[process] = 1;
+        walk->stack[walk->depth++] = process;
     }
 }
 
-static uint32_t process_at(const struct weft_order *o, uint32_t rank, uint32_t event) {
-    const int32_t *threads = o->in.thread_of[rank];
-    return o->in.first_process[rank] + (threads ? (uint32_t)threads[event] : 0);
+static uint32_t find_process(const struct weft_order *order, uint32_t rank, uint32_t event) {
+    const int32_t *threads = order->in.thread_of[rank];
+    return order->in.first_process[rank] + (threads ? (uint32_t)threads[event] : 0);
 }
 
-static void lower_targets(const struct weft_order *o, struct walk *w, uint32_t row) {
-    const struct weft_order_input *in = &o->in;
-    uint64_t instance = in->coll_instance[row];
-    uint8_t kind = in->instance_kind[instance];
-    if (kind == COLL_NO_EDGE || !(in->coll_role[row] & COLL_SOURCE)) return;
-    for (uint64_t k = in->instance_first[instance]; k < in->instance_first[instance + 1]; k++) {
-        uint32_t other = in->instance_rows[k];
-        if (!(in->coll_role[other] & COLL_TARGET) || in->coll_completion[other] == NONE) continue;
-        if (kind != COLL_GENERAL && in->coll_place[other] < in->coll_place[row]) continue;
-        if (kind == COLL_EXSCAN && in->coll_place[other] == in->coll_place[row]) continue;
-        lower(w, in->coll_completion_process[other], END(in->coll_completion[other]));
+/* Lower a cut to the ends of a collective's targets, as one of its sources has begun after the cut. */
+static void lower_targets(const struct weft_order *order, struct walk *walk, uint32_t row) {
+    const struct weft_order_input *input = &order->in;
+    uint64_t instance = input->coll_instance[row];
+    uint8_t kind = input->instance_kind[instance];
+    if (kind == COLL_NO_EDGE || !(input->coll_role[row] & COLL_SOURCE)) return;
+    for (uint64_t k = input->instance_first[instance]; k < input->instance_first[instance + 1]; k++) {
+        uint32_t other = input->instance_rows[k];
+        if (!(input->coll_role[other] & COLL_TARGET) || input->coll_completion[other] == NONE) continue;
+        if (kind != COLL_GENERAL && input->coll_place[other] < input->coll_place[row]) continue;
+        if (kind == COLL_EXSCAN && input->coll_place[other] == input->coll_place[row]) continue;
+        lower_point(walk, input->coll_completion_process[other], END(input->coll_completion[other]));
     }
 }
 
-/* First row (of rows sorted by event, in [low, high)) whose event is `event` or later. */
-static uint64_t row_from(const uint32_t *rows, const uint32_t *events, uint64_t low, uint64_t high, uint32_t event) {
+/* Return the first row in [low, high), of rows sorted by event, whose event is `event` or later. */
+static uint64_t find_first_row(const uint32_t *rows, const uint32_t *events, uint64_t low, uint64_t high,
+                               uint32_t event) {
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (events[rows ? rows[middle] : middle] < event) low = middle + 1;
@@ -643,40 +692,49 @@ static uint64_t row_from(const uint32_t *rows, const uint32_t *events, uint64_t 
     return low;
 }
 
-static void walk_on(const struct weft_order *o, struct walk *w, uint32_t process) {
-    const struct weft_order_input *in = &o->in;
-    uint32_t from = w->cut[process] / 2, to = w->done[process] == NONE ? NONE : w->done[process] / 2;
-    w->done[process] = w->cut[process];
-    uint64_t end = in->send_of_process[process + 1];
-    for (uint64_t i = row_from(in->send_rows, in->send_event, in->send_of_process[process], end, from); i < end; i++) {
-        uint32_t row = in->send_rows ? in->send_rows[i] : (uint32_t)i;
-        if (in->send_event[row] >= to) break;
-        if (in->send_target[row] == NONE) continue;
-        uint32_t peer = (uint32_t)in->send_peer[row];
-        lower(w, process_at(o, peer, in->send_target[row]), END(in->send_target[row]));
+/* Lower a cut to all that the part of a process behind it leads to. */
+static void walk_on_process(const struct weft_order *order, struct walk *walk, uint32_t process) {
+    const struct weft_order_input *input = &order->in;
+    uint32_t first_event = walk->cut[process] / 2,
+             end_event = walk->done[process] == NONE ? NONE : walk->done[process] / 2;
+    walk->done[process] = walk->cut[process];
+    uint64_t end = input->send_of_process[process + 1];
+    for (uint64_t i =
+             find_first_row(input->send_rows, input->send_event, input->send_of_process[process], end, first_event);
+         i < end; i++) {
+        uint32_t row = input->send_rows ? input->send_rows[i] : (uint32_t)i;
+        if (input->send_event[row] >= end_event) break;
+        if (input->send_target[row] == NONE) continue;
+        uint32_t peer = (uint32_t)input->send_peer[row];
+        lower_point(walk, find_process(order, peer, input->send_target[row]), END(input->send_target[row]));
     }
-    end = in->generic_of_process[process + 1];
-    for (uint64_t i = row_from(NULL, in->generic_event, in->generic_of_process[process], end, from); i < end; i++) {
-        if (in->generic_event[i] >= to) break;
-        lower(w, in->generic_target_process[i], END(in->generic_target[i]));
+    end = input->generic_of_process[process + 1];
+    for (uint64_t i = find_first_row(NULL, input->generic_event, input->generic_of_process[process], end, first_event);
+         i < end; i++) {
+        if (input->generic_event[i] >= end_event) break;
+        lower_point(walk, input->generic_target_process[i], END(input->generic_target[i]));
     }
-    end = in->coll_of_process[process + 1];
-    for (uint64_t i = row_from(in->coll_rows, in->coll_event, in->coll_of_process[process], end, from); i < end; i++) {
-        uint32_t row = in->coll_rows ? in->coll_rows[i] : (uint32_t)i;
-        if (in->coll_event[row] >= to) break;
-        lower_targets(o, w, row);
+    end = input->coll_of_process[process + 1];
+    for (uint64_t i =
+             find_first_row(input->coll_rows, input->coll_event, input->coll_of_process[process], end, first_event);
+         i < end; i++) {
+        uint32_t row = input->coll_rows ? input->coll_rows[i] : (uint32_t)i;
+        if (input->coll_event[row] >= end_event) break;
+        lower_targets(order, walk, row);
     }
 }
 
-int weft_order_future(const struct weft_order *o, const uint32_t *seeds, uint32_t *cut) {
-    struct walk w;
-    bool ready = walk_open(&w, o->in.processes, cut, 0xff);
-    for (uint32_t p = 0; ready && p < o->in.processes; p++) lower(&w, p, seeds[p]);
-    while (ready && w.depth) {
-        uint32_t p = w.stack[--w.depth];
-        w.on_stack[p] = 0;
-        if (w.cut[p] < w.done[p]) walk_on(o, &w, p);
+/* Compute the causal future of several points; 0, or -1 without memory. */
+int weft_order_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut) {
+    struct walk walk;
+    bool ready = open_walk(&walk, order->in.processes, cut, 0xff);
+    for (uint32_t process = 0; ready && process < order->in.processes; process++)
+        lower_point(&walk, process, seeds[process]);
+    while (ready && walk.depth) {
+        uint32_t process = walk.stack[--walk.depth];
+        walk.on_stack[process] = 0;
+        if (walk.cut[process] < walk.done[process]) walk_on_process(order, &walk, process);
     }
-    walk_close(&w);
+    close_walk(&walk);
     return ready ? 0 : -1;
 }

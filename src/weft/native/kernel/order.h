@@ -55,17 +55,17 @@ struct weft_order_input {
     uint32_t stride; /* keep every stride-th vector of a process */
 };
 
-EXPORT void weft_order_free(struct weft_order *o);
+EXPORT void weft_order_free(struct weft_order *order);
 
 /* Orders a run. The caller owns the result (weft_order_free) and keeps what `in` points to. `forced` gets the number of
  * edges that had to be left out. NULL without memory. */
-EXPORT struct weft_order *weft_order_make(const struct weft_order_input *in, uint64_t *forced);
+EXPORT struct weft_order *weft_order_make(const struct weft_order_input *input, uint64_t *forced);
 
 /* Causal past of `point` of `process`: cut gets for each process the latest point that happens before it (or is it). */
-EXPORT int weft_order_past(const struct weft_order *o, uint32_t process, uint32_t point, uint32_t *cut);
+EXPORT int weft_order_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut);
 
 /* Causal future of several points: seeds holds for each process one of its points or NONE; cut gets for each process the
  * earliest point that happens after one of them (or is one), NONE where there is none. */
-EXPORT int weft_order_future(const struct weft_order *o, const uint32_t *seeds, uint32_t *cut);
+EXPORT int weft_order_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut);
 
 #endif

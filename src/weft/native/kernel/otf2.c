@@ -19,41 +19,48 @@ typedef int rma_complete(void *, void *, uint64_t, uint32_t, uint64_t);
 typedef int rma_lock(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t, uint8_t);
 typedef int rma_unlock(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t);
 
-static int write_row(const struct weft_otf2 *to, void *w, const struct weft_otf2_row *r) {
-    void *f = to->write[r->kind];
-    switch (r->kind) {
+/* Write one row by the library's function for its kind; 0, or what the library says. */
+static int write_row(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *row) {
+    void *function = target->write[row->kind];
+    switch (row->kind) {
     case ENTER:
-        if (r->y != NONE && to->site(to->list, to->attribute, r->y)) return -1;
-        return ((with_ref *)f)(w, r->y != NONE ? to->list : NULL, r->time, r->x);
+        if (row->y != NONE && target->site(target->list, target->attribute, row->y)) return -1;
+        return ((with_ref *)function)(writer, row->y != NONE ? target->list : NULL, row->time, row->x);
     case LEAVE:
     case RMA_WIN_CREATE:
-    case RMA_WIN_DESTROY: return ((with_ref *)f)(w, NULL, r->time, r->x);
+    case RMA_WIN_DESTROY: return ((with_ref *)function)(writer, NULL, row->time, row->x);
     case SEND:
-    case RECV: return ((message *)f)(w, NULL, r->time, r->x, r->y, r->z, r->a);
+    case RECV: return ((message *)function)(writer, NULL, row->time, row->x, row->y, row->z, row->a);
     case ISEND:
-    case IRECV: return ((imessage *)f)(w, NULL, r->time, r->x, r->y, r->z, r->a, r->id);
+    case IRECV: return ((imessage *)function)(writer, NULL, row->time, row->x, row->y, row->z, row->a, row->id);
     case ISEND_COMPLETE:
     case IRECV_REQUEST:
-    case COLLECTIVE_REQUEST: return ((with_id *)f)(w, NULL, r->time, r->id);
+    case COLLECTIVE_REQUEST: return ((with_id *)function)(writer, NULL, row->time, row->id);
     case COLLECTIVE_BEGIN:
-    case RMA_COLLECTIVE_BEGIN: return ((plain *)f)(w, NULL, r->time);
-    case COLLECTIVE_END: return ((collective_end *)f)(w, NULL, r->time, r->small, r->x, r->y, r->a, r->b);
+    case RMA_COLLECTIVE_BEGIN: return ((plain *)function)(writer, NULL, row->time);
+    case COLLECTIVE_END:
+        return ((collective_end *)function)(writer, NULL, row->time, row->small, row->x, row->y, row->a, row->b);
     case COLLECTIVE_COMPLETE:
-        return ((collective_complete *)f)(w, NULL, r->time, r->small, r->x, r->y, r->a, r->b, r->id);
-    case RMA_COLLECTIVE_END: return ((rma_end *)f)(w, NULL, r->time, r->small, r->z, r->x, r->y, r->a, r->b);
+        return ((collective_complete *)function)(writer, NULL, row->time, row->small, row->x, row->y, row->a, row->b,
+                                                 row->id);
+    case RMA_COLLECTIVE_END:
+        return ((rma_end *)function)(writer, NULL, row->time, row->small, row->z, row->x, row->y, row->a, row->b);
     case RMA_PUT:
-    case RMA_GET: return ((rma_transfer *)f)(w, NULL, r->time, r->x, r->y, r->a, r->id);
-    case RMA_ATOMIC: return ((rma_atomic *)f)(w, NULL, r->time, r->x, r->y, r->small, r->a, r->b, r->id);
-    case RMA_COMPLETE: return ((rma_complete *)f)(w, NULL, r->time, r->x, r->id);
+    case RMA_GET: return ((rma_transfer *)function)(writer, NULL, row->time, row->x, row->y, row->a, row->id);
+    case RMA_ATOMIC:
+        return ((rma_atomic *)function)(writer, NULL, row->time, row->x, row->y, row->small, row->a, row->b, row->id);
+    case RMA_COMPLETE: return ((rma_complete *)function)(writer, NULL, row->time, row->x, row->id);
     case RMA_REQUEST_LOCK:
-    case RMA_ACQUIRE_LOCK: return ((rma_lock *)f)(w, NULL, r->time, r->x, r->y, r->id, r->small);
-    case RMA_RELEASE_LOCK: return ((rma_unlock *)f)(w, NULL, r->time, r->x, r->y, r->id);
+    case RMA_ACQUIRE_LOCK: return ((rma_lock *)function)(writer, NULL, row->time, row->x, row->y, row->id, row->small);
+    case RMA_RELEASE_LOCK: return ((rma_unlock *)function)(writer, NULL, row->time, row->x, row->y, row->id);
     default: return -1;
     }
 }
 
-uint64_t weft_otf2_write(const struct weft_otf2 *to, void *writer, const struct weft_otf2_row *rows, uint64_t count) {
+/* Write rows as OTF2 events. Return how many were written before the library refused one. */
+uint64_t weft_otf2_write(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
+                         uint64_t count) {
     for (uint64_t i = 0; i < count; i++)
-        if (write_row(to, writer, &rows[i])) return i;
+        if (write_row(target, writer, &rows[i])) return i;
     return count;
 }

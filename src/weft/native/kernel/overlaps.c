@@ -30,224 +30,244 @@ struct sweep {
     uint32_t *undecided;
 };
 
-static uint32_t priority_of(uint32_t i) {
-    uint32_t h = i * 0x9e3779b9u;
-    h ^= h >> 15;
-    h *= 0x85ebca6bu;
-    return h ^ h >> 13;
+/* Return the pseudo-random priority of a row's node, which keeps the treap balanced. */
+static uint32_t hash_priority(uint32_t row) {
+    uint32_t hash = row * 0x9e3779b9u;
+    hash ^= hash >> 15;
+    hash *= 0x85ebca6bu;
+    return hash ^ hash >> 13;
 }
 
-static void refresh(struct sweep *s, uint32_t t) {
-    struct node *n = &s->nodes[t];
-    n->most = s->in->high[t];
-    if (n->left != NONE && s->nodes[n->left].most > n->most) n->most = s->nodes[n->left].most;
-    if (n->right != NONE && s->nodes[n->right].most > n->most) n->most = s->nodes[n->right].most;
+/* Compute the highest end below a node from its children. */
+static void update_highest_end(struct sweep *sweep, uint32_t tree) {
+    struct node *node = &sweep->nodes[tree];
+    node->most = sweep->in->high[tree];
+    if (node->left != NONE && sweep->nodes[node->left].most > node->most) node->most = sweep->nodes[node->left].most;
+    if (node->right != NONE && sweep->nodes[node->right].most > node->most) node->most = sweep->nodes[node->right].most;
 }
 
-static bool before(const struct weft_accesses *in, uint32_t a, uint32_t b) {
-    return in->low[a] != in->low[b] ? in->low[a] < in->low[b] : a < b;
+static bool is_before(const struct weft_accesses *accesses, uint32_t one, uint32_t other) {
+    return accesses->low[one] != accesses->low[other] ? accesses->low[one] < accesses->low[other] : one < other;
 }
 
-/* Splits tree t into what lies before row `at` and the rest. */
-static void split(struct sweep *s, uint32_t t, uint32_t at, uint32_t *low, uint32_t *high) {
-    if (t == NONE) {
+/* Split a tree into the rows that lie before a row and the rest. */
+static void split_tree(struct sweep *sweep, uint32_t tree, uint32_t row, uint32_t *low, uint32_t *high) {
+    if (tree == NONE) {
         *low = *high = NONE;
-    } else if (before(s->in, t, at)) {
-        *low = t;
-        split(s, s->nodes[t].right, at, &s->nodes[t].right, high);
-        refresh(s, t);
+    } else if (is_before(sweep->in, tree, row)) {
+        *low = tree;
+        split_tree(sweep, sweep->nodes[tree].right, row, &sweep->nodes[tree].right, high);
+        update_highest_end(sweep, tree);
     } else {
-        *high = t;
-        split(s, s->nodes[t].left, at, low, &s->nodes[t].left);
-        refresh(s, t);
+        *high = tree;
+        split_tree(sweep, sweep->nodes[tree].left, row, low, &sweep->nodes[tree].left);
+        update_highest_end(sweep, tree);
     }
 }
 
-static uint32_t join(struct sweep *s, uint32_t low, uint32_t high) {
+/* Join two trees, all of the first before all of the second, and return the root. */
+static uint32_t join_trees(struct sweep *sweep, uint32_t low, uint32_t high) {
     if (low == NONE) return high;
     if (high == NONE) return low;
-    if (s->nodes[low].priority > s->nodes[high].priority) {
-        s->nodes[low].right = join(s, s->nodes[low].right, high);
-        refresh(s, low);
+    if (sweep->nodes[low].priority > sweep->nodes[high].priority) {
+        sweep->nodes[low].right = join_trees(sweep, sweep->nodes[low].right, high);
+        update_highest_end(sweep, low);
         return low;
     }
-    s->nodes[high].left = join(s, low, s->nodes[high].left);
-    refresh(s, high);
+    sweep->nodes[high].left = join_trees(sweep, low, sweep->nodes[high].left);
+    update_highest_end(sweep, high);
     return high;
 }
 
-static uint32_t insert(struct sweep *s, uint32_t t, uint32_t row) {
-    if (t == NONE || s->nodes[row].priority > s->nodes[t].priority) {
-        split(s, t, row, &s->nodes[row].left, &s->nodes[row].right);
-        refresh(s, row);
+/* Insert a row into a tree and return the root. */
+static uint32_t insert_row(struct sweep *sweep, uint32_t tree, uint32_t row) {
+    if (tree == NONE || sweep->nodes[row].priority > sweep->nodes[tree].priority) {
+        split_tree(sweep, tree, row, &sweep->nodes[row].left, &sweep->nodes[row].right);
+        update_highest_end(sweep, row);
         return row;
     }
-    uint32_t *child = before(s->in, row, t) ? &s->nodes[t].left : &s->nodes[t].right;
-    *child = insert(s, *child, row);
-    refresh(s, t);
-    return t;
+    uint32_t *child = is_before(sweep->in, row, tree) ? &sweep->nodes[tree].left : &sweep->nodes[tree].right;
+    *child = insert_row(sweep, *child, row);
+    update_highest_end(sweep, tree);
+    return tree;
 }
 
-static uint32_t removed(struct sweep *s, uint32_t t, uint32_t row) {
-    if (t == NONE) return NONE;
-    if (t == row) return join(s, s->nodes[t].left, s->nodes[t].right);
-    uint32_t *child = before(s->in, row, t) ? &s->nodes[t].left : &s->nodes[t].right;
-    *child = removed(s, *child, row);
-    refresh(s, t);
-    return t;
+/* Remove a row from a tree and return the root. */
+static uint32_t remove_row(struct sweep *sweep, uint32_t tree, uint32_t row) {
+    if (tree == NONE) return NONE;
+    if (tree == row) return join_trees(sweep, sweep->nodes[tree].left, sweep->nodes[tree].right);
+    uint32_t *child = is_before(sweep->in, row, tree) ? &sweep->nodes[tree].left : &sweep->nodes[tree].right;
+    *child = remove_row(sweep, *child, row);
+    update_highest_end(sweep, tree);
+    return tree;
 }
 
 #define FAR ((int64_t)1 << 60) /* no layout is longer */
 
-static const struct weft_layout *layout_of(const struct weft_accesses *in, uint32_t row, struct weft_layout *whole) {
+/* Return the layout of a row's bytes; one without gaps is made in `whole`. */
+static const struct weft_layout *find_layout(const struct weft_accesses *accesses, uint32_t row,
+                                             struct weft_layout *whole) {
     static const uint32_t level[2];
-    if (in->shape[row]) return &in->layouts[in->shape[row] - 1];
-    uint64_t bytes = in->high[row] - in->low[row];
+    if (accesses->shape[row]) return &accesses->layouts[accesses->shape[row] - 1];
+    uint64_t bytes = accesses->high[row] - accesses->low[row];
     whole->high = bytes < FAR ? (int64_t)bytes : FAR;
     whole->length = whole->end = whole->reach = &whole->high;
     whole->level = level;
     return whole;
 }
 
-/* Whether two rows that overlap have a byte in common. */
-static bool meet(const struct sweep *s, uint32_t held, uint32_t row) {
-    const struct weft_accesses *in = s->in;
-    if (!in->shape[held] && !in->shape[row]) return true;
-    if (*s->steps) --*s->steps;
+/* Return whether two rows whose spans overlap have a byte in common. A pair of which that is not known in the steps is
+ * noted. */
+static bool share_bytes(const struct sweep *sweep, uint32_t pending, uint32_t row) {
+    const struct weft_accesses *accesses = sweep->in;
+    if (!accesses->shape[pending] && !accesses->shape[row]) return true;
+    if (*sweep->steps) --*sweep->steps;
     static const int64_t nothing;
     struct weft_layout whole = {.count = 1, .offset = &nothing}; /* one of both at most is whole */
-    const struct weft_layout *one = layout_of(in, held, &whole), *other = layout_of(in, row, &whole);
-    int found = weft_meet(one, other, (int64_t)(in->low[row] - in->low[held]), s->steps);
-    if (found < 0 && s->undecided[0] == NONE) s->undecided[0] = held, s->undecided[1] = row;
-    return found > 0;
+    const struct weft_layout *one = find_layout(accesses, pending, &whole), *other = find_layout(accesses, row, &whole);
+    int result = weft_meet(one, other, (int64_t)(accesses->low[row] - accesses->low[pending]), sweep->steps);
+    if (result < 0 && sweep->undecided[0] == NONE) sweep->undecided[0] = pending, sweep->undecided[1] = row;
+    return result > 0;
 }
 
-/* A row of tree t that shares bytes with `row` and is no start of the same persistent request. */
-static uint32_t meeting(const struct sweep *s, uint32_t t, uint32_t row) {
-    const struct weft_accesses *in = s->in;
-    if (t == NONE || s->nodes[t].most <= in->low[row]) return NONE;
-    uint32_t found = meeting(s, s->nodes[t].left, row);
-    if (found != NONE || in->low[t] >= in->high[row]) return found;
-    if (in->high[t] > in->low[row] && in->args[t] != in->args[row] && meet(s, t, row)) return t;
-    return meeting(s, s->nodes[t].right, row);
+/* Return a row of a tree that shares bytes with `row` and is no start of the same persistent request; NONE if there is
+ * none. */
+static uint32_t find_meeting_row(const struct sweep *sweep, uint32_t tree, uint32_t row) {
+    const struct weft_accesses *accesses = sweep->in;
+    if (tree == NONE || sweep->nodes[tree].most <= accesses->low[row]) return NONE;
+    uint32_t found = find_meeting_row(sweep, sweep->nodes[tree].left, row);
+    if (found != NONE || accesses->low[tree] >= accesses->high[row]) return found;
+    if (accesses->high[tree] > accesses->low[row] && accesses->args[tree] != accesses->args[row] &&
+        share_bytes(sweep, tree, row))
+        return tree;
+    return find_meeting_row(sweep, sweep->nodes[tree].right, row);
 }
 
 /* Of rows of a layout there are trees of their own: when the steps are used up the others are still looked at. */
 enum { WRITES = 1, SHAPED = 2, PLACES = 4 };
 
-static uint32_t place_of_row(const struct weft_accesses *in, uint32_t row) {
-    return PLACES * in->site[row] + (in->shape[row] ? SHAPED : 0) + (in->writes[row] ? WRITES : 0);
+static uint32_t find_tree_index(const struct weft_accesses *accesses, uint32_t row) {
+    return PLACES * accesses->site[row] + (accesses->shape[row] ? SHAPED : 0) + (accesses->writes[row] ? WRITES : 0);
 }
 
-static void put(struct sweep *s, uint32_t row) {
-    const struct weft_accesses *in = s->in;
-    bool persistent = in->args[row] != in->begin[row];
-    uint32_t *same = &s->of_args[in->args[row]];
-    if (persistent && *same != NONE && in->site[*same] == in->site[row]) {
-        s->holder[row] = *same;
-        s->nodes[*same].holders++;
+/* Add a row to the pending ones, by the node of its persistent request where that is pending already. */
+static void add_pending(struct sweep *sweep, uint32_t row) {
+    const struct weft_accesses *accesses = sweep->in;
+    bool is_persistent = accesses->args[row] != accesses->begin[row];
+    uint32_t *same_request = &sweep->of_args[accesses->args[row]];
+    if (is_persistent && *same_request != NONE && accesses->site[*same_request] == accesses->site[row]) {
+        sweep->holder[row] = *same_request;
+        sweep->nodes[*same_request].holders++;
         return;
     }
-    s->holder[row] = row;
-    s->nodes[row] = (struct node){NONE, NONE, priority_of(row), 1, in->high[row]};
-    if (persistent) *same = row;
-    uint32_t place = place_of_row(in, row);
-    if (s->roots[place] == NONE) {
-        s->place_of[place] = s->place_count;
-        s->places[s->place_count++] = place;
+    sweep->holder[row] = row;
+    sweep->nodes[row] = (struct node){NONE, NONE, hash_priority(row), 1, accesses->high[row]};
+    if (is_persistent) *same_request = row;
+    uint32_t tree = find_tree_index(accesses, row);
+    if (sweep->roots[tree] == NONE) {
+        sweep->place_of[tree] = sweep->place_count;
+        sweep->places[sweep->place_count++] = tree;
     }
-    s->roots[place] = insert(s, s->roots[place], row);
+    sweep->roots[tree] = insert_row(sweep, sweep->roots[tree], row);
 }
 
-static void take(struct sweep *s, uint32_t row) {
-    const struct weft_accesses *in = s->in;
-    uint32_t held = s->holder[row];
-    if (held == NONE || --s->nodes[held].holders) return;
-    if (s->of_args[in->args[held]] == held) s->of_args[in->args[held]] = NONE;
-    uint32_t place = place_of_row(in, held);
-    s->roots[place] = removed(s, s->roots[place], held);
-    if (s->roots[place] != NONE) return;
-    uint32_t last = s->places[--s->place_count];
-    s->places[s->place_of[place]] = last;
-    s->place_of[last] = s->place_of[place];
+/* Remove a row from the pending ones. */
+static void remove_pending(struct sweep *sweep, uint32_t row) {
+    const struct weft_accesses *accesses = sweep->in;
+    uint32_t holder = sweep->holder[row];
+    if (holder == NONE || --sweep->nodes[holder].holders) return;
+    if (sweep->of_args[accesses->args[holder]] == holder) sweep->of_args[accesses->args[holder]] = NONE;
+    uint32_t tree = find_tree_index(accesses, holder);
+    sweep->roots[tree] = remove_row(sweep, sweep->roots[tree], holder);
+    if (sweep->roots[tree] != NONE) return;
+    uint32_t last = sweep->places[--sweep->place_count];
+    sweep->places[sweep->place_of[tree]] = last;
+    sweep->place_of[last] = sweep->place_of[tree];
 }
 
-/* What is never over ends behind the last event. */
-static uint64_t end_of(const struct weft_accesses *in, uint64_t row) {
-    return (uint64_t)in->end[row] < in->events ? (uint64_t)in->end[row] : in->events;
+/* Return the event at which a row is over; one that is never over ends behind the last event. */
+static uint64_t find_end(const struct weft_accesses *accesses, uint64_t row) {
+    return (uint64_t)accesses->end[row] < accesses->events ? (uint64_t)accesses->end[row] : accesses->events;
 }
 
-/* A counting sort, as ends are events. */
-static bool sort_by_end(struct sweep *s) {
-    const struct weft_accesses *in = s->in;
-    uint32_t *first = calloc(in->events + 2, sizeof *first);
-    s->by_end = malloc((in->count + 1) * sizeof *s->by_end);
-    if (!first || !s->by_end) {
+/* Sort the rows that are pending for a while by their end (a counting sort, as ends are events). Return false without
+ * memory. */
+static bool sort_rows_by_end(struct sweep *sweep) {
+    const struct weft_accesses *accesses = sweep->in;
+    uint32_t *first = calloc(accesses->events + 2, sizeof *first);
+    sweep->by_end = malloc((accesses->count + 1) * sizeof *sweep->by_end);
+    if (!first || !sweep->by_end) {
         free(first);
         return false;
     }
-    for (uint64_t i = 0; i < in->count; i++)
-        if (in->end[i] > in->begin[i]) first[end_of(in, i) + 1]++, s->pending++;
-    for (uint64_t e = 0; e <= in->events; e++) first[e + 1] += first[e];
-    for (uint64_t i = 0; i < in->count; i++)
-        if (in->end[i] > in->begin[i]) s->by_end[first[end_of(in, i)]++] = (uint32_t)i;
+    for (uint64_t row = 0; row < accesses->count; row++)
+        if (accesses->end[row] > accesses->begin[row]) first[find_end(accesses, row) + 1]++, sweep->pending++;
+    for (uint64_t e = 0; e <= accesses->events; e++) first[e + 1] += first[e];
+    for (uint64_t row = 0; row < accesses->count; row++)
+        if (accesses->end[row] > accesses->begin[row]) sweep->by_end[first[find_end(accesses, row)]++] = (uint32_t)row;
     free(first);
     return true;
 }
 
-static bool told(const struct sweep *s, uint32_t one, uint32_t two) {
-    uint64_t bit = (uint64_t)one * s->in->sites + two;
-    return s->told[bit >> 3] >> (bit & 7) & 1;
+static bool is_pair_reported(const struct sweep *sweep, uint32_t one, uint32_t two) {
+    uint64_t bit = (uint64_t)one * sweep->in->sites + two;
+    return sweep->told[bit >> 3] >> (bit & 7) & 1;
 }
 
-static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t *later) {
-    const struct weft_accesses *in = s->in;
-    uint64_t gone = 0, found = 0;
-    for (uint32_t row = 0; row < in->count; row++) {
-        while (gone < s->pending && in->end[s->by_end[gone]] <= in->begin[row]) take(s, s->by_end[gone++]);
-        for (uint32_t k = 0; k < s->place_count && found < most; k++) {
-            uint32_t place = s->places[k];
-            if (!(place & WRITES) && !in->writes[row]) continue;
-            if (told(s, place / PLACES, in->site[row])) continue;
-            if (!*s->steps && (place & SHAPED || in->shape[row])) continue;
-            uint32_t other = meeting(s, s->roots[place], row);
+/* Sweep over the rows by their start and list the first pair that overlaps of each pair of lines. Return how many were
+ * listed. */
+static uint64_t find_overlaps(struct sweep *sweep, uint64_t most_pairs, uint32_t *earlier, uint32_t *later) {
+    const struct weft_accesses *accesses = sweep->in;
+    uint64_t ended_count = 0, found = 0;
+    for (uint32_t row = 0; row < accesses->count; row++) {
+        while (ended_count < sweep->pending && accesses->end[sweep->by_end[ended_count]] <= accesses->begin[row])
+            remove_pending(sweep, sweep->by_end[ended_count++]);
+        for (uint32_t k = 0; k < sweep->place_count && found < most_pairs; k++) {
+            uint32_t tree = sweep->places[k];
+            if (!(tree & WRITES) && !accesses->writes[row]) continue;
+            if (is_pair_reported(sweep, tree / PLACES, accesses->site[row])) continue;
+            if (!*sweep->steps && (tree & SHAPED || accesses->shape[row])) continue;
+            uint32_t other = find_meeting_row(sweep, sweep->roots[tree], row);
             if (other == NONE) continue;
-            uint64_t bit = (uint64_t)(place / PLACES) * in->sites + in->site[row];
-            s->told[bit >> 3] |= (uint8_t)(1u << (bit & 7));
+            uint64_t bit = (uint64_t)(tree / PLACES) * accesses->sites + accesses->site[row];
+            sweep->told[bit >> 3] |= (uint8_t)(1u << (bit & 7));
             earlier[found] = other;
             later[found++] = row;
         }
-        if (in->end[row] > in->begin[row]) put(s, row);
+        if (accesses->end[row] > accesses->begin[row]) add_pending(sweep, row);
     }
     return found;
 }
 
-int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later,
+/* Find overlapping accesses of one rank; see overlaps.h. */
+int64_t weft_overlaps(const struct weft_accesses *accesses, uint64_t most_pairs, uint32_t *earlier, uint32_t *later,
                       uint64_t *steps, uint32_t *undecided) {
-    uint64_t places = PLACES * (uint64_t)in->sites;
-    struct sweep s = {.in = in, .steps = steps, .undecided = undecided};
+    uint64_t tree_count = PLACES * (uint64_t)accesses->sites;
+    struct sweep sweep = {.in = accesses, .steps = steps, .undecided = undecided};
     undecided[0] = undecided[1] = NONE;
-    s.nodes = malloc((in->count + 1) * sizeof *s.nodes);
-    s.holder = malloc((in->count + 1) * sizeof *s.holder);
-    s.of_args = malloc((in->events + 1) * sizeof *s.of_args);
-    s.roots = malloc((places + 1) * sizeof *s.roots);
-    s.places = malloc((places + 1) * sizeof *s.places);
-    s.place_of = malloc((places + 1) * sizeof *s.place_of);
-    s.told = calloc((uint64_t)in->sites * in->sites / 8 + 1, 1); /* pages that nobody touches cost nothing */
+    sweep.nodes = malloc((accesses->count + 1) * sizeof *sweep.nodes);
+    sweep.holder = malloc((accesses->count + 1) * sizeof *sweep.holder);
+    sweep.of_args = malloc((accesses->events + 1) * sizeof *sweep.of_args);
+    sweep.roots = malloc((tree_count + 1) * sizeof *sweep.roots);
+    sweep.places = malloc((tree_count + 1) * sizeof *sweep.places);
+    sweep.place_of = malloc((tree_count + 1) * sizeof *sweep.place_of);
+    sweep.told =
+        calloc((uint64_t)accesses->sites * accesses->sites / 8 + 1, 1); /* pages that nobody touches cost nothing */
     int64_t found = -1;
-    if (s.nodes && s.holder && s.of_args && s.roots && s.places && s.place_of && s.told && sort_by_end(&s)) {
-        memset(s.holder, 0xff, in->count * sizeof *s.holder);
-        memset(s.of_args, 0xff, in->events * sizeof *s.of_args);
-        memset(s.roots, 0xff, places * sizeof *s.roots);
-        found = (int64_t)run(&s, most, earlier, later);
+    if (sweep.nodes && sweep.holder && sweep.of_args && sweep.roots && sweep.places && sweep.place_of && sweep.told &&
+        sort_rows_by_end(&sweep)) {
+        memset(sweep.holder, 0xff, accesses->count * sizeof *sweep.holder);
+        memset(sweep.of_args, 0xff, accesses->events * sizeof *sweep.of_args);
+        memset(sweep.roots, 0xff, tree_count * sizeof *sweep.roots);
+        found = (int64_t)find_overlaps(&sweep, most_pairs, earlier, later);
     }
-    free(s.nodes);
-    free(s.holder);
-    free(s.of_args);
-    free(s.roots);
-    free(s.places);
-    free(s.place_of);
-    free(s.told);
-    free(s.by_end);
+    free(sweep.nodes);
+    free(sweep.holder);
+    free(sweep.of_args);
+    free(sweep.roots);
+    free(sweep.places);
+    free(sweep.place_of);
+    free(sweep.told);
+    free(sweep.by_end);
     return found;
 }

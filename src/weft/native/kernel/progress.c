@@ -14,6 +14,7 @@
 
 #define NOBODY (-1)
 
+/* Run all processes as far as their constraints let them; see progress.h. */
 int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
                   const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place) {
     int64_t *heads = malloc(sizeof(int64_t) * (size_t)(processes + gatherings + 1));
@@ -25,43 +26,48 @@ int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, c
         return -1;
     }
     for (int64_t i = 0; i < processes + gatherings; i++) heads[i] = NOBODY;
-    int64_t left = 0;
-    for (int64_t p = processes - 1; p >= 0; p--) {
-        place[p] = first[p];
-        ready[left++] = p;
+    int64_t ready_count = 0;
+    for (int64_t process = processes - 1; process >= 0; process--) {
+        place[process] = first[process];
+        ready[ready_count++] = process;
     }
-    while (left > 0) {
-        int64_t p = ready[--left], c = place[p], start = c, end = first[p + 1], waits_on = NOBODY;
-        while (c < end) {
-            int64_t t = target[c];
-            if (t >= 0) {
-                bool there = t == p ? at[c] >= value[c] : place[t] >= first[t + 1] || at[place[t]] >= value[c];
-                if (!there) {
-                    waits_on = t;
+    while (ready_count > 0) {
+        int64_t process = ready[--ready_count], constraint = place[process], start = constraint,
+                end = first[process + 1], waits_on = NOBODY;
+        while (constraint < end) {
+            int64_t awaited = target[constraint];
+            if (awaited >= 0) {
+                bool is_there = awaited == process
+                                    ? at[constraint] >= value[constraint]
+                                    : place[awaited] >= first[awaited + 1] || at[place[awaited]] >= value[constraint];
+                if (!is_there) {
+                    waits_on = awaited;
                     break;
                 }
             } else {
-                int64_t g = -1 - t;
-                if (value[c] == 0) {
-                    if (++arrived[g] == size[g]) {
-                        for (int64_t w = heads[processes + g]; w != NOBODY; w = next[w]) ready[left++] = w;
-                        heads[processes + g] = NOBODY;
+                int64_t gathering = -1 - awaited;
+                if (value[constraint] == 0) {
+                    if (++arrived[gathering] == size[gathering]) {
+                        for (int64_t waiter = heads[processes + gathering]; waiter != NOBODY; waiter = next[waiter])
+                            ready[ready_count++] = waiter;
+                        heads[processes + gathering] = NOBODY;
                     }
-                } else if (arrived[g] < size[g]) {
-                    waits_on = processes + g;
+                } else if (arrived[gathering] < size[gathering]) {
+                    waits_on = processes + gathering;
                     break;
                 }
             }
-            c++;
+            constraint++;
         }
-        place[p] = c;
+        place[process] = constraint;
         if (waits_on != NOBODY) {
-            next[p] = heads[waits_on];
-            heads[waits_on] = p;
+            next[process] = heads[waits_on];
+            heads[waits_on] = process;
         }
-        if (c != start) {
-            for (int64_t w = heads[p]; w != NOBODY; w = next[w]) ready[left++] = w;
-            heads[p] = NOBODY;
+        if (constraint != start) {
+            for (int64_t waiter = heads[process]; waiter != NOBODY; waiter = next[waiter])
+                ready[ready_count++] = waiter;
+            heads[process] = NOBODY;
         }
     }
     free(heads), free(next), free(ready), free(arrived);
@@ -78,33 +84,35 @@ struct placing {
     int64_t count;
 };
 
-static void place(struct placing *p, uint32_t at, int32_t target, uint32_t value, int32_t send) {
-    if (at >= p->in->events[p->rank]) return;
-    const uint32_t *slot = p->in->slot[p->rank];
-    p->count++;
-    if (!p->next) return;
-    int64_t *next = &p->next[slot ? slot[at] : at];
-    if (!p->to->at) {
+/* Count a constraint at an event of the rank, or write it where it goes, as far as the current pass has come. */
+static void add_constraint(struct placing *placing, uint32_t at, int32_t target, uint32_t value, int32_t send) {
+    if (at >= placing->in->events[placing->rank]) return;
+    const uint32_t *slot = placing->in->slot[placing->rank];
+    placing->count++;
+    if (!placing->next) return;
+    int64_t *next = &placing->next[slot ? slot[at] : at];
+    if (!placing->to->at) {
         ++*next;
         return;
     }
-    int64_t to = (*next)++;
-    p->to->at[to] = at;
-    p->to->target[to] = target;
-    p->to->value[to] = value;
-    p->to->send[to] = send;
+    int64_t index = (*next)++;
+    placing->to->at[index] = at;
+    placing->to->target[index] = target;
+    placing->to->value[index] = value;
+    placing->to->send[index] = send;
 }
 
-static int32_t process_of(const struct weft_matched *in, uint32_t rank, uint32_t event) {
-    const int32_t *threads = in->threads[rank];
-    return (int32_t)in->process_first[rank] + (threads && event < in->events[rank] ? threads[event] : 0);
+static int32_t find_process(const struct weft_matched *matched, uint32_t rank, uint32_t event) {
+    const int32_t *threads = matched->threads[rank];
+    return (int32_t)matched->process_first[rank] + (threads && event < matched->events[rank] ? threads[event] : 0);
 }
 
-/* The rank of a row: that of the peer, unless the record was matched again. */
-static uint32_t rank_of(const struct weft_matched *in, const struct weft_waits *rows, int32_t peer, uint32_t row) {
-    if (peer >= 0 && (uint32_t)peer < in->ranks && rows->first[peer] <= row && row < rows->first[peer + 1])
+/* Return the rank of a row: that of the peer, unless the record was matched again. */
+static uint32_t find_row_rank(const struct weft_matched *matched, const struct weft_waits *rows, int32_t peer,
+                              uint32_t row) {
+    if (peer >= 0 && (uint32_t)peer < matched->ranks && rows->first[peer] <= row && row < rows->first[peer + 1])
         return (uint32_t)peer;
-    uint32_t low = 0, high = in->ranks;
+    uint32_t low = 0, high = matched->ranks;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         if (rows->first[middle] <= row) low = middle;
@@ -113,68 +121,72 @@ static uint32_t rank_of(const struct weft_matched *in, const struct weft_waits *
     return low;
 }
 
-/* At its completion each of `mine` needs that its partner was posted. */
-static void place_messages(struct placing *p, const struct weft_waits *mine, const struct weft_waits *theirs,
-                           const uint8_t *which, bool sends) {
-    for (uint64_t i = mine->first[p->rank]; i < mine->first[p->rank + 1]; i++) {
+/* Add for each message of `mine` that at its completion its partner must have been posted. */
+static void add_message_constraints(struct placing *placing, const struct weft_waits *mine,
+                                    const struct weft_waits *theirs, const uint8_t *which, bool are_sends) {
+    for (uint64_t i = mine->first[placing->rank]; i < mine->first[placing->rank + 1]; i++) {
         uint32_t partner = mine->partner[i];
         if (partner == NONE || mine->completion[i] == NONE || (which && !which[i])) continue;
-        if (!p->to->at) {
-            place(p, mine->completion[i], 0, 0, 0);
+        if (!placing->to->at) {
+            add_constraint(placing, mine->completion[i], 0, 0, 0);
             continue;
         }
         uint32_t value = theirs->event[partner];
-        int32_t target = process_of(p->in, rank_of(p->in, theirs, mine->peer[i], partner), value);
-        place(p, mine->completion[i], target, value, sends ? (int32_t)i : -1);
+        int32_t target = find_process(placing->in, find_row_rank(placing->in, theirs, mine->peer[i], partner), value);
+        add_constraint(placing, mine->completion[i], target, value, are_sends ? (int32_t)i : -1);
     }
 }
 
-static void place_parts(struct placing *p, bool arrive) {
-    const struct weft_matched *in = p->in;
-    for (uint64_t i = in->coll_first[p->rank]; i < in->coll_first[p->rank + 1]; i++) {
-        uint32_t at = arrive ? in->coll_event[i] : in->coll_completion[i];
-        if (in->together[i] && at != NONE) place(p, at, -1 - (int32_t)in->coll_instance[i], arrive ? 0 : 1, -1);
+/* Add the arrivals of a rank in its collectives, or that it waits there for all. */
+static void add_collective_constraints(struct placing *placing, bool is_arrival) {
+    const struct weft_matched *matched = placing->in;
+    for (uint64_t i = matched->coll_first[placing->rank]; i < matched->coll_first[placing->rank + 1]; i++) {
+        uint32_t at = is_arrival ? matched->coll_event[i] : matched->coll_completion[i];
+        if (matched->together[i] && at != NONE)
+            add_constraint(placing, at, -1 - (int32_t)matched->coll_instance[i], is_arrival ? 0 : 1, -1);
     }
 }
 
-/* Arrivals come before what waits at the same event. */
-static void place_all(struct placing *p, uint64_t never) {
-    const struct weft_matched *in = p->in;
-    place_parts(p, true);
-    place_messages(p, &in->recvs, &in->sends, NULL, false);
-    place_messages(p, &in->probes, &in->sends, NULL, false);
-    place_messages(p, &in->sends, &in->recvs, in->waits, true);
-    place_parts(p, false);
-    for (; never < in->nevers && in->never_rank[never] == p->rank; never++)
-        place(p, (uint32_t)in->never_event[never], in->never_target, 1, -1);
+/* Add all constraints of a rank; arrivals come before what waits at the same event. */
+static void add_rank_constraints(struct placing *placing, uint64_t never) {
+    const struct weft_matched *matched = placing->in;
+    add_collective_constraints(placing, true);
+    add_message_constraints(placing, &matched->recvs, &matched->sends, NULL, false);
+    add_message_constraints(placing, &matched->probes, &matched->sends, NULL, false);
+    add_message_constraints(placing, &matched->sends, &matched->recvs, matched->waits, true);
+    add_collective_constraints(placing, false);
+    for (; never < matched->nevers && matched->never_rank[never] == placing->rank; never++)
+        add_constraint(placing, (uint32_t)matched->never_event[never], matched->never_target, 1, -1);
 }
 
-int weft_constraints(const struct weft_matched *in, uint32_t low, uint32_t high, struct weft_constraints *to) {
-    uint64_t most = 0, never = 0;
-    for (uint32_t r = low; r < high; r++) most = in->events[r] > most ? in->events[r] : most;
-    int64_t *next = malloc((most + 1) * sizeof *next);
+/* Make the constraints of some ranks out of a matched record; see progress.h. */
+int weft_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high, struct weft_constraints *to) {
+    uint64_t most_events = 0, never = 0;
+    for (uint32_t rank = low; rank < high; rank++)
+        most_events = matched->events[rank] > most_events ? matched->events[rank] : most_events;
+    int64_t *next = malloc((most_events + 1) * sizeof *next);
     if (!next) return -1;
     struct weft_constraints count_only = {to->first, NULL, NULL, NULL, NULL};
-    for (uint32_t r = low; r < high; r++) {
-        while (never < in->nevers && in->never_rank[never] < r) never++;
-        bool by_event = to->at || in->threads[r];
-        if (by_event) memset(next, 0, in->events[r] * sizeof *next);
-        struct placing p = {in, &count_only, r, by_event ? next : NULL, 0};
-        place_all(&p, never);
+    for (uint32_t rank = low; rank < high; rank++) {
+        while (never < matched->nevers && matched->never_rank[never] < rank) never++;
+        bool by_event = to->at || matched->threads[rank];
+        if (by_event) memset(next, 0, matched->events[rank] * sizeof *next);
+        struct placing placing = {matched, &count_only, rank, by_event ? next : NULL, 0};
+        add_rank_constraints(&placing, never);
         if (!to->at) {
-            if (!in->threads[r]) to->first[in->process_first[r] + 1] = p.count;
-            for (uint64_t e = 0; in->threads[r] && e < in->events[r]; e++)
-                to->first[process_of(in, r, (uint32_t)e) + 1] += next[in->slot[r][e]];
+            if (!matched->threads[rank]) to->first[matched->process_first[rank] + 1] = placing.count;
+            for (uint64_t event = 0; matched->threads[rank] && event < matched->events[rank]; event++)
+                to->first[find_process(matched, rank, (uint32_t)event) + 1] += next[matched->slot[rank][event]];
             continue;
         }
-        int64_t at = to->first[in->process_first[r]];
-        for (uint64_t e = 0; e < in->events[r]; e++) {
-            int64_t here = next[e];
-            next[e] = at;
-            at += here;
+        int64_t first_index = to->first[matched->process_first[rank]];
+        for (uint64_t event = 0; event < matched->events[rank]; event++) {
+            int64_t count = next[event];
+            next[event] = first_index;
+            first_index += count;
         }
-        p.to = to;
-        place_all(&p, never);
+        placing.to = to;
+        add_rank_constraints(&placing, never);
     }
     free(next);
     return 0;

@@ -45,6 +45,7 @@ struct weft_constraints {
 
 /* Makes the constraints of the ranks low .. high - 1: first their number (columns NULL: into first[process + 1]), then, with
  * `first` summed up, themselves, in order of process and event. 0, or -1 without memory. */
-EXPORT int weft_constraints(const struct weft_matched *in, uint32_t low, uint32_t high, struct weft_constraints *to);
+EXPORT int weft_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high,
+                            struct weft_constraints *to);
 
 #endif

@@ -54,31 +54,33 @@ struct finder {
     bool patterns_differ;
 };
 
-static struct group *find_group(struct finder *f, int32_t comm, int32_t tag) {
-    uint64_t h = ((uint64_t)(uint32_t)comm << 32 | (uint32_t)tag) * 0x9e3779b97f4a7c15u;
-    for (uint32_t i = (uint32_t)(h >> 33) & (f->size - 1);; i = (i + 1) & (f->size - 1)) {
-        struct group *g = &f->groups[i];
-        if (!g->used || (g->comm == comm && g->tag == tag)) return g;
+/* Return the group of a pattern (communicator, tag or -1), or the unused row where it would be. */
+static struct group *find_group(struct finder *finder, int32_t comm, int32_t tag) {
+    uint64_t hash = ((uint64_t)(uint32_t)comm << 32 | (uint32_t)tag) * 0x9e3779b97f4a7c15u;
+    for (uint32_t i = (uint32_t)(hash >> 33) & (finder->size - 1);; i = (i + 1) & (finder->size - 1)) {
+        struct group *group = &finder->groups[i];
+        if (!group->used || (group->comm == comm && group->tag == tag)) return group;
     }
 }
 
-static bool add_group(struct finder *f, int32_t comm, int32_t tag) {
-    struct group *g = find_group(f, comm, tag);
-    if (g->used) return true;
-    if (++f->used * 2 > f->size) {
-        struct group *old = f->groups;
-        uint32_t size = f->size;
-        f->groups = calloc(f->size *= 2, sizeof *f->groups);
-        if (!f->groups) {
-            f->groups = old;
+/* Add the group of a pattern if it is new. Return false without memory. */
+static bool add_group(struct finder *finder, int32_t comm, int32_t tag) {
+    struct group *group = find_group(finder, comm, tag);
+    if (group->used) return true;
+    if (++finder->used * 2 > finder->size) {
+        struct group *old = finder->groups;
+        uint32_t old_size = finder->size;
+        finder->groups = calloc(finder->size *= 2, sizeof *finder->groups);
+        if (!finder->groups) {
+            finder->groups = old;
             return false;
         }
-        for (uint32_t i = 0; i < size; i++)
-            if (old[i].used) *find_group(f, old[i].comm, old[i].tag) = old[i];
+        for (uint32_t i = 0; i < old_size; i++)
+            if (old[i].used) *find_group(finder, old[i].comm, old[i].tag) = old[i];
         free(old);
-        g = find_group(f, comm, tag);
+        group = find_group(finder, comm, tag);
     }
-    *g = (struct group){.comm = comm, .tag = tag, .used = 1};
+    *group = (struct group){.comm = comm, .tag = tag, .used = 1};
     return true;
 }
 
@@ -86,134 +88,150 @@ static bool is_wildcard(uint16_t flags) { return flags & WEFT_POST_ANY_SOURCE &&
 
 static int32_t tag_pattern(uint16_t flags, int32_t tag) { return flags & WEFT_POST_ANY_TAG ? -1 : tag; }
 
-static bool find_patterns(struct finder *f, uint32_t rank) {
-    const struct weft_races_input *in = f->in;
-    f->patterns_differ = false;
+/* Add the groups for all wildcards of a rank, and find out whether its receives have different patterns. False without
+ * memory. */
+static bool add_rank_patterns(struct finder *finder, uint32_t rank) {
+    const struct weft_races_input *input = finder->in;
+    finder->patterns_differ = false;
     int32_t comm = -1, source = 0, tag = 0;
-    for (uint64_t i = in->recv_first[rank]; i < in->recv_first[rank + 1]; i++) {
-        int32_t t = tag_pattern(in->recv_flags[i], in->recv_tag[i]);
-        int32_t s = in->recv_flags[i] & WEFT_POST_ANY_SOURCE ? -1 : in->recv_peer[i];
-        if (comm >= 0 && (comm != in->recv_comm[i] || tag != t || source != s)) f->patterns_differ = true;
-        comm = in->recv_comm[i], tag = t, source = s;
-        if (is_wildcard(in->recv_flags[i]) && !add_group(f, in->recv_comm[i], t)) return false;
+    for (uint64_t i = input->recv_first[rank]; i < input->recv_first[rank + 1]; i++) {
+        int32_t tag_of_row = tag_pattern(input->recv_flags[i], input->recv_tag[i]);
+        int32_t source_of_row = input->recv_flags[i] & WEFT_POST_ANY_SOURCE ? -1 : input->recv_peer[i];
+        if (comm >= 0 && (comm != input->recv_comm[i] || tag != tag_of_row || source != source_of_row))
+            finder->patterns_differ = true;
+        comm = input->recv_comm[i], tag = tag_of_row, source = source_of_row;
+        if (is_wildcard(input->recv_flags[i]) && !add_group(finder, input->recv_comm[i], tag_of_row)) return false;
     }
-    for (uint64_t i = in->probe_first[rank]; i < in->probe_first[rank + 1]; i++)
-        if (is_wildcard(in->probe_flags[i]) &&
-            !add_group(f, in->probe_comm[i], tag_pattern(in->probe_flags[i], in->probe_tag[i])))
+    for (uint64_t i = input->probe_first[rank]; i < input->probe_first[rank + 1]; i++)
+        if (is_wildcard(input->probe_flags[i]) &&
+            !add_group(finder, input->probe_comm[i], tag_pattern(input->probe_flags[i], input->probe_tag[i])))
             return false;
     return true;
 }
 
-static bool add_message(struct finder *f, struct group *g, uint32_t send) {
-    int32_t source = f->in->send_source[send];
-    struct channel *last = g->channel_count ? &g->channels[g->channel_count - 1] : NULL;
-    if (!last || last->source != source) {
-        if (g->channel_count == g->channel_room) {
-            g->channel_room = g->channel_room ? g->channel_room * 2 : 8;
-            struct channel *more = realloc(g->channels, g->channel_room * sizeof *more);
-            if (!more) return false;
-            g->channels = more;
+/* Add a send behind the others of its sender in a group. Return false without memory. */
+static bool add_message(struct finder *finder, struct group *group, uint32_t send) {
+    int32_t source = finder->in->send_source[send];
+    struct channel *channel = group->channel_count ? &group->channels[group->channel_count - 1] : NULL;
+    if (!channel || channel->source != source) {
+        if (group->channel_count == group->channel_room) {
+            group->channel_room = group->channel_room ? group->channel_room * 2 : 8;
+            struct channel *grown = realloc(group->channels, group->channel_room * sizeof *grown);
+            if (!grown) return false;
+            group->channels = grown;
         }
-        last = &g->channels[g->channel_count++];
-        *last = (struct channel){source, g->begin + g->filled, g->begin + g->filled};
+        channel = &group->channels[group->channel_count++];
+        *channel = (struct channel){source, group->begin + group->filled, group->begin + group->filled};
     }
-    f->entries[g->begin + g->filled++] = send;
-    last->end++;
+    finder->entries[group->begin + group->filled++] = send;
+    channel->end++;
     return true;
 }
 
-static uint32_t head_knows(const struct finder *f, const struct channel *c) {
-    if (c->head == c->end) return NONE;
-    uint32_t known = f->in->send_known[f->entries[c->head]];
+/* Return what the send of a channel's first message knows of the receiver; 0 where that is not known, NONE without a
+ * message. */
+static uint32_t find_head_knowledge(const struct finder *finder, const struct channel *channel) {
+    if (channel->head == channel->end) return NONE;
+    uint32_t known = finder->in->send_known[finder->entries[channel->head]];
     return known == NONE ? 0 : known;
 }
 
-static bool fill_groups(struct finder *f, uint32_t rank) {
-    const struct weft_races_input *in = f->in;
-    uint64_t begin = in->to_first[rank], end = in->to_first[rank + 1];
+/* Sort the messages to a rank into its groups. Return false without memory. */
+static bool fill_groups(struct finder *finder, uint32_t rank) {
+    const struct weft_races_input *input = finder->in;
+    uint64_t begin = input->to_first[rank], end = input->to_first[rank + 1];
     for (int pass = 0; pass < 2; pass++) {
         for (uint64_t k = begin; k < end; k++) {
-            uint32_t send = in->to_rows[k];
-            for (int any = 0; any < 2; any++) {
-                struct group *g = find_group(f, in->send_comm[send], any ? -1 : in->send_tag[send]);
-                if (!g->used) continue;
-                if (!pass) g->count++;
-                else if (!add_message(f, g, send)) return false;
+            uint32_t send = input->to_rows[k];
+            for (int is_any_tag = 0; is_any_tag < 2; is_any_tag++) {
+                struct group *group =
+                    find_group(finder, input->send_comm[send], is_any_tag ? -1 : input->send_tag[send]);
+                if (!group->used) continue;
+                if (!pass) group->count++;
+                else if (!add_message(finder, group, send)) return false;
             }
         }
         if (pass) break;
         uint32_t total = 0;
-        for (uint32_t i = 0; i < f->size; i++) {
-            f->groups[i].begin = total;
-            total += f->groups[i].count;
+        for (uint32_t i = 0; i < finder->size; i++) {
+            finder->groups[i].begin = total;
+            total += finder->groups[i].count;
         }
-        free(f->entries);
-        f->entries = malloc(((size_t)total + 1) * sizeof *f->entries);
-        if (!f->entries) return false;
+        free(finder->entries);
+        finder->entries = malloc(((size_t)total + 1) * sizeof *finder->entries);
+        if (!finder->entries) return false;
     }
-    for (uint32_t i = 0; i < f->size; i++) {
-        struct group *g = &f->groups[i];
-        if (!g->used) continue;
-        g->heads = malloc((g->channel_count + 1) * sizeof *g->heads);
-        if (!g->heads) return false;
-        for (uint32_t c = 0; c < g->channel_count; c++) g->heads[c] = head_knows(f, &g->channels[c]);
+    for (uint32_t i = 0; i < finder->size; i++) {
+        struct group *group = &finder->groups[i];
+        if (!group->used) continue;
+        group->heads = malloc((group->channel_count + 1) * sizeof *group->heads);
+        if (!group->heads) return false;
+        for (uint32_t channel_index = 0; channel_index < group->channel_count; channel_index++)
+            group->heads[channel_index] = find_head_knowledge(finder, &group->channels[channel_index]);
     }
     return true;
 }
 
-/* The send is gone from the front of its channel. */
-static void advance(struct finder *f, struct group *g, int32_t source) {
-    uint32_t low = 0, high = g->channel_count;
+/* Move the head of a sender's channel to its first message that nobody has taken. */
+static void advance_head(struct finder *finder, struct group *group, int32_t source) {
+    uint32_t low = 0, high = group->channel_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (g->channels[middle].source < source) low = middle + 1;
+        if (group->channels[middle].source < source) low = middle + 1;
         else high = middle;
     }
-    if (low == g->channel_count || g->channels[low].source != source) return;
-    struct channel *c = &g->channels[low];
-    while (c->head < c->end && f->taken[f->entries[c->head]]) c->head++;
-    g->heads[low] = head_knows(f, c);
+    if (low == group->channel_count || group->channels[low].source != source) return;
+    struct channel *channel = &group->channels[low];
+    while (channel->head < channel->end && finder->taken[finder->entries[channel->head]]) channel->head++;
+    group->heads[low] = find_head_knowledge(finder, channel);
 }
 
-static void take_message(struct finder *f, uint32_t send) {
-    f->taken[send] = 1;
-    for (int any = 0; any < 2; any++) {
-        struct group *g = find_group(f, f->in->send_comm[send], any ? -1 : f->in->send_tag[send]);
-        if (g->used) advance(f, g, f->in->send_source[send]);
+/* Note that a receive has taken a message. */
+static void take_message(struct finder *finder, uint32_t send) {
+    finder->taken[send] = 1;
+    for (int is_any_tag = 0; is_any_tag < 2; is_any_tag++) {
+        struct group *group =
+            find_group(finder, finder->in->send_comm[send], is_any_tag ? -1 : finder->in->send_tag[send]);
+        if (group->used) advance_head(finder, group, finder->in->send_source[send]);
     }
 }
 
+/* Return how many heads are below a limit. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx2", "default")))
 #endif
 static uint32_t
-count_below(const uint32_t *heads, uint32_t n, uint32_t limit) {
+count_heads_below(const uint32_t *heads, uint32_t count, uint32_t limit) {
     uint32_t below = 0;
-    for (uint32_t i = 0; i < n; i++) below += heads[i] < limit;
+    for (uint32_t i = 0; i < count; i++) below += heads[i] < limit;
     return below;
 }
 
-static bool fits(const struct weft_races_input *in, uint64_t recv, uint32_t send) {
-    return in->recv_comm[recv] == in->send_comm[send] &&
-           (in->recv_flags[recv] & WEFT_POST_ANY_SOURCE || in->recv_peer[recv] == in->send_source[send]) &&
-           (in->recv_flags[recv] & WEFT_POST_ANY_TAG || in->recv_tag[recv] == in->send_tag[send]);
+/* Return whether a message fits a receive's communicator, source and tag. */
+static bool is_message_fitting(const struct weft_races_input *input, uint64_t recv, uint32_t send) {
+    return input->recv_comm[recv] == input->send_comm[send] &&
+           (input->recv_flags[recv] & WEFT_POST_ANY_SOURCE || input->recv_peer[recv] == input->send_source[send]) &&
+           (input->recv_flags[recv] & WEFT_POST_ANY_TAG || input->recv_tag[recv] == input->send_tag[send]);
 }
 
-/* A receive posted before r that is still pending would get m' itself, unless it was decided before; if its own message
- * is sent only after r is decided, that cannot be. The same where it took an earlier message of the same sender. */
-static bool blocked(const struct finder *f, uint64_t r, uint32_t limit, uint32_t message) {
-    const struct weft_races_input *in = f->in;
-    for (uint64_t k = 0; k < f->open_count; k++) {
-        uint32_t other = f->open[k], first = in->recv_partner[other];
-        if (first == NONE || in->recv_reach[other] < limit || in->recv_reach[other] == NONE) continue;
-        bool overtaken = in->send_source[first] == in->send_source[message] && first < message && fits(in, r, first);
-        if (overtaken || fits(in, other, message)) return true;
+/* Return whether a receive that was posted before `receive` and is still pending would get the message itself, unless
+ * it was decided before (which cannot be if its own message is sent only after `receive` is decided); or took an
+ * earlier message of the same sender. */
+static bool is_blocked_by_earlier(const struct finder *finder, uint64_t receive, uint32_t limit, uint32_t message) {
+    const struct weft_races_input *input = finder->in;
+    for (uint64_t k = 0; k < finder->open_count; k++) {
+        uint32_t other = finder->open[k], own_message = input->recv_partner[other];
+        if (own_message == NONE || input->recv_reach[other] < limit || input->recv_reach[other] == NONE) continue;
+        bool is_overtaken = input->send_source[own_message] == input->send_source[message] && own_message < message &&
+                            is_message_fitting(input, receive, own_message);
+        if (is_overtaken || is_message_fitting(input, other, message)) return true;
     }
     return false;
 }
 
-static bool add_race(struct finder *f, uint32_t row, uint8_t probe) {
-    struct weft_races *out = f->out;
+/* Add a racing receive or probe to the result, without messages yet. Return false without memory. */
+static bool add_race(struct finder *finder, uint32_t row, uint8_t is_probe) {
+    struct weft_races *out = finder->out;
     if (out->count == out->room) {
         uint64_t room = out->room ? out->room * 2 : 256;
         uint32_t *rows = realloc(out->row, room * sizeof *rows);
@@ -229,136 +247,155 @@ static bool add_race(struct finder *f, uint32_t row, uint8_t probe) {
     }
     out->row[out->count] = row;
     out->total[out->count] = 0;
-    out->probe[out->count] = probe;
+    out->probe[out->count] = is_probe;
     out->first[out->count++] = out->message_count;
     return true;
 }
 
+/* Add a message to the last race. Return false without memory. */
 static bool list_message(struct weft_races *out, uint32_t send) {
     if (out->message_count == out->message_room) {
         uint64_t room = out->message_room ? out->message_room * 2 : 1024;
-        uint32_t *more = realloc(out->messages, room * sizeof *more);
-        if (!more) return false;
-        out->messages = more;
+        uint32_t *grown = realloc(out->messages, room * sizeof *grown);
+        if (!grown) return false;
+        out->messages = grown;
         out->message_room = room;
     }
     out->messages[out->message_count++] = send;
     return true;
 }
 
-/* All messages that the wildcard `row` could have taken instead of `took`. */
-static bool look(struct finder *f, struct group *g, uint32_t row, bool probe, uint32_t took, uint32_t known) {
-    const struct weft_races_input *in = f->in;
-    uint32_t limit = 2 * known + 2;
-    if (count_below(g->heads, g->channel_count, limit) == 0) return true;
-    bool pending = !probe && f->open_count && f->patterns_differ;
-    struct weft_races *out = f->out;
-    uint64_t before = out->count, messages = out->message_count;
-    uint32_t most = before >= FULLY_LISTED && in->most > LISTED_LATER ? LISTED_LATER : in->most;
-    if (!add_race(f, row, probe)) return false;
-    for (uint32_t c = 0; c < g->channel_count; c++) {
-        if (g->heads[c] >= limit || g->channels[c].source == in->send_source[took]) continue;
-        uint32_t send = f->entries[g->channels[c].head];
-        if (pending && blocked(f, row, limit, send)) continue;
-        if (out->total[before]++ < most && !list_message(out, send)) return false;
+/* Add a race with all messages that the wildcard `row` could have taken instead of `taken_send`, if there are any.
+ * False without memory. */
+static bool find_racing_messages(struct finder *finder, struct group *group, uint32_t row, bool is_probe,
+                                 uint32_t taken_send, uint32_t known_event) {
+    const struct weft_races_input *input = finder->in;
+    uint32_t limit = 2 * known_event + 2;
+    if (count_heads_below(group->heads, group->channel_count, limit) == 0) return true;
+    bool may_be_blocked = !is_probe && finder->open_count && finder->patterns_differ;
+    struct weft_races *out = finder->out;
+    uint64_t race_index = out->count, old_message_count = out->message_count;
+    uint32_t listed_messages = race_index >= FULLY_LISTED && input->most > LISTED_LATER ? LISTED_LATER : input->most;
+    if (!add_race(finder, row, is_probe)) return false;
+    for (uint32_t channel_index = 0; channel_index < group->channel_count; channel_index++) {
+        if (group->heads[channel_index] >= limit ||
+            group->channels[channel_index].source == input->send_source[taken_send])
+            continue;
+        uint32_t send = finder->entries[group->channels[channel_index].head];
+        if (may_be_blocked && is_blocked_by_earlier(finder, row, limit, send)) continue;
+        if (out->total[race_index]++ < listed_messages && !list_message(out, send)) return false;
     }
-    if (out->total[before] == 0) {
-        out->count = before;
-        out->message_count = messages;
+    if (out->total[race_index] == 0) {
+        out->count = race_index;
+        out->message_count = old_message_count;
     }
     return true;
 }
 
-static bool still_open(struct finder *f, uint32_t recv) {
-    uint32_t event = f->in->recv_event[recv];
+/* Drop the pending receives that were decided when `receive` was posted. */
+static bool close_decided_receives(struct finder *finder, uint32_t receive) {
+    uint32_t event = finder->in->recv_event[receive];
     uint64_t kept = 0;
-    for (uint64_t k = 0; k < f->open_count; k++)
-        if (f->in->recv_decided[f->open[k]] > event) f->open[kept++] = f->open[k];
-    f->open_count = kept;
+    for (uint64_t k = 0; k < finder->open_count; k++)
+        if (finder->in->recv_decided[finder->open[k]] > event) finder->open[kept++] = finder->open[k];
+    finder->open_count = kept;
     return true;
 }
 
-static bool open_receive(struct finder *f, uint32_t recv) {
-    if (f->in->recv_decided[recv] == f->in->recv_event[recv]) return true;
-    if (f->open_count == f->open_room) {
-        uint64_t room = f->open_room ? f->open_room * 2 : 64;
-        uint32_t *more = realloc(f->open, room * sizeof *more);
-        if (!more) return false;
-        f->open = more;
-        f->open_room = room;
+/* Note a receive as pending unless it is decided at once. Return false without memory. */
+static bool open_receive(struct finder *finder, uint32_t receive) {
+    if (finder->in->recv_decided[receive] == finder->in->recv_event[receive]) return true;
+    if (finder->open_count == finder->open_room) {
+        uint64_t room = finder->open_room ? finder->open_room * 2 : 64;
+        uint32_t *grown = realloc(finder->open, room * sizeof *grown);
+        if (!grown) return false;
+        finder->open = grown;
+        finder->open_room = room;
     }
-    f->open[f->open_count++] = recv;
+    finder->open[finder->open_count++] = receive;
     return true;
 }
 
-static bool one_probe(struct finder *f, uint64_t i) {
-    const struct weft_races_input *in = f->in;
-    if (!is_wildcard(in->probe_flags[i]) || in->probe_partner[i] == NONE) return true;
-    struct group *g = find_group(f, in->probe_comm[i], tag_pattern(in->probe_flags[i], in->probe_tag[i]));
-    return !g->used || look(f, g, (uint32_t)i, true, in->probe_partner[i], in->probe_event[i]);
+/* Find the races of one probe. Return false without memory. */
+static bool check_probe(struct finder *finder, uint64_t probe) {
+    const struct weft_races_input *input = finder->in;
+    if (!is_wildcard(input->probe_flags[probe]) || input->probe_partner[probe] == NONE) return true;
+    struct group *group =
+        find_group(finder, input->probe_comm[probe], tag_pattern(input->probe_flags[probe], input->probe_tag[probe]));
+    return !group->used || find_racing_messages(finder, group, (uint32_t)probe, true, input->probe_partner[probe],
+                                                input->probe_event[probe]);
 }
 
-static bool one_receive(struct finder *f, uint64_t i) {
-    const struct weft_races_input *in = f->in;
-    uint32_t took = in->recv_partner[i];
-    if (f->patterns_differ) still_open(f, (uint32_t)i);
-    if (is_wildcard(in->recv_flags[i]) && took != NONE && in->recv_known[i] != NONE) {
-        struct group *g = find_group(f, in->recv_comm[i], tag_pattern(in->recv_flags[i], in->recv_tag[i]));
-        if (g->used && !look(f, g, (uint32_t)i, false, took, in->recv_known[i])) return false;
+/* Find the races of one receive, and let it take its message. Return false without memory. */
+static bool check_receive(struct finder *finder, uint64_t receive) {
+    const struct weft_races_input *input = finder->in;
+    uint32_t taken_send = input->recv_partner[receive];
+    if (finder->patterns_differ) close_decided_receives(finder, (uint32_t)receive);
+    if (is_wildcard(input->recv_flags[receive]) && taken_send != NONE && input->recv_known[receive] != NONE) {
+        struct group *group = find_group(finder, input->recv_comm[receive],
+                                         tag_pattern(input->recv_flags[receive], input->recv_tag[receive]));
+        if (group->used &&
+            !find_racing_messages(finder, group, (uint32_t)receive, false, taken_send, input->recv_known[receive]))
+            return false;
     }
-    if (took != NONE) take_message(f, took);
-    return !f->patterns_differ || open_receive(f, (uint32_t)i);
+    if (taken_send != NONE) take_message(finder, taken_send);
+    return !finder->patterns_differ || open_receive(finder, (uint32_t)receive);
 }
 
-static void clear(struct finder *f) {
-    for (uint32_t i = 0; i < f->size; i++) {
-        free(f->groups[i].channels);
-        free(f->groups[i].heads);
+/* Empty the groups and the pending receives, for the next rank. */
+static void clear_finder(struct finder *finder) {
+    for (uint32_t i = 0; i < finder->size; i++) {
+        free(finder->groups[i].channels);
+        free(finder->groups[i].heads);
     }
-    memset(f->groups, 0, f->size * sizeof *f->groups);
-    f->used = 0;
-    f->open_count = 0;
+    memset(finder->groups, 0, finder->size * sizeof *finder->groups);
+    finder->used = 0;
+    finder->open_count = 0;
 }
 
-static bool one_rank(struct finder *f, uint32_t rank) {
-    const struct weft_races_input *in = f->in;
-    if (!find_patterns(f, rank)) return false;
-    if (f->used == 0) return true;
-    bool good = fill_groups(f, rank);
-    uint64_t probe = in->probe_first[rank], end = in->recv_first[rank + 1];
-    for (uint64_t i = in->recv_first[rank]; i <= end && good; i++) {
-        for (; good && probe < in->probe_first[rank + 1] && (i == end || in->probe_event[probe] < in->recv_event[i]);
+/* Find the races of one receiving rank. Return false without memory. */
+static bool find_races_of_rank(struct finder *finder, uint32_t rank) {
+    const struct weft_races_input *input = finder->in;
+    if (!add_rank_patterns(finder, rank)) return false;
+    if (finder->used == 0) return true;
+    bool is_good = fill_groups(finder, rank);
+    uint64_t probe = input->probe_first[rank], end = input->recv_first[rank + 1];
+    for (uint64_t receive = input->recv_first[rank]; receive <= end && is_good; receive++) {
+        for (; is_good && probe < input->probe_first[rank + 1] &&
+               (receive == end || input->probe_event[probe] < input->recv_event[receive]);
              probe++)
-            good = one_probe(f, probe);
-        if (i < end) good = good && one_receive(f, i);
+            is_good = check_probe(finder, probe);
+        if (receive < end) is_good = is_good && check_receive(finder, receive);
     }
-    clear(f);
-    return good;
+    clear_finder(finder);
+    return is_good;
 }
 
-void weft_races_free(struct weft_races *r) {
-    if (!r) return;
-    free(r->row);
-    free(r->total);
-    free(r->probe);
-    free(r->first);
-    free(r->messages);
-    free(r);
+/* Free what weft_races_find() returned; NULL is allowed. */
+void weft_races_free(struct weft_races *races) {
+    if (!races) return;
+    free(races->row);
+    free(races->total);
+    free(races->probe);
+    free(races->first);
+    free(races->messages);
+    free(races);
 }
 
-struct weft_races *weft_races_find(const struct weft_races_input *in, uint64_t sends, uint64_t counts[2]) {
+/* Find all races of a run; see races.h. */
+struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]) {
     struct weft_races *out = calloc(1, sizeof *out);
-    struct finder f = {.in = in, .out = out, .size = 16};
-    f.groups = calloc(f.size, sizeof *f.groups);
-    f.taken = calloc(sends + 1, 1);
-    bool good = out && f.groups && f.taken;
-    for (uint32_t rank = 0; rank < in->ranks && good; rank++) good = one_rank(&f, rank);
-    if (f.groups) clear(&f);
-    free(f.groups);
-    free(f.taken);
-    free(f.entries);
-    free(f.open);
-    if (!good) {
+    struct finder finder = {.in = input, .out = out, .size = 16};
+    finder.groups = calloc(finder.size, sizeof *finder.groups);
+    finder.taken = calloc(sends + 1, 1);
+    bool is_good = out && finder.groups && finder.taken;
+    for (uint32_t rank = 0; rank < input->ranks && is_good; rank++) is_good = find_races_of_rank(&finder, rank);
+    if (finder.groups) clear_finder(&finder);
+    free(finder.groups);
+    free(finder.taken);
+    free(finder.entries);
+    free(finder.open);
+    if (!is_good) {
         weft_races_free(out);
         return NULL;
     }
@@ -367,15 +404,16 @@ struct weft_races *weft_races_find(const struct weft_races_input *in, uint64_t s
     return out;
 }
 
-void weft_races_take(struct weft_races *r, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
+/* Copy the result into the caller's columns, which have room by the counts of weft_races_find(), and free it. */
+void weft_races_take(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
                      uint32_t *messages) {
-    if (r->count) {
-        memcpy(row, r->row, r->count * sizeof *row);
-        memcpy(probe, r->probe, r->count);
-        memcpy(total, r->total, r->count * sizeof *total);
-        memcpy(first, r->first, r->count * sizeof *first);
-        memcpy(messages, r->messages, r->message_count * sizeof *messages);
+    if (races->count) {
+        memcpy(row, races->row, races->count * sizeof *row);
+        memcpy(probe, races->probe, races->count);
+        memcpy(total, races->total, races->count * sizeof *total);
+        memcpy(first, races->first, races->count * sizeof *first);
+        memcpy(messages, races->messages, races->message_count * sizeof *messages);
     }
-    first[r->count] = r->message_count;
-    weft_races_free(r);
+    first[races->count] = races->message_count;
+    weft_races_free(races);
 }

@@ -23,13 +23,13 @@ struct weft_races_input {
     uint32_t most;            /* messages that are listed for one receive; all are counted */
 };
 
-EXPORT void weft_races_free(struct weft_races *r);
+EXPORT void weft_races_free(struct weft_races *races);
 
 /* Finds all races of the ranks low .. high - 1; `sends` is the number of sends. The caller owns the result; NULL
  * without memory. counts gets the racing receives and the messages listed. */
-EXPORT struct weft_races *weft_races_find(const struct weft_races_input *in, uint64_t sends, uint64_t counts[2]);
+EXPORT struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]);
 
-EXPORT void weft_races_take(struct weft_races *r, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
+EXPORT void weft_races_take(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
                             uint32_t *messages);
 
 #endif

@@ -11,52 +11,55 @@ struct weft_completions {
     bool failed;
 };
 
-static void completed(struct weft_completions *c, uint64_t request, uint64_t event) {
+/* Add that an event completed a request; null requests and damaged ids are left out. */
+static void add_completion(struct weft_completions *completions, uint64_t request, uint64_t event) {
     if (request <= WEFT_ID_NULL || request > UINT32_MAX) return;
-    if (c->count == c->room) {
-        uint64_t room = c->room ? c->room * 2 : 1024;
-        uint32_t *request_ = realloc(c->request, room * sizeof *request_);
-        if (request_) c->request = request_;
-        uint32_t *event_ = realloc(c->event, room * sizeof *event_);
-        if (event_) c->event = event_;
-        if (!request_ || !event_) {
-            c->failed = true;
+    if (completions->count == completions->room) {
+        uint64_t room = completions->room ? completions->room * 2 : 1024;
+        uint32_t *requests = realloc(completions->request, room * sizeof *requests);
+        if (requests) completions->request = requests;
+        uint32_t *events = realloc(completions->event, room * sizeof *events);
+        if (events) completions->event = events;
+        if (!requests || !events) {
+            completions->failed = true;
             return;
         }
-        c->room = room;
+        completions->room = room;
     }
-    c->request[c->count] = (uint32_t)request;
-    c->event[c->count++] = (uint32_t)event;
+    completions->request[completions->count] = (uint32_t)request;
+    completions->event[completions->count++] = (uint32_t)event;
 }
 
-static void completed_by(struct weft_completions *c, const struct weft_extract_input *in, uint64_t i,
-                         struct weft_spec spec) {
+/* Add the completions that one waiting or testing call reported. */
+static void add_completions_of(struct weft_completions *completions, const struct weft_extract_input *input,
+                               uint64_t event, struct weft_spec spec) {
     switch (spec.op) {
-    case WEFT_OP_WAIT: completed(c, in->events[i].object, i); return;
+    case WEFT_OP_WAIT: add_completion(completions, input->events[event].object, event); return;
     case WEFT_OP_WAITALL: {
-        struct tail t = read_tail(in, i, spec, WEFT_ROLE_REQUESTS);
-        for (uint64_t k = 0; k < t.requests.count; k++) completed(c, read_u(&t.requests.at), i);
+        struct tail tail = read_tail(input, event, spec, WEFT_ROLE_REQUESTS);
+        for (uint64_t k = 0; k < tail.requests.count; k++)
+            add_completion(completions, read_unsigned(&tail.requests.at), event);
         return;
     }
     case WEFT_OP_WAITANY: {
-        struct tail t = read_tail(in, i, spec, WEFT_ROLE_INDEX);
-        if (t.index < 0 || (uint64_t)t.index >= t.requests.count) return;
-        for (int64_t k = 0; k < t.index; k++) skip_u(&t.requests.at);
-        completed(c, read_u(&t.requests.at), i);
+        struct tail tail = read_tail(input, event, spec, WEFT_ROLE_INDEX);
+        if (tail.index < 0 || (uint64_t)tail.index >= tail.requests.count) return;
+        for (int64_t k = 0; k < tail.index; k++) skip_varint(&tail.requests.at);
+        add_completion(completions, read_unsigned(&tail.requests.at), event);
         return;
     }
     case WEFT_OP_WAITSOME: {
-        struct tail t = read_tail(in, i, spec, WEFT_ROLE_SKIP);
-        uint64_t *ids = malloc((t.requests.count + 1) * sizeof *ids);
+        struct tail tail = read_tail(input, event, spec, WEFT_ROLE_SKIP);
+        uint64_t *ids = malloc((tail.requests.count + 1) * sizeof *ids);
         if (!ids) {
-            c->failed = true;
+            completions->failed = true;
             return;
         }
-        for (uint64_t k = 0; k < t.requests.count; k++) ids[k] = read_u(&t.requests.at);
+        for (uint64_t k = 0; k < tail.requests.count; k++) ids[k] = read_unsigned(&tail.requests.at);
         int64_t index = 0;
-        for (uint64_t k = 0; k < t.indices.count; k++) {
-            index += read_z(&t.indices.at);
-            if (index >= 0 && (uint64_t)index < t.requests.count) completed(c, ids[index], i);
+        for (uint64_t k = 0; k < tail.indices.count; k++) {
+            index += read_signed(&tail.indices.at);
+            if (index >= 0 && (uint64_t)index < tail.requests.count) add_completion(completions, ids[index], event);
         }
         free(ids);
         return;
@@ -64,64 +67,71 @@ static void completed_by(struct weft_completions *c, const struct weft_extract_i
     }
 }
 
-void weft_completions_take(struct weft_completions *c, int64_t *request, int64_t *event) {
-    for (uint64_t i = 0; i < c->count; i++) {
-        request[i] = c->request[i];
-        event[i] = c->event[i];
+/* Copy the completions into the caller's columns, which have room for them, and free them. */
+void weft_completions_take(struct weft_completions *completions, int64_t *request, int64_t *event) {
+    for (uint64_t i = 0; i < completions->count; i++) {
+        request[i] = completions->request[i];
+        event[i] = completions->event[i];
     }
-    free(c->request);
-    free(c->event);
-    free(c);
+    free(completions->request);
+    free(completions->event);
+    free(completions);
 }
 
-struct weft_completions *weft_completions(const struct weft_extract_input *in, uint64_t *count) {
-    struct weft_completions *c = calloc(1, sizeof *c);
-    for (uint64_t i = 0; c && i < in->event_count && !c->failed; i++) {
-        const struct weft_event *e = &in->events[i];
-        struct weft_spec spec = spec_of(in, e);
-        if (spec.op < WEFT_OP_WAIT || spec.op > WEFT_OP_WAITSOME || !(e->flags & WEFT_FLAG_CLOSED)) continue;
-        if (spec.flags & WEFT_SPEC_FLAGGED && !(e->flags & WEFT_FLAG_TRUE)) continue;
-        completed_by(c, in, i, spec);
+/* List the requests that waits and tests of a rank reported as complete; see requests.h. */
+struct weft_completions *weft_completions(const struct weft_extract_input *input, uint64_t *count) {
+    struct weft_completions *completions = calloc(1, sizeof *completions);
+    for (uint64_t event = 0; completions && event < input->event_count && !completions->failed; event++) {
+        const struct weft_event *call = &input->events[event];
+        struct weft_spec spec = find_spec(input, call);
+        if (spec.op < WEFT_OP_WAIT || spec.op > WEFT_OP_WAITSOME || !(call->flags & WEFT_FLAG_CLOSED)) continue;
+        if (spec.flags & WEFT_SPEC_FLAGGED && !(call->flags & WEFT_FLAG_TRUE)) continue;
+        add_completions_of(completions, input, event, spec);
     }
-    if (!c || c->failed) {
-        if (c) free(c->request), free(c->event), free(c);
+    if (!completions || completions->failed) {
+        if (completions) free(completions->request), free(completions->event), free(completions);
         return NULL;
     }
-    *count = c->count;
-    return c;
+    *count = completions->count;
+    return completions;
 }
 
 /* ---- buffers ---- */
 
-static uint64_t end_of(const struct weft_buffers *in, const struct weft_event *e, uint64_t i, uint8_t sort) {
-    if (!(sort & ACCESS_PENDING)) return i;
-    uint64_t request = e->object - in->first; /* beyond all where it is before the first */
-    uint32_t done = request < in->requests ? in->done[request] : NONE;
-    if (done != NONE) return done;
-    return sort & ACCESS_SHORT ? i : in->count;
+/* Return the event until which an access lasts: its completion, the end of the record, or the call itself. */
+static uint64_t find_access_end(const struct weft_buffers *buffers, const struct weft_event *call, uint64_t event,
+                                uint8_t sort) {
+    if (!(sort & ACCESS_PENDING)) return event;
+    uint64_t request = call->object - buffers->first; /* beyond all where it is before the first */
+    uint32_t completion = request < buffers->requests ? buffers->done[request] : NONE;
+    if (completion != NONE) return completion;
+    return sort & ACCESS_SHORT ? event : buffers->count;
 }
 
-uint64_t weft_buffers(const struct weft_buffers *in, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
+/* List when each access of a buffer by MPI began and ended, and where it lies; see requests.h. */
+uint64_t weft_buffers(const struct weft_buffers *buffers, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
                       uint8_t *writes) {
     uint64_t found = 0, guessed = 0;
-    for (uint64_t i = 0; i < in->count; i++) {
-        const struct weft_event *e = &in->events[i];
-        uint8_t sort = in->sort[e->function];
-        if (sort & ACCESS_COMPLETES && e->buffer == WEFT_GUESSED) {
+    for (uint64_t event = 0; event < buffers->count; event++) {
+        const struct weft_event *call = &buffers->events[event];
+        uint8_t sort = buffers->sort[call->function];
+        if (sort & ACCESS_COMPLETES && call->buffer == WEFT_GUESSED) {
             /* It may have completed any send before it: several had one handle (format.h). */
             for (; guessed < found; guessed++)
-                if (in->sort[in->events[begin[guessed]].function] & ACCESS_SHORT && end[guessed] > (int64_t)i)
-                    end[guessed] = (int64_t)i;
+                if (buffers->sort[buffers->events[begin[guessed]].function] & ACCESS_SHORT &&
+                    end[guessed] > (int64_t)event)
+                    end[guessed] = (int64_t)event;
         }
-        if (!(sort & ACCESS_MADE) || !e->buffer || e->buffer == WEFT_IN_PLACE || e->count <= 0 || e->count == INT32_MAX)
+        if (!(sort & ACCESS_MADE) || !call->buffer || call->buffer == WEFT_IN_PLACE || call->count <= 0 ||
+            call->count == INT32_MAX)
             continue;
-        if (e->peer == WEFT_RANK_PROC_NULL || e->peer == WEFT_RANK_ROOT || e->error || e->datatype >= in->types ||
-            !in->solid[e->datatype])
+        if (call->peer == WEFT_RANK_PROC_NULL || call->peer == WEFT_RANK_ROOT || call->error ||
+            call->datatype >= buffers->types || !buffers->solid[call->datatype])
             continue;
-        begin[found] = (int64_t)i;
-        end[found] = (int64_t)end_of(in, e, i, sort);
-        low[found] = e->buffer;
-        high[found] = e->buffer + (uint64_t)e->count * in->solid[e->datatype];
+        begin[found] = (int64_t)event;
+        end[found] = (int64_t)find_access_end(buffers, call, event, sort);
+        low[found] = call->buffer;
+        high[found] = call->buffer + (uint64_t)call->count * buffers->solid[call->datatype];
         writes[found++] = sort & ACCESS_WRITES ? 1 : 0;
     }
     return found;

@@ -15,59 +15,64 @@ struct out {
     bool full;
 };
 
-static void put(struct out *o, const char *text, size_t length) {
-    if ((size_t)(o->end - o->p) < length) {
-        o->full = true;
+/* Append text; where it does not fit, nothing is written and `full` is set. */
+static void put(struct out *out, const char *text, size_t length) {
+    if ((size_t)(out->end - out->p) < length) {
+        out->full = true;
         return;
     }
-    memcpy(o->p, text, length);
-    o->p += length;
+    memcpy(out->p, text, length);
+    out->p += length;
 }
 
 #define LITERAL(o, text) put(o, text, sizeof(text) - 1)
 
-static void put_text(struct out *o, const struct weft_texts *texts, uint64_t i) {
-    put(o, texts->bytes + texts->at[i], texts->at[i + 1] - texts->at[i]);
+static void put_text(struct out *out, const struct weft_texts *texts, uint64_t index) {
+    put(out, texts->bytes + texts->at[index], texts->at[index + 1] - texts->at[index]);
 }
 
-static size_t digits(char *end, uint64_t value) {
-    char *p = end;
+/* Write a number's digits so that they end before `end`, and return how many there are. */
+static size_t write_digits(char *end, uint64_t value) {
+    char *start = end;
     do {
-        *--p = (char)('0' + value % 10);
+        *--start = (char)('0' + value % 10);
         value /= 10;
     } while (value);
-    return (size_t)(end - p);
+    return (size_t)(end - start);
 }
 
-static void put_u(struct out *o, uint64_t value) {
+/* Write a number in decimal digits. */
+static void put_unsigned(struct out *out, uint64_t value) {
     char text[24];
-    size_t n = digits(text + sizeof text, value);
-    put(o, text + sizeof text - n, n);
+    size_t n = write_digits(text + sizeof text, value);
+    put(out, text + sizeof text - n, n);
 }
 
-static void put_i(struct out *o, int64_t value) {
-    if (value < 0) LITERAL(o, "-");
-    put_u(o, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+static void put_signed(struct out *out, int64_t value) {
+    if (value < 0) LITERAL(out, "-");
+    put_unsigned(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-static void put_hex(struct out *o, uint64_t value) {
+/* Write a number as 0x and hexadecimal digits. */
+static void put_hex(struct out *out, uint64_t value) {
     char text[24];
     int n = snprintf(text, sizeof text, "0x%llx", (unsigned long long)value);
-    put(o, text, (size_t)n);
+    put(out, text, (size_t)n);
 }
 
-static void spaces(struct out *o, uint64_t width, uint64_t used) {
-    for (; used < width; used++) LITERAL(o, " ");
+static void put_padding(struct out *out, uint64_t width, uint64_t used) {
+    for (; used < width; used++) LITERAL(out, " ");
 }
 
 /* Reading a tail */
 
-static void skip_value(struct cursor *c, uint8_t code) {
+/* Pass over one value of a tail (the extra arguments of an event) by its code. */
+static void skip_value(struct cursor *cursor, uint8_t code) {
     if (code == WEFT_CODE_STATUS) {
-        if (read_u(c))
-            for (int k = 0; k < 4; k++) read_u(c);
+        if (read_unsigned(cursor))
+            for (int k = 0; k < 4; k++) read_unsigned(cursor);
     } else {
-        read_u(c);
+        read_unsigned(cursor);
     }
 }
 
@@ -78,44 +83,50 @@ struct tail_view {
     int64_t count;
 };
 
-static void walk(struct tail_view *t, struct cursor *c, uint8_t code, int step) {
-    t->at[step] = *c;
-    uint64_t n = 1;
+/* Note where the value of a step of a tail lies, and pass over it. */
+static void walk_step(struct tail_view *tail, struct cursor *cursor, uint8_t code, int step) {
+    tail->at[step] = *cursor;
+    uint64_t value_count = 1;
     if (code & WEFT_CODE_ARRAY) {
-        n = read_u(c);
-        if (n > (uint64_t)(c->end - c->p)) c->bad = true;
+        value_count = read_unsigned(cursor);
+        if (value_count > (uint64_t)(cursor->end - cursor->p)) cursor->bad = true;
     }
-    for (uint64_t k = 0; k < n && !c->bad; k++) skip_value(c, code & (uint8_t)~WEFT_CODE_ARRAY);
+    for (uint64_t k = 0; k < value_count && !cursor->bad; k++) skip_value(cursor, code & (uint8_t)~WEFT_CODE_ARRAY);
 }
 
-static void view(struct tail_view *t, const struct weft_rows_input *in, const struct weft_row_function *f,
-                 const struct weft_event *e, const uint8_t *tails, uint64_t bytes) {
-    t->there = e->flags & WEFT_FLAG_HAS_TAIL;
-    t->bad = t->exited = false;
-    t->count = e->count;
-    t->received = t->there ? 0 : e->result;
-    if (!t->there) return;
-    uint64_t start = (uint64_t)e->result * WEFT_TAIL_ALIGN;
-    if (start > bytes) {
-        t->bad = true;
+/* Find where the values of an event's tail lie; a damaged one is `bad`. */
+static void read_tail_view(struct tail_view *tail, const struct weft_rows_input *input,
+                           const struct weft_row_function *function, const struct weft_event *event,
+                           const uint8_t *tails, uint64_t byte_count) {
+    tail->there = event->flags & WEFT_FLAG_HAS_TAIL;
+    tail->bad = tail->exited = false;
+    tail->count = event->count;
+    tail->received = tail->there ? 0 : event->result;
+    if (!tail->there) return;
+    uint64_t start = (uint64_t)event->result * WEFT_TAIL_ALIGN;
+    if (start > byte_count) {
+        tail->bad = true;
         return;
     }
-    struct cursor c = {tails + start, tails + bytes, false};
-    if (e->flags & WEFT_FLAG_TICKET) t->ticket = read_u(&c);
-    if (e->count == INT32_MAX) t->count = read_z(&c);
-    t->exited = e->flags & WEFT_FLAG_CLOSED && !(f->bits & FUNCTION_POLL && failed_polls(e));
-    int steps = t->exited ? f->steps : f->entry_steps;
-    for (int k = 0; k < steps && !c.bad; k++) walk(t, &c, in->step_codes[f->first_step + (uint32_t)k], k);
-    if (t->exited && f->bits & FUNCTION_STATUS) {
-        t->received = read_u(&c);
-        if (e->flags & WEFT_FLAG_TICKET && f->bits & FUNCTION_PROBE && c.p < c.end) read_u(&c);
+    struct cursor cursor = {tails + start, tails + byte_count, false};
+    if (event->flags & WEFT_FLAG_TICKET) tail->ticket = read_unsigned(&cursor);
+    if (event->count == INT32_MAX) tail->count = read_signed(&cursor);
+    tail->exited = event->flags & WEFT_FLAG_CLOSED && !(function->bits & FUNCTION_POLL && failed_polls(event));
+    int steps = tail->exited ? function->steps : function->entry_steps;
+    for (int k = 0; k < steps && !cursor.bad; k++)
+        walk_step(tail, &cursor, input->step_codes[function->first_step + (uint32_t)k], k);
+    if (tail->exited && function->bits & FUNCTION_STATUS) {
+        tail->received = read_unsigned(&cursor);
+        if (event->flags & WEFT_FLAG_TICKET && function->bits & FUNCTION_PROBE && cursor.p < cursor.end)
+            read_unsigned(&cursor);
     }
-    t->bad = c.bad;
+    tail->bad = cursor.bad;
 }
 
 /* Values */
 
-static void put_name(struct out *o, const struct weft_rows_input *in, const struct weft_names *names, int64_t id) {
+/* Write the name of an object: its own, or a prefix and its number. */
+static void put_name(struct out *out, const struct weft_rows_input *input, const struct weft_names *names, int64_t id) {
     uint64_t low = 0, high = names->count;
     while (low < high) {
         uint64_t middle = (low + high) / 2;
@@ -123,349 +134,374 @@ static void put_name(struct out *o, const struct weft_rows_input *in, const stru
         else high = middle;
     }
     if (low < names->count && names->ids[low] == id) {
-        put_text(o, &names->own, low);
+        put_text(out, &names->own, low);
         return;
     }
-    put_text(o, &in->words, names->prefix);
-    put_i(o, id >= 256 ? id - 256 : id); /* WEFT_ID_DYNAMIC */
-    if (in->json) LITERAL(o, "\"");
+    put_text(out, &input->words, names->prefix);
+    put_signed(out, id >= 256 ? id - 256 : id); /* WEFT_ID_DYNAMIC */
+    if (input->json) LITERAL(out, "\"");
 }
 
-static void put_status(struct out *o, bool json, const int64_t f[4], bool cancelled) {
-    if (json) {
-        LITERAL(o, "{\"source\": ");
-        put_i(o, f[0]);
-        LITERAL(o, ", \"tag\": ");
-        put_i(o, f[1]);
-        LITERAL(o, ", \"count\": ");
-        put_u(o, (uint64_t)f[2]);
-        if (cancelled) LITERAL(o, ", \"cancelled\": true, \"error\": ");
-        else LITERAL(o, ", \"cancelled\": false, \"error\": ");
-        put_u(o, (uint64_t)f[3]);
-        LITERAL(o, "}");
+/* Write a status from its source, tag, bytes and error class. */
+static void put_status(struct out *out, bool is_json, const int64_t fields[4], bool is_cancelled) {
+    if (is_json) {
+        LITERAL(out, "{\"source\": ");
+        put_signed(out, fields[0]);
+        LITERAL(out, ", \"tag\": ");
+        put_signed(out, fields[1]);
+        LITERAL(out, ", \"count\": ");
+        put_unsigned(out, (uint64_t)fields[2]);
+        if (is_cancelled) LITERAL(out, ", \"cancelled\": true, \"error\": ");
+        else LITERAL(out, ", \"cancelled\": false, \"error\": ");
+        put_unsigned(out, (uint64_t)fields[3]);
+        LITERAL(out, "}");
         return;
     }
-    LITERAL(o, "(");
-    if (f[0] != WEFT_RANK_ANY_SOURCE) {
-        LITERAL(o, "from ");
-        put_i(o, f[0]);
-        LITERAL(o, ", tag ");
-        put_i(o, f[1]);
-        LITERAL(o, ", ");
+    LITERAL(out, "(");
+    if (fields[0] != WEFT_RANK_ANY_SOURCE) {
+        LITERAL(out, "from ");
+        put_signed(out, fields[0]);
+        LITERAL(out, ", tag ");
+        put_signed(out, fields[1]);
+        LITERAL(out, ", ");
     }
-    put_u(o, (uint64_t)f[2]);
-    LITERAL(o, " bytes)");
+    put_unsigned(out, (uint64_t)fields[2]);
+    LITERAL(out, " bytes)");
 }
 
-static void put_read_status(struct out *o, bool json, struct cursor *c) {
-    uint64_t head = read_u(c);
+/* Write a status that is read from a tail. */
+static void put_read_status(struct out *out, bool is_json, struct cursor *cursor) {
+    uint64_t head = read_unsigned(cursor);
     if (!head) {
-        if (json) LITERAL(o, "null");
-        else LITERAL(o, "None");
+        if (is_json) LITERAL(out, "null");
+        else LITERAL(out, "None");
         return;
     }
-    int64_t f[4] = {read_z(c), read_z(c)};
-    f[2] = (int64_t)read_u(c);
-    f[3] = (int64_t)read_u(c);
-    put_status(o, json, f, (head - 1) & 1);
+    int64_t fields[4] = {read_signed(cursor), read_signed(cursor)};
+    fields[2] = (int64_t)read_unsigned(cursor);
+    fields[3] = (int64_t)read_unsigned(cursor);
+    put_status(out, is_json, fields, (head - 1) & 1);
 }
 
-static void put_number(struct out *o, const struct weft_rows_input *in, const struct weft_part *part,
+/* Write a number as its parameter asks: the name of a handle, an address, a wildcard's name or a plain number. */
+static void put_number(struct out *out, const struct weft_rows_input *input, const struct weft_part *part,
                        const struct weft_names *names, int64_t value) {
     uint8_t code = part->code & (uint8_t)~WEFT_CODE_ARRAY;
     if (code == WEFT_CODE_HANDLE) {
-        put_name(o, in, &names[part->handle], value);
+        put_name(out, input, &names[part->handle], value);
     } else if (code == WEFT_CODE_ADDRESS) {
-        if (in->json) put_u(o, (uint64_t)value);
-        else if (value == -1) LITERAL(o, "MPI_IN_PLACE");
-        else put_hex(o, (uint64_t)value);
-    } else if (!in->json && part->bits & PART_WILD && value < 0 && value >= -3) {
+        if (input->json) put_unsigned(out, (uint64_t)value);
+        else if (value == -1) LITERAL(out, "MPI_IN_PLACE");
+        else put_hex(out, (uint64_t)value);
+    } else if (!input->json && part->bits & PART_WILD && value < 0 && value >= -3) {
         static const char *const wild[] = {"any", "MPI_PROC_NULL", "MPI_ROOT"};
-        put(o, wild[-value - 1], strlen(wild[-value - 1]));
+        put(out, wild[-value - 1], strlen(wild[-value - 1]));
     } else {
-        put_i(o, value);
+        put_signed(out, value);
     }
 }
 
-static void put_tail_value(struct out *o, const struct weft_rows_input *in, const struct weft_part *part,
-                           const struct weft_names *names, struct cursor c, uint64_t buffer) {
+/* Write a parameter's value from a tail; of arrays text shows 8 elements. */
+static void put_tail_value(struct out *out, const struct weft_rows_input *input, const struct weft_part *part,
+                           const struct weft_names *names, struct cursor cursor, uint64_t buffer) {
     uint8_t code = part->code & (uint8_t)~WEFT_CODE_ARRAY;
-    bool array = part->code & WEFT_CODE_ARRAY;
-    uint64_t n = array ? read_u(&c) : 1, shown = array && !in->json && n > 8 ? 8 : n;
+    bool is_array = part->code & WEFT_CODE_ARRAY;
+    uint64_t length = is_array ? read_unsigned(&cursor) : 1,
+             shown = is_array && !input->json && length > 8 ? 8 : length;
     int64_t last = 0;
-    if (array) LITERAL(o, "[");
-    for (uint64_t k = 0; k < shown && !o->full; k++) {
-        if (k) LITERAL(o, ", ");
+    if (is_array) LITERAL(out, "[");
+    for (uint64_t k = 0; k < shown && !out->full; k++) {
+        if (k) LITERAL(out, ", ");
         if (code == WEFT_CODE_STATUS) {
-            put_read_status(o, in->json, &c);
+            put_read_status(out, input->json, &cursor);
             continue;
         }
-        int64_t value = code == WEFT_CODE_HANDLE ? (int64_t)read_u(&c) : read_z(&c);
+        int64_t value = code == WEFT_CODE_HANDLE ? (int64_t)read_unsigned(&cursor) : read_signed(&cursor);
         if (code == WEFT_CODE_ADDRESS) value = (int64_t)((uint64_t)value + buffer);
-        if (code == WEFT_CODE_INT && array) value = last = (int64_t)((uint64_t)last + (uint64_t)value);
-        put_number(o, in, part, names, value);
+        if (code == WEFT_CODE_INT && is_array) value = last = (int64_t)((uint64_t)last + (uint64_t)value);
+        put_number(out, input, part, names, value);
     }
-    if (shown < n) {
-        LITERAL(o, ", ... ");
-        put_u(o, n);
+    if (shown < length) {
+        LITERAL(out, ", ... ");
+        put_unsigned(out, length);
     }
-    if (array) LITERAL(o, "]");
+    if (is_array) LITERAL(out, "]");
 }
 
-static int32_t raw_peer(const struct weft_event *e) {
-    return e->peer < WEFT_RANK_INVALID_BASE ? e->peer - WEFT_RANK_INVALID_BASE : e->peer;
+static int32_t find_raw_peer(const struct weft_event *event) {
+    return event->peer < WEFT_RANK_INVALID_BASE ? event->peer - WEFT_RANK_INVALID_BASE : event->peer;
 }
 
-static bool has_status(const struct weft_row_function *f, const struct weft_event *e, const struct tail_view *t) {
-    if (!(f->bits & FUNCTION_STATUS) || !(e->flags & WEFT_FLAG_CLOSED)) return false;
-    if (f->bits & FUNCTION_FLAG && !(e->flags & WEFT_FLAG_TRUE)) return false;
-    return raw_peer(e) != WEFT_RANK_ANY_SOURCE || t->received; /* of a transfer of a file: a count only */
+/* Return whether an event's slot holds a status: its function has one, it returned, and it found something. */
+static bool has_slot_status(const struct weft_row_function *function, const struct weft_event *event,
+                            const struct tail_view *tail) {
+    if (!(function->bits & FUNCTION_STATUS) || !(event->flags & WEFT_FLAG_CLOSED)) return false;
+    if (function->bits & FUNCTION_FLAG && !(event->flags & WEFT_FLAG_TRUE)) return false;
+    return find_raw_peer(event) != WEFT_RANK_ANY_SOURCE || tail->received; /* of a transfer of a file: a count only */
 }
 
-static void put_slot_status(struct out *o, const struct weft_row_function *f, const struct weft_event *e,
-                            const struct tail_view *t) {
-    if (!has_status(f, e, t)) {
-        LITERAL(o, "null");
+/* Write the status in an event's slot as JSON, or null. */
+static void put_slot_status(struct out *out, const struct weft_row_function *function, const struct weft_event *event,
+                            const struct tail_view *tail) {
+    if (!has_slot_status(function, event, tail)) {
+        LITERAL(out, "null");
         return;
     }
-    int64_t fields[4] = {raw_peer(e), e->tag, (int64_t)t->received, 0};
-    put_status(o, true, fields, e->flags & WEFT_FLAG_CANCELLED);
+    int64_t fields[4] = {find_raw_peer(event), event->tag, (int64_t)tail->received, 0};
+    put_status(out, true, fields, event->flags & WEFT_FLAG_CANCELLED);
 }
 
-static int64_t slot_value(const struct weft_part *part, const struct weft_event *e, const struct tail_view *t) {
+/* Return a parameter's value that has its place in the event's slot. */
+static int64_t find_slot_value(const struct weft_part *part, const struct weft_event *event,
+                               const struct tail_view *tail) {
     switch (part->place) {
-    case PART_COUNT: return t->count;
-    case PART_PEER: return e->flags & WEFT_FLAG_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : raw_peer(e);
-    case PART_TAG: return part->code != WEFT_CODE_HANDLE && e->flags & WEFT_FLAG_ANY_TAG ? -1 : e->tag;
-    case PART_COMM: return e->comm;
-    case PART_DATATYPE: return e->datatype;
-    case PART_OBJECT: return e->object;
-    default: return (int64_t)e->buffer;
+    case PART_COUNT: return tail->count;
+    case PART_PEER: return event->flags & WEFT_FLAG_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : find_raw_peer(event);
+    case PART_TAG: return part->code != WEFT_CODE_HANDLE && event->flags & WEFT_FLAG_ANY_TAG ? -1 : event->tag;
+    case PART_COMM: return event->comm;
+    case PART_DATATYPE: return event->datatype;
+    case PART_OBJECT: return event->object;
+    default: return (int64_t)event->buffer;
     }
 }
 
-/* One parameter: in text without its comma, which `first` decides. */
-static void put_part(struct out *o, const struct weft_rows_input *in, const struct weft_row_function *f,
-                     const struct weft_part *part, const struct weft_names *names, const struct weft_event *e,
-                     const struct tail_view *t, bool *first) {
-    bool tail_in = part->place == PART_TAIL && t->there && part->in >= 0;
-    bool tail_out = part->place == PART_TAIL && t->exited && part->out >= 0;
-    if (part->place == PART_TAIL && !tail_in && !tail_out) return;
-    if (part->bits & PART_SKIP_OPEN && !(e->flags & WEFT_FLAG_CLOSED)) return;
-    if (!*first) LITERAL(o, ", ");
-    *first = false;
-    put_text(o, &in->words, part->label);
+/* Write one parameter, with a comma before it unless it is the first one that is written. */
+static void put_parameter(struct out *out, const struct weft_rows_input *input,
+                          const struct weft_row_function *function, const struct weft_part *part,
+                          const struct weft_names *names, const struct weft_event *event, const struct tail_view *tail,
+                          bool *is_first) {
+    bool has_entry_value = part->place == PART_TAIL && tail->there && part->in >= 0;
+    bool has_exit_value = part->place == PART_TAIL && tail->exited && part->out >= 0;
+    if (part->place == PART_TAIL && !has_entry_value && !has_exit_value) return;
+    if (part->bits & PART_SKIP_OPEN && !(event->flags & WEFT_FLAG_CLOSED)) return;
+    if (!*is_first) LITERAL(out, ", ");
+    *is_first = false;
+    put_text(out, &input->words, part->label);
     if (part->place == PART_FLAG) {
-        if (e->flags & WEFT_FLAG_TRUE) LITERAL(o, "true");
-        else LITERAL(o, "false");
+        if (event->flags & WEFT_FLAG_TRUE) LITERAL(out, "true");
+        else LITERAL(out, "false");
     } else if (part->place == PART_STATUS) {
-        put_slot_status(o, f, e, t);
+        put_slot_status(out, function, event, tail);
     } else if (part->place != PART_TAIL) {
-        put_number(o, in, part, names, slot_value(part, e, t));
+        put_number(out, input, part, names, find_slot_value(part, event, tail));
     } else {
-        put_tail_value(o, in, part, names, t->at[tail_in ? part->in : part->out], e->buffer);
+        put_tail_value(out, input, part, names, tail->at[has_entry_value ? part->in : part->out], event->buffer);
     }
-    if (tail_in && tail_out) {
-        LITERAL(o, ", ");
-        put_text(o, &in->words, part->label_out);
-        put_tail_value(o, in, part, names, t->at[part->out], e->buffer);
+    if (has_entry_value && has_exit_value) {
+        LITERAL(out, ", ");
+        put_text(out, &input->words, part->label_out);
+        put_tail_value(out, input, part, names, tail->at[part->out], event->buffer);
     }
 }
 
-static void put_parts(struct out *o, const struct weft_rows_input *in, const struct weft_row_function *f,
-                      const struct weft_names *names, const struct weft_event *e, const struct tail_view *t) {
-    bool first = true;
-    for (uint32_t k = 0; k < f->parts; k++) put_part(o, in, f, &in->parts[f->first_part + k], names, e, t, &first);
+/* Write all parameters of a call that are known, in the order of its function. */
+static void put_parameters(struct out *out, const struct weft_rows_input *input,
+                           const struct weft_row_function *function, const struct weft_names *names,
+                           const struct weft_event *event, const struct tail_view *tail) {
+    bool is_first = true;
+    for (uint32_t k = 0; k < function->parts; k++)
+        put_parameter(out, input, function, &input->parts[function->first_part + k], names, event, tail, &is_first);
 }
 
 /* Rows */
 
-static void put_json(struct out *o, const struct weft_rows_input *in, uint64_t row, const struct weft_row_function *f,
-                     const struct weft_row_rank *rank, const struct weft_event *e, const struct tail_view *t) {
-    bool open = !(e->flags & WEFT_FLAG_CLOSED);
-    int32_t thread = rank->threads ? rank->threads[in->index[row]] : 0;
-    LITERAL(o, "{\"rank\": ");
-    put_u(o, rank->index);
-    LITERAL(o, ", \"index\": ");
-    put_i(o, in->index[row]);
-    LITERAL(o, ", \"thread\": ");
-    put_i(o, rank->slots[thread]);
-    LITERAL(o, ", \"function\": ");
-    put_text(o, &in->words, f->name);
-    LITERAL(o, ", \"enter_ns\": ");
-    put_i(o, in->enter[row]);
-    LITERAL(o, ", \"exit_ns\": ");
-    if (open) LITERAL(o, "null, \"open\": true");
+/* Write a call as a line of JSON. */
+static void put_json_row(struct out *out, const struct weft_rows_input *input, uint64_t row,
+                         const struct weft_row_function *function, const struct weft_row_rank *rank,
+                         const struct weft_event *event, const struct tail_view *tail) {
+    bool is_open = !(event->flags & WEFT_FLAG_CLOSED);
+    int32_t thread = rank->threads ? rank->threads[input->index[row]] : 0;
+    LITERAL(out, "{\"rank\": ");
+    put_unsigned(out, rank->index);
+    LITERAL(out, ", \"index\": ");
+    put_signed(out, input->index[row]);
+    LITERAL(out, ", \"thread\": ");
+    put_signed(out, rank->slots[thread]);
+    LITERAL(out, ", \"function\": ");
+    put_text(out, &input->words, function->name);
+    LITERAL(out, ", \"enter_ns\": ");
+    put_signed(out, input->enter[row]);
+    LITERAL(out, ", \"exit_ns\": ");
+    if (is_open) LITERAL(out, "null, \"open\": true");
     else {
-        put_i(o, in->leave[row]);
-        LITERAL(o, ", \"open\": false");
+        put_signed(out, input->leave[row]);
+        LITERAL(out, ", \"open\": false");
     }
-    LITERAL(o, ", \"error\": ");
-    put_u(o, e->error);
-    LITERAL(o, ", \"comm\": ");
-    put_text(o, &in->comms, in->comm[row]);
-    LITERAL(o, ", \"args\": {");
-    put_parts(o, in, f, rank->names, e, t);
-    LITERAL(o, "}, \"site\": ");
-    put_text(o, &in->sites, in->site[row]);
-    if (in->with_tasks) {
-        LITERAL(o, ", \"task\": ");
-        put_text(o, &in->tasks, in->task[row]);
+    LITERAL(out, ", \"error\": ");
+    put_unsigned(out, event->error);
+    LITERAL(out, ", \"comm\": ");
+    put_text(out, &input->comms, input->comm[row]);
+    LITERAL(out, ", \"args\": {");
+    put_parameters(out, input, function, rank->names, event, tail);
+    LITERAL(out, "}, \"site\": ");
+    put_text(out, &input->sites, input->site[row]);
+    if (input->with_tasks) {
+        LITERAL(out, ", \"task\": ");
+        put_text(out, &input->tasks, input->task[row]);
     }
-    if (f->bits & FUNCTION_POLL && !open && failed_polls(e)) {
-        LITERAL(o, ", \"polls\": ");
-        put_i(o, e->count);
-    } else if (f->bits & FUNCTION_FOLDED && e->count > 1) {
-        LITERAL(o, ", \"calls\": ");
-        put_i(o, e->count);
+    if (function->bits & FUNCTION_POLL && !is_open && failed_polls(event)) {
+        LITERAL(out, ", \"polls\": ");
+        put_signed(out, event->count);
+    } else if (function->bits & FUNCTION_FOLDED && event->count > 1) {
+        LITERAL(out, ", \"calls\": ");
+        put_signed(out, event->count);
     }
-    if (t->there && e->flags & WEFT_FLAG_TICKET) {
-        LITERAL(o, ", \"ticket\": ");
-        put_u(o, t->ticket);
+    if (tail->there && event->flags & WEFT_FLAG_TICKET) {
+        LITERAL(out, ", \"ticket\": ");
+        put_unsigned(out, tail->ticket);
     }
-    LITERAL(o, "}\n");
+    LITERAL(out, "}\n");
 }
 
-static size_t seconds_text(char *end, int64_t ns) {
+/* Write a time as seconds with nine decimals so that they end before `end`, and return the length. */
+static size_t write_seconds(char *end, int64_t ns) {
     uint64_t value = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-    char *p = end;
-    for (int k = 0; k < 9; k++, value /= 10) *--p = (char)('0' + value % 10);
-    *--p = '.';
-    p -= digits(p, value);
-    if (ns < 0) *--p = '-';
-    return (size_t)(end - p);
+    char *start = end;
+    for (int k = 0; k < 9; k++, value /= 10) *--start = (char)('0' + value % 10);
+    *--start = '.';
+    start -= write_digits(start, value);
+    if (ns < 0) *--start = '-';
+    return (size_t)(end - start);
 }
 
-/* `1.25 ms`, three digits that count: as base/words.py's duration(). */
-static int duration_text(char *text, size_t size, int64_t ns) {
+/* Write a duration with three significant digits, as `1.25 ms` (base/words.py's duration()), and return the length. */
+static int write_duration(char *text, size_t capacity, int64_t ns) {
     static const struct {
-        int64_t size;
+        int64_t ns;
         const char *unit;
     } units[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
     for (int k = 0; k < 3; k++)
-        if (ns >= units[k].size) {
-            double value = (double)ns / (double)units[k].size;
-            if ((double)ns < 999.5 * (double)units[k].size)
-                return snprintf(text, size, "%.3g %s", value, units[k].unit);
-            return snprintf(text, size, "%.0f %s", value, units[k].unit);
+        if (ns >= units[k].ns) {
+            double value = (double)ns / (double)units[k].ns;
+            if ((double)ns < 999.5 * (double)units[k].ns)
+                return snprintf(text, capacity, "%.3g %s", value, units[k].unit);
+            return snprintf(text, capacity, "%.0f %s", value, units[k].unit);
         }
-    return snprintf(text, size, "%lld ns", (long long)ns);
+    return snprintf(text, capacity, "%lld ns", (long long)ns);
 }
 
-static void result(struct out *o, bool *first) {
-    if (*first) LITERAL(o, " -> ");
-    else LITERAL(o, "; ");
-    *first = false;
+/* Write what separates a result of a call from what is before it: ` -> ` for the first, `; ` for others. */
+static void put_result_separator(struct out *out, bool *is_first) {
+    if (*is_first) LITERAL(out, " -> ");
+    else LITERAL(out, "; ");
+    *is_first = false;
 }
 
-static void put_results(struct out *o, const struct weft_rows_input *in, const struct weft_row_function *f,
-                        const struct weft_event *e, const struct tail_view *t) {
-    bool first = true, open = !(e->flags & WEFT_FLAG_CLOSED);
-    if (e->error) {
-        result(o, &first);
-        put_text(o, &in->errors, e->error);
+/* Write what came of a call: its error, its flag, its status, and so on. */
+static void put_results(struct out *out, const struct weft_rows_input *input, const struct weft_row_function *function,
+                        const struct weft_event *event, const struct tail_view *tail) {
+    bool is_first = true, is_open = !(event->flags & WEFT_FLAG_CLOSED);
+    if (event->error) {
+        put_result_separator(out, &is_first);
+        put_text(out, &input->errors, event->error);
     }
-    if (f->bits & FUNCTION_POLL && !open && !(e->flags & WEFT_FLAG_TRUE) && e->count > 1) {
-        result(o, &first);
-        LITERAL(o, "no, ");
-        put_i(o, e->count);
-        LITERAL(o, " times");
-    } else if (!open && f->bits & FUNCTION_FLAG) {
-        result(o, &first);
-        if (e->flags & WEFT_FLAG_TRUE) LITERAL(o, "yes");
-        else LITERAL(o, "no");
+    if (function->bits & FUNCTION_POLL && !is_open && !(event->flags & WEFT_FLAG_TRUE) && event->count > 1) {
+        put_result_separator(out, &is_first);
+        LITERAL(out, "no, ");
+        put_signed(out, event->count);
+        LITERAL(out, " times");
+    } else if (!is_open && function->bits & FUNCTION_FLAG) {
+        put_result_separator(out, &is_first);
+        if (event->flags & WEFT_FLAG_TRUE) LITERAL(out, "yes");
+        else LITERAL(out, "no");
     }
-    if (has_status(f, e, t) && (raw_peer(e) >= 0 || t->received)) {
-        result(o, &first);
-        if (raw_peer(e) >= 0) {
-            LITERAL(o, "from ");
-            put_i(o, raw_peer(e));
-            LITERAL(o, ", tag ");
-            put_i(o, e->tag);
-            LITERAL(o, ", ");
+    if (has_slot_status(function, event, tail) && (find_raw_peer(event) >= 0 || tail->received)) {
+        put_result_separator(out, &is_first);
+        if (find_raw_peer(event) >= 0) {
+            LITERAL(out, "from ");
+            put_signed(out, find_raw_peer(event));
+            LITERAL(out, ", tag ");
+            put_signed(out, event->tag);
+            LITERAL(out, ", ");
         }
-        put_u(o, t->received);
-        LITERAL(o, " bytes");
+        put_unsigned(out, tail->received);
+        LITERAL(out, " bytes");
     }
-    if (e->flags & WEFT_FLAG_CANCELLED) {
-        result(o, &first);
-        LITERAL(o, "cancelled");
+    if (event->flags & WEFT_FLAG_CANCELLED) {
+        put_result_separator(out, &is_first);
+        LITERAL(out, "cancelled");
     }
-    if (e->flags & WEFT_FLAG_BUFFER_CHANGED) {
-        result(o, &first);
-        LITERAL(o, "the send buffer was changed while it was pending");
+    if (event->flags & WEFT_FLAG_BUFFER_CHANGED) {
+        put_result_separator(out, &is_first);
+        LITERAL(out, "the send buffer was changed while it was pending");
     }
-    if (f->bits & FUNCTION_FOLDED && e->count > 1) {
-        result(o, &first);
-        put_i(o, e->count);
-        LITERAL(o, " calls in a row");
+    if (function->bits & FUNCTION_FOLDED && event->count > 1) {
+        put_result_separator(out, &is_first);
+        put_signed(out, event->count);
+        LITERAL(out, " calls in a row");
     }
 }
 
-static void put_rank(struct out *o, const struct weft_rows_input *in, uint64_t row, const struct weft_row_rank *rank) {
+/* Write a rank, with its thread where there are several, aligned to the right. */
+static void put_rank(struct out *out, const struct weft_rows_input *input, uint64_t row,
+                     const struct weft_row_rank *rank) {
     char text[24];
-    int32_t thread = rank->threads ? rank->threads[in->index[row]] : 0;
-    size_t n = in->threaded ? digits(text + 24, (uint64_t)(uint32_t)rank->slots[thread]) : 0;
-    if (n) text[24 - ++n] = '.';
-    n += digits(text + 24 - n, rank->index);
-    spaces(o, in->rank_width, n);
-    put(o, text + 24 - n, n);
+    int32_t thread = rank->threads ? rank->threads[input->index[row]] : 0;
+    size_t length = input->threaded ? write_digits(text + 24, (uint64_t)(uint32_t)rank->slots[thread]) : 0;
+    if (length) text[24 - ++length] = '.';
+    length += write_digits(text + 24 - length, rank->index);
+    put_padding(out, input->rank_width, length);
+    put(out, text + 24 - length, length);
 }
 
-static void put_line(struct out *o, const struct weft_rows_input *in, uint64_t row, const struct weft_row_function *f,
-                     const struct weft_row_rank *rank, const struct weft_event *e, const struct tail_view *t) {
+/* Write a call as a line of text. */
+static void put_text_row(struct out *out, const struct weft_rows_input *input, uint64_t row,
+                         const struct weft_row_function *function, const struct weft_row_rank *rank,
+                         const struct weft_event *event, const struct tail_view *tail) {
     char text[48], *end = text + sizeof text;
-    size_t n = seconds_text(end, in->enter[row]);
-    spaces(o, in->time_width, n);
-    put(o, end - n, n);
-    LITERAL(o, "  ");
-    put_rank(o, in, row, rank);
-    LITERAL(o, "  ");
-    n = digits(end, (uint64_t)in->index[row]);
-    spaces(o, in->event_width, n);
-    put(o, end - n, n);
-    LITERAL(o, "  ");
-    int took = e->flags & WEFT_FLAG_CLOSED ? duration_text(text, sizeof text, in->leave[row] - in->enter[row])
-                                           : snprintf(text, sizeof text, "still in this call");
-    put(o, text, (size_t)took);
-    spaces(o, in->took_width, (uint64_t)took);
-    LITERAL(o, "  ");
-    put_text(o, &in->sites, in->site[row]);
-    LITERAL(o, "  ");
-    if (in->with_tasks) {
-        put_text(o, &in->tasks, in->task[row]);
-        LITERAL(o, "  ");
+    size_t length = write_seconds(end, input->enter[row]);
+    put_padding(out, input->time_width, length);
+    put(out, end - length, length);
+    LITERAL(out, "  ");
+    put_rank(out, input, row, rank);
+    LITERAL(out, "  ");
+    length = write_digits(end, (uint64_t)input->index[row]);
+    put_padding(out, input->event_width, length);
+    put(out, end - length, length);
+    LITERAL(out, "  ");
+    int took = event->flags & WEFT_FLAG_CLOSED
+                   ? write_duration(text, sizeof text, input->leave[row] - input->enter[row])
+                   : snprintf(text, sizeof text, "still in this call");
+    put(out, text, (size_t)took);
+    put_padding(out, input->took_width, (uint64_t)took);
+    LITERAL(out, "  ");
+    put_text(out, &input->sites, input->site[row]);
+    LITERAL(out, "  ");
+    if (input->with_tasks) {
+        put_text(out, &input->tasks, input->task[row]);
+        LITERAL(out, "  ");
     }
-    put_text(o, &in->words, f->name);
-    LITERAL(o, "(");
-    put_parts(o, in, f, rank->names, e, t);
-    LITERAL(o, ")");
-    put_results(o, in, f, e, t);
-    LITERAL(o, "\n");
+    put_text(out, &input->words, function->name);
+    LITERAL(out, "(");
+    put_parameters(out, input, function, rank->names, event, tail);
+    LITERAL(out, ")");
+    put_results(out, input, function, event, tail);
+    LITERAL(out, "\n");
 }
 
-uint64_t weft_rows(const struct weft_rows_input *in, uint64_t from, uint64_t to, char *buffer, uint64_t room,
+/* Write rows of text or JSON as far as there is room; see rows.h. */
+uint64_t weft_rows(const struct weft_rows_input *input, uint64_t from, uint64_t to, char *buffer, uint64_t room,
                    uint64_t *used) {
-    struct out o = {buffer, buffer + room, false};
+    struct out out = {buffer, buffer + room, false};
     uint64_t row = from;
     for (; row < to; row++) {
-        const struct weft_row_rank *rank = &in->ranks[in->rank[row]];
-        const struct weft_event *e = &rank->events[in->index[row]];
-        int32_t place = in->function_of[e->function];
-        if (place < 0 || in->functions[place].bits & FUNCTION_UNUSUAL) break;
-        const struct weft_row_function *f = &in->functions[place];
-        int32_t thread = rank->threads ? rank->threads[in->index[row]] : 0;
-        struct tail_view t;
-        view(&t, in, f, e, rank->tails[thread], rank->tail_bytes[thread]);
-        if (t.bad) break;
-        char *start = o.p;
-        if (in->json) put_json(&o, in, row, f, rank, e, &t);
-        else put_line(&o, in, row, f, rank, e, &t);
-        if (o.full) {
-            o.p = start;
+        const struct weft_row_rank *rank = &input->ranks[input->rank[row]];
+        const struct weft_event *event = &rank->events[input->index[row]];
+        int32_t function_index = input->function_of[event->function];
+        if (function_index < 0 || input->functions[function_index].bits & FUNCTION_UNUSUAL) break;
+        const struct weft_row_function *function = &input->functions[function_index];
+        int32_t thread = rank->threads ? rank->threads[input->index[row]] : 0;
+        struct tail_view tail;
+        read_tail_view(&tail, input, function, event, rank->tails[thread], rank->tail_bytes[thread]);
+        if (tail.bad) break;
+        char *start = out.p;
+        if (input->json) put_json_row(&out, input, row, function, rank, event, &tail);
+        else put_text_row(&out, input, row, function, rank, event, &tail);
+        if (out.full) {
+            out.p = start;
             break;
         }
     }
-    *used = (uint64_t)(o.p - buffer);
+    *used = (uint64_t)(out.p - buffer);
     return row;
 }

@@ -45,7 +45,7 @@ struct weft_rules {
 };
 
 /* The first rows from `*from` on that may break a rule of their function, at most `most`; `*from` goes behind them. */
-EXPORT uint64_t weft_suspects(const struct weft_rules *in, uint64_t *from, int64_t *rows, uint64_t most);
+EXPORT uint64_t weft_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most);
 
 struct weft_gathered {
     uint64_t instances;
@@ -63,6 +63,6 @@ struct weft_gathered {
 
 /* Writes the instances that lack members, or whose parts differ in function, peer, tag, count or datatype; of all others it is
  * known that their members agree. Room for all of them. */
-EXPORT uint64_t weft_uneven(const struct weft_gathered *in, int64_t *found);
+EXPORT uint64_t weft_uneven(const struct weft_gathered *input, int64_t *found);
 
 #endif

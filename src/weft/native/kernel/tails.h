@@ -14,48 +14,52 @@ struct cursor {
     bool bad;
 };
 
-static inline uint64_t read_u_slowly(struct cursor *c) {
+/* Read a varint byte by byte; 0, and the cursor is bad, where it does not end. */
+static inline uint64_t read_unsigned_slowly(struct cursor *cursor) {
     uint64_t value = 0;
-    for (int shift = 0; shift < 70 && c->p < c->end; shift += 7) {
-        uint8_t byte = *c->p++;
+    for (int shift = 0; shift < 70 && cursor->p < cursor->end; shift += 7) {
+        uint8_t byte = *cursor->p++;
         if (shift < 64) value |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80) return value;
     }
-    c->bad = true;
+    cursor->bad = true;
     return 0;
 }
 
-/* A varint of up to 8 bytes at once: the bytes up to the first without its high bit, their 7 bits moved together. */
-static inline uint64_t read_u(struct cursor *c) {
-    if (c->end - c->p < 8) return read_u_slowly(c);
-    uint64_t w;
-    memcpy(&w, c->p, 8);
-    uint64_t stops = ~w & 0x8080808080808080u;
-    if (!stops) return read_u_slowly(c);
-    c->p += (__builtin_ctzll(stops) >> 3) + 1;
-    w &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
-    w = (w & 0x7f007f007f007f00u) >> 1 | (w & 0x007f007f007f007fu);
-    w = (w & 0x3fff00003fff0000u) >> 2 | (w & 0x00003fff00003fffu);
-    return (w & 0x0fffffff00000000u) >> 4 | (w & 0x000000000fffffffu);
+/* Read an unsigned varint. One of up to 8 bytes is read at once: the bytes up to the first without its high bit, their
+ * 7 bits moved together. */
+static inline uint64_t read_unsigned(struct cursor *cursor) {
+    if (cursor->end - cursor->p < 8) return read_unsigned_slowly(cursor);
+    uint64_t word;
+    memcpy(&word, cursor->p, 8);
+    uint64_t stops = ~word & 0x8080808080808080u;
+    if (!stops) return read_unsigned_slowly(cursor);
+    cursor->p += (__builtin_ctzll(stops) >> 3) + 1;
+    word &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
+    word = (word & 0x7f007f007f007f00u) >> 1 | (word & 0x007f007f007f007fu);
+    word = (word & 0x3fff00003fff0000u) >> 2 | (word & 0x00003fff00003fffu);
+    return (word & 0x0fffffff00000000u) >> 4 | (word & 0x000000000fffffffu);
 }
 
-static inline int64_t read_z(struct cursor *c) {
-    uint64_t u = read_u(c);
-    return (int64_t)(u >> 1) ^ -(int64_t)(u & 1);
+static inline int64_t read_signed(struct cursor *cursor) {
+    uint64_t zigzag = read_unsigned(cursor);
+    return (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
 }
 
-static inline void skip_u(struct cursor *c) {
-    while (c->p < c->end)
-        if (*c->p++ < 0x80) return;
-    c->bad = true;
+/* Pass over a varint; the cursor is bad where it does not end. */
+static inline void skip_varint(struct cursor *cursor) {
+    while (cursor->p < cursor->end)
+        if (*cursor->p++ < 0x80) return;
+    cursor->bad = true;
 }
 
-static inline void skip_bytes(struct cursor *c, uint64_t n) {
-    if (n > (uint64_t)(c->end - c->p)) {
-        c->bad = true;
+/* Pass over bytes; the cursor is bad where they are not there. */
+static inline void skip_bytes(struct cursor *cursor, uint64_t byte_count) {
+    if (byte_count > (uint64_t)(cursor->end - cursor->p)) {
+        cursor->bad = true;
         return;
     }
-    c->p += n;
+    cursor->p += byte_count;
 }
 
 struct status {
@@ -63,17 +67,18 @@ struct status {
     int32_t source, tag;
 };
 
-static inline struct status read_status(struct cursor *c) {
-    struct status s = {0};
-    uint64_t head = read_u(c);
-    if (head == 0 || c->bad) return s;
-    s.cancelled = (head - 1) & 1;
-    s.source = (int32_t)read_z(c);
-    s.tag = (int32_t)read_z(c);
-    skip_u(c);
-    skip_u(c);
-    s.set = !c->bad;
-    return s;
+/* Read a status; one that was not set, or is damaged, has `set` false. */
+static inline struct status read_status(struct cursor *cursor) {
+    struct status status = {0};
+    uint64_t head = read_unsigned(cursor);
+    if (head == 0 || cursor->bad) return status;
+    status.cancelled = (head - 1) & 1;
+    status.source = (int32_t)read_signed(cursor);
+    status.tag = (int32_t)read_signed(cursor);
+    skip_varint(cursor);
+    skip_varint(cursor);
+    status.set = !cursor->bad;
+    return status;
 }
 
 /* A part of a tail that is an array: read element by element where it is needed. */
@@ -90,84 +95,87 @@ struct tail {
     uint64_t object;
 };
 
-static inline void read_scalar(struct cursor *c, uint8_t code, uint8_t role, struct tail *t) {
+/* Read a scalar by its code, and put it into the tail by its parameter's role. */
+static inline void read_scalar(struct cursor *cursor, uint8_t code, uint8_t role, struct tail *tail) {
     int64_t value = 0;
     switch (code) {
     case WEFT_CODE_INT:
-    case WEFT_CODE_ADDRESS: value = read_z(c); break;
-    case WEFT_CODE_HANDLE: value = (int64_t)read_u(c); break;
-    case WEFT_CODE_STRING: skip_bytes(c, read_u(c)); return;
-    case WEFT_CODE_DOUBLE: skip_bytes(c, 8); return;
+    case WEFT_CODE_ADDRESS: value = read_signed(cursor); break;
+    case WEFT_CODE_HANDLE: value = (int64_t)read_unsigned(cursor); break;
+    case WEFT_CODE_STRING: skip_bytes(cursor, read_unsigned(cursor)); return;
+    case WEFT_CODE_DOUBLE: skip_bytes(cursor, 8); return;
     case WEFT_CODE_STATUS: {
-        struct status s = read_status(c);
-        if (role == WEFT_ROLE_STATUS) t->status = s;
+        struct status status = read_status(cursor);
+        if (role == WEFT_ROLE_STATUS) tail->status = status;
         return;
     }
     }
-    if (c->bad) return;
+    if (cursor->bad) return;
     switch (role) {
-    case WEFT_ROLE_SOURCE: t->source = (int32_t)value; break;
-    case WEFT_ROLE_RECVTAG: t->recvtag = (int32_t)value; break;
-    case WEFT_ROLE_INDEX: t->index = value; break;
-    case WEFT_ROLE_OUTCOUNT: t->outcount = value; break;
-    case WEFT_ROLE_OBJECT: t->object = (uint64_t)value; break;
+    case WEFT_ROLE_SOURCE: tail->source = (int32_t)value; break;
+    case WEFT_ROLE_RECVTAG: tail->recvtag = (int32_t)value; break;
+    case WEFT_ROLE_INDEX: tail->index = value; break;
+    case WEFT_ROLE_OUTCOUNT: tail->outcount = value; break;
+    case WEFT_ROLE_OBJECT: tail->object = (uint64_t)value; break;
     }
 }
 
-/* `last`: nothing of this tail is read behind it, so its elements need not be passed over. */
-static inline void read_array(struct cursor *c, uint8_t code, uint8_t role, bool last, struct tail *t) {
-    struct span s;
-    s.count = read_u(c);
-    if (s.count > (uint64_t)(c->end - c->p)) { /* every element takes a byte at least */
-        c->bad = true;
+/* Read an array: its span goes into the tail by its role, its elements are passed over unless `is_last`, as nothing of
+ * this tail is read behind it then. */
+static inline void read_array(struct cursor *cursor, uint8_t code, uint8_t role, bool is_last, struct tail *tail) {
+    struct span span;
+    span.count = read_unsigned(cursor);
+    if (span.count > (uint64_t)(cursor->end - cursor->p)) { /* every element takes a byte at least */
+        cursor->bad = true;
         return;
     }
-    s.at = *c;
-    if (!last) {
-        bool plain = code != WEFT_CODE_STATUS && code != WEFT_CODE_STRING && code != WEFT_CODE_DOUBLE;
-        for (uint64_t i = 0; i < s.count && !c->bad; i++) {
-            if (plain) skip_u(c);
-            else read_scalar(c, code, WEFT_ROLE_SKIP, t);
+    span.at = *cursor;
+    if (!is_last) {
+        bool is_plain = code != WEFT_CODE_STATUS && code != WEFT_CODE_STRING && code != WEFT_CODE_DOUBLE;
+        for (uint64_t i = 0; i < span.count && !cursor->bad; i++) {
+            if (is_plain) skip_varint(cursor);
+            else read_scalar(cursor, code, WEFT_ROLE_SKIP, tail);
         }
     }
-    if (c->bad) return;
-    if (role == WEFT_ROLE_REQUESTS) t->requests = s;
-    if (role == WEFT_ROLE_STATUSES) t->statuses = s;
-    if (role == WEFT_ROLE_INDICES) t->indices = s;
+    if (cursor->bad) return;
+    if (role == WEFT_ROLE_REQUESTS) tail->requests = span;
+    if (role == WEFT_ROLE_STATUSES) tail->statuses = span;
+    if (role == WEFT_ROLE_INDICES) tail->indices = span;
 }
 
-static inline struct weft_spec spec_of(const struct weft_extract_input *in, const struct weft_event *e) {
+static inline struct weft_spec find_spec(const struct weft_extract_input *input, const struct weft_event *event) {
     struct weft_spec none = {0};
-    return e->function < in->spec_count ? in->specs[e->function] : none;
+    return event->function < input->spec_count ? input->specs[event->function] : none;
 }
 
-/* The tail of event `i`, read up to the parameter of role `last` (SKIP: all of it). */
-static inline struct tail read_tail(const struct weft_extract_input *in, uint64_t i, struct weft_spec spec,
-                                    uint8_t last) {
-    const struct weft_event *e = &in->events[i];
-    struct tail t = {.source = WEFT_RANK_PROC_NULL, .index = -1, .outcount = -1};
-    if (!(e->flags & WEFT_FLAG_HAS_TAIL)) return t;
-    int32_t thread = in->threads ? in->threads[i] : 0;
-    uint64_t start = (uint64_t)e->result * WEFT_TAIL_ALIGN;
-    if (start > in->tail_bytes[thread]) return t;
-    struct cursor c = {in->tails[thread] + start, in->tails[thread] + in->tail_bytes[thread], false};
-    if (e->flags & WEFT_FLAG_TICKET) skip_u(&c);
-    if (e->count == INT32_MAX) skip_u(&c);
-    const uint8_t *program = in->programs + spec.program;
+/* Read the tail of an event (its arguments beyond the slot) up to the parameter of role `last_role` (SKIP: all of it).
+ * Without a tail, or a damaged one, what was not read has its neutral value. */
+static inline struct tail read_tail(const struct weft_extract_input *input, uint64_t index, struct weft_spec spec,
+                                    uint8_t last_role) {
+    const struct weft_event *event = &input->events[index];
+    struct tail tail = {.source = WEFT_RANK_PROC_NULL, .index = -1, .outcount = -1};
+    if (!(event->flags & WEFT_FLAG_HAS_TAIL)) return tail;
+    int32_t thread = input->threads ? input->threads[index] : 0;
+    uint64_t start = (uint64_t)event->result * WEFT_TAIL_ALIGN;
+    if (start > input->tail_bytes[thread]) return tail;
+    struct cursor cursor = {input->tails[thread] + start, input->tails[thread] + input->tail_bytes[thread], false};
+    if (event->flags & WEFT_FLAG_TICKET) skip_varint(&cursor);
+    if (event->count == INT32_MAX) skip_varint(&cursor);
+    const uint8_t *program = input->programs + spec.program;
     int steps = program[0];
-    if (e->flags & WEFT_FLAG_CLOSED && !(program[1] & WEFT_PROGRAM_POLL && failed_polls(e)))
+    if (event->flags & WEFT_FLAG_CLOSED && !(program[1] & WEFT_PROGRAM_POLL && failed_polls(event)))
         steps += program[1] & (WEFT_PROGRAM_POLL - 1);
-    for (int k = 0; k < steps && !c.bad; k++) {
-        uint8_t code = program[2 + 2 * k], role = program[3 + 2 * k];
-        bool done = k + 1 == steps || (role == last && role != WEFT_ROLE_SKIP);
+    for (int step = 0; step < steps && !cursor.bad; step++) {
+        uint8_t code = program[2 + 2 * step], role = program[3 + 2 * step];
+        bool is_done = step + 1 == steps || (role == last_role && role != WEFT_ROLE_SKIP);
         if (code & WEFT_CODE_ARRAY) {
-            read_array(&c, code & (uint8_t)~WEFT_CODE_ARRAY, role, done, &t);
+            read_array(&cursor, code & (uint8_t)~WEFT_CODE_ARRAY, role, is_done, &tail);
         } else {
-            read_scalar(&c, code, role, &t);
+            read_scalar(&cursor, code, role, &tail);
         }
-        if (done) break;
+        if (is_done) break;
     }
-    return t;
+    return tail;
 }
 
 #endif

@@ -14,28 +14,31 @@ struct weft_axis {
     double length, most;
 };
 
-/* rint() is a call where no newer instruction set is asked for: adding 1.5 * 2^52 rounds likewise, to even. */
-static inline double rounded(double ns) {
+/* Return a number of nanoseconds rounded. rint() is a call where no newer instruction set is asked for: adding 1.5 *
+ * 2^52 rounds likewise, to even. */
+static inline double round_to_even(double ns) {
     const double big = 0x1.8p52;
     return ns < 0x1p51 && ns > -0x1p51 ? (ns + big) - big : rint(ns);
 }
 
-static inline int64_t ns_of(const struct weft_axis *axis, uint64_t ticks) {
+/* Return ticks of a rank's clock as ns since the run's first call. */
+static inline int64_t ticks_to_ns(const struct weft_axis *axis, uint64_t ticks) {
     int64_t delta = (int64_t)(ticks - axis->start);
     if (axis->length != 1.0) {
-        double ns = rounded((double)delta * axis->length);
+        double ns = round_to_even((double)delta * axis->length);
         delta = (int64_t)(ns < -axis->most ? -axis->most : ns > axis->most ? axis->most : ns);
     }
     return (int64_t)((uint64_t)delta + (uint64_t)axis->origin);
 }
 
-static inline int64_t enter_of(const struct weft_axis *axis, const struct weft_event *e) {
-    return ns_of(axis, e->enter);
+static inline int64_t find_event_enter(const struct weft_axis *axis, const struct weft_event *event) {
+    return ticks_to_ns(axis, event->enter);
 }
 
-static inline int64_t exit_of(const struct weft_axis *axis, const struct weft_event *e) {
-    uint64_t ticks = (uint64_t)(e->duration & 0x3fffffffu) << (8 * (e->duration >> 30));
-    return e->flags & WEFT_FLAG_CLOSED ? ns_of(axis, e->enter + ticks) : -1;
+/* Return when an event was left, in ns; -1 if it is open. */
+static inline int64_t find_event_exit(const struct weft_axis *axis, const struct weft_event *event) {
+    uint64_t ticks = (uint64_t)(event->duration & 0x3fffffffu) << (8 * (event->duration >> 30));
+    return event->flags & WEFT_FLAG_CLOSED ? ticks_to_ns(axis, event->enter + ticks) : -1;
 }
 
 #endif

@@ -43,8 +43,8 @@ EXPORT void weft_values_index(const uint8_t *records, uint64_t used, struct weft
                               struct weft_value_row *probes, uint64_t *problems);
 
 /* The sum of the hashes of elements in rows: `n` of them, `stride` bytes apart, the first at `place` in the global array. */
-EXPORT uint64_t weft_values_hash(const uint8_t *at, uint64_t n, int64_t stride, int type, unsigned size, uint64_t place,
-                                 uint64_t step);
+EXPORT uint64_t weft_values_hash(const uint8_t *first, uint64_t count, int64_t stride, int type, unsigned size,
+                                 uint64_t place, uint64_t step);
 
 /* For each pair of probes, by their offsets: whether they hold the same, byte for byte. What only holds changes is not said
  * to be the same. */

@@ -17,52 +17,59 @@ struct call {
     int64_t start, end;
 };
 
-/* Times of a damaged record can be anything: differences of these do not overflow. */
-static int64_t sane(int64_t ns) {
+/* Limit a time of a record, which may be damaged, so that differences do not overflow. */
+static int64_t clamp_time(int64_t ns) {
     const int64_t most = INT64_C(1) << 60;
     return ns < -most ? -most : ns > most ? most : ns;
 }
 
-static int64_t enter_at(const struct weft_row *row, uint64_t i) {
-    if (row->ends) return i ? (int64_t)row->ends[i - 1] * STEP : 0;
-    return sane(enter_of(row->axis, &row->events[i]));
+/* Return when a row's event begins: in ns, or in units of logical time. */
+static int64_t find_enter_time(const struct weft_row *row, uint64_t index) {
+    if (row->ends) return index ? (int64_t)row->ends[index - 1] * STEP : 0;
+    return clamp_time(find_event_enter(row->axis, &row->events[index]));
 }
 
-static int64_t exit_at(const struct weft_row *row, uint64_t i) {
-    if (row->ends) return (int64_t)row->ends[i] * STEP;
-    return row->events[i].flags & WEFT_FLAG_CLOSED ? sane(exit_of(row->axis, &row->events[i])) : row->last;
+/* Return when a row's event ends; one that is open ends at the row's `last`. */
+static int64_t find_exit_time(const struct weft_row *row, uint64_t index) {
+    if (row->ends) return (int64_t)row->ends[index] * STEP;
+    return row->events[index].flags & WEFT_FLAG_CLOSED ? clamp_time(find_event_exit(row->axis, &row->events[index]))
+                                                       : row->last;
 }
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* The call `i`, which begins no earlier than `from`; `next` is when the one after it begins at the earliest. */
-static struct call call_at(const struct weft_row *row, uint64_t i, int64_t from, int64_t *next) {
-    int64_t start = later(from, enter_at(row, i));
-    int64_t end = later(start, exit_at(row, i));
-    *next = i + 1 < row->count ? later(start, enter_at(row, i + 1)) : WIDE;
+/* Return when a row's event `index` begins and ends, no earlier than `earliest`; `*next` gets when the one after it
+ * begins at the earliest. */
+static struct call find_call(const struct weft_row *row, uint64_t index, int64_t earliest, int64_t *next) {
+    int64_t start = later(earliest, find_enter_time(row, index));
+    int64_t end = later(start, find_exit_time(row, index));
+    *next = index + 1 < row->count ? later(start, find_enter_time(row, index + 1)) : WIDE;
     return (struct call){start, end < *next ? end : *next};
 }
 
-static void mark(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
+/* Mark the part of a span in which a time lies. */
+static void mark_time(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
     if (ns < 0 || span <= 0) return;
-    uint64_t at = (uint64_t)((double)ns / (double)span * (double)count);
-    marks[at < count ? at : count - 1] = 1;
+    uint64_t part = (uint64_t)((double)ns / (double)span * (double)count);
+    marks[part < count ? part : count - 1] = 1;
 }
 
+/* Fill the index of a row, and mark the parts of the span in which a call begins or ends; see view.h. */
 void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
                      int64_t span) {
-    int64_t spent[CLASSES] = {0}, from = INT64_MIN;
-    for (uint64_t i = 0; i < row->count; i++) {
+    int64_t spent[CLASSES] = {0}, earliest = INT64_MIN;
+    for (uint64_t index = 0; index < row->count; index++) {
         int64_t next;
-        struct call c = call_at(row, i, from, &next);
-        if (i % row->block == 0) {
-            row->starts[i / row->block] = c.start;
-            memcpy(&row->sums[i / row->block * CLASSES], spent, sizeof spent);
+        struct call call = find_call(row, index, earliest, &next);
+        if (index % row->block == 0) {
+            row->starts[index / row->block] = call.start;
+            memcpy(&row->sums[index / row->block * CLASSES], spent, sizeof spent);
         }
-        spent[classes[row->events[i].function] & (CLASSES - 1)] += c.end - c.start;
-        if (marks) mark(marks, mark_count, span, c.start);
-        if (marks && (row->ends || row->events[i].flags & WEFT_FLAG_CLOSED)) mark(marks, mark_count, span, c.end);
-        from = next;
+        spent[classes[row->events[index].function] & (CLASSES - 1)] += call.end - call.start;
+        if (marks) mark_time(marks, mark_count, span, call.start);
+        if (marks && (row->ends || row->events[index].flags & WEFT_FLAG_CLOSED))
+            mark_time(marks, mark_count, span, call.end);
+        earliest = next;
     }
 }
 
@@ -73,124 +80,134 @@ struct sweep {
     int64_t from, spent[CLASSES];
 };
 
-static void enter_block(struct sweep *s, uint64_t block) {
-    s->block = block;
-    s->i = block * s->row->block;
-    s->from = s->row->starts[block];
-    memcpy(s->spent, &s->row->sums[block * CLASSES], sizeof s->spent);
+/* Put a sweep at the begin of a block. */
+static void enter_block(struct sweep *sweep, uint64_t block) {
+    sweep->block = block;
+    sweep->i = block * sweep->row->block;
+    sweep->from = sweep->row->starts[block];
+    memcpy(sweep->spent, &sweep->row->sums[block * CLASSES], sizeof sweep->spent);
 }
 
-/* Goes to the last block that begins before t: doubling steps, then halving. */
-static void gallop(struct sweep *s, int64_t t) {
-    uint64_t low = s->block, step = 1;
-    if (low + 1 >= s->blocks || s->row->starts[low + 1] >= t) return;
-    while (low + step < s->blocks && s->row->starts[low + step] < t) low += step, step *= 2;
+/* Move a sweep to the last block that begins before a time: doubling steps, then halving. */
+static void gallop_to_time(struct sweep *sweep, int64_t time) {
+    uint64_t low = sweep->block, step = 1;
+    if (low + 1 >= sweep->blocks || sweep->row->starts[low + 1] >= time) return;
+    while (low + step < sweep->blocks && sweep->row->starts[low + step] < time) low += step, step *= 2;
     for (; step; step /= 2)
-        if (low + step < s->blocks && s->row->starts[low + step] < t) low += step;
-    enter_block(s, low);
+        if (low + step < sweep->blocks && sweep->row->starts[low + step] < time) low += step;
+    enter_block(sweep, low);
 }
 
-/* What was spent in each class before t. Later calls must ask for later times. */
-static void spent_before(struct sweep *s, int64_t t, const uint8_t *classes, int64_t *spent) {
-    gallop(s, t);
+/* Compute what was spent in each class of calls before a time. Later calls must ask for later times. */
+static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *classes, int64_t *spent) {
+    gallop_to_time(sweep, time);
     int64_t part = 0;
-    uint8_t of = 0;
-    while (s->i < s->row->count) {
+    uint8_t class = 0;
+    while (sweep->i < sweep->row->count) {
         int64_t next;
-        struct call c = call_at(s->row, s->i, s->from, &next);
-        if (c.start >= t) break;
-        of = classes[s->row->events[s->i].function] & (CLASSES - 1);
-        if (c.end > t) {
-            part = t - c.start;
+        struct call call = find_call(sweep->row, sweep->i, sweep->from, &next);
+        if (call.start >= time) break;
+        class = classes[sweep->row->events[sweep->i].function] & (CLASSES - 1);
+        if (call.end > time) {
+            part = time - call.start;
             break;
         }
-        s->spent[of] += c.end - c.start;
-        s->from = next;
-        s->i++;
+        sweep->spent[class] += call.end - call.start;
+        sweep->from = next;
+        sweep->i++;
     }
-    memcpy(spent, s->spent, sizeof s->spent);
-    spent[of] += part;
+    memcpy(spent, sweep->spent, sizeof sweep->spent);
+    spent[class] += part;
 }
 
-static struct sweep sweep_of(const struct weft_row *row) {
-    struct sweep s = {.row = row, .blocks = (row->count + row->block - 1) / row->block};
-    if (s.blocks) enter_block(&s, 0);
-    return s;
+/* Return a sweep over a row that stands at its first event. */
+static struct sweep begin_sweep(const struct weft_row *row) {
+    struct sweep sweep = {.row = row, .blocks = (row->count + row->block - 1) / row->block};
+    if (sweep.blocks) enter_block(&sweep, 0);
+    return sweep;
 }
 
-static uint8_t shade(double share) {
+/* Return a share from 0 to 1 as 0 to 255; what is more than nothing is at least 1. */
+static uint8_t compute_shade(double share) {
     if (share <= 0) return 0;
     double level = share * 255 + 0.5;
     return level < 1 ? 1 : level > 255 ? 255 : (uint8_t)level;
 }
 
-void weft_view_columns(const struct weft_lanes *in, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
+/* Compute how much of each column of pixels a lane's rows spent in each class of calls; see view.h. */
+void weft_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
                        uint8_t *out) {
     for (uint64_t lane = from; lane < to; lane++) {
-        memset(sums, 0, CLASSES * in->columns * sizeof *sums);
-        for (uint32_t k = in->first[lane]; k < in->first[lane + 1]; k++) {
-            struct sweep s = sweep_of(&in->rows[in->of[k]]);
-            if (!s.blocks) continue;
+        memset(sums, 0, CLASSES * lanes->columns * sizeof *sums);
+        for (uint32_t row_index = lanes->first[lane]; row_index < lanes->first[lane + 1]; row_index++) {
+            struct sweep sweep = begin_sweep(&lanes->rows[lanes->of[row_index]]);
+            if (!sweep.blocks) continue;
             int64_t before[CLASSES], after[CLASSES];
-            spent_before(&s, in->edges[0], classes, before);
-            for (uint64_t x = 0; x < in->columns; x++) {
-                spent_before(&s, in->edges[x + 1], classes, after);
-                for (int c = 0; c < CLASSES; c++) sums[(uint64_t)c * in->columns + x] += (double)(after[c] - before[c]);
+            sum_spent_before(&sweep, lanes->edges[0], classes, before);
+            for (uint64_t column = 0; column < lanes->columns; column++) {
+                sum_spent_before(&sweep, lanes->edges[column + 1], classes, after);
+                for (int class = 0; class < CLASSES; class ++)
+                    sums[(uint64_t)class * lanes->columns + column] += (double)(after[class] - before[class]);
                 memcpy(before, after, sizeof after);
             }
         }
-        double rows = in->first[lane + 1] - in->first[lane];
-        for (uint64_t c = 0; c < CLASSES; c++)
-            for (uint64_t x = 0; x < in->columns; x++) {
-                double whole = rows * (double)(in->edges[x + 1] - in->edges[x]);
-                out[(lane * CLASSES + c) * in->columns + x] = whole > 0 ? shade(sums[c * in->columns + x] / whole) : 0;
+        double rows = lanes->first[lane + 1] - lanes->first[lane];
+        for (uint64_t class = 0; class < CLASSES; class ++)
+            for (uint64_t column = 0; column < lanes->columns; column++) {
+                double whole = rows * (double)(lanes->edges[column + 1] - lanes->edges[column]);
+                out[(lane * CLASSES + class) * lanes->columns + column] =
+                    whole > 0 ? compute_shade(sums[class * lanes->columns + column] / whole) : 0;
             }
     }
 }
 
-/* How many events of a row begin before t. */
-static uint64_t begun_before(const struct weft_row *row, int64_t t) {
-    struct sweep s = sweep_of(row);
-    if (!s.blocks) return 0;
-    gallop(&s, t);
-    for (; s.i < row->count; s.i++) {
-        s.from = later(s.from, enter_at(row, s.i));
-        if (s.from >= t) break;
+/* Return how many events of a row begin before a time. */
+static uint64_t count_begun_before(const struct weft_row *row, int64_t time) {
+    struct sweep sweep = begin_sweep(row);
+    if (!sweep.blocks) return 0;
+    gallop_to_time(&sweep, time);
+    for (; sweep.i < row->count; sweep.i++) {
+        sweep.from = later(sweep.from, find_enter_time(row, sweep.i));
+        if (sweep.from >= time) break;
     }
-    return s.i;
+    return sweep.i;
 }
 
-void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first,
+/* Find for each row the events that are under way somewhere in [begin, behind). */
+void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
                      uint64_t *end) {
-    for (uint64_t r = 0; r < count; r++) {
-        const struct weft_row *row = &rows[r];
-        end[r] = begun_before(row, t1);
-        uint64_t i = begun_before(row, t0);
+    for (uint64_t row_index = 0; row_index < count; row_index++) {
+        const struct weft_row *row = &rows[row_index];
+        end[row_index] = count_begun_before(row, behind);
+        uint64_t index = count_begun_before(row, begin);
         /* The one before may still be under way. */
-        if (i && exit_at(row, i - 1) > t0) i--;
-        first[r] = i < end[r] ? i : end[r];
+        if (index && find_exit_time(row, index - 1) > begin) index--;
+        first[row_index] = index < end[row_index] ? index : end[row_index];
     }
 }
 
+/* Fill a box (begin, end, function, class) for each of some events of a row. */
 void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
                      struct weft_box *out) {
-    int64_t from = INT64_MIN;
-    for (uint64_t i = first; i < end && i < row->count; i++, out++) {
-        const struct weft_event *e = &row->events[i];
+    int64_t earliest = INT64_MIN;
+    for (uint64_t index = first; index < end && index < row->count; index++, out++) {
+        const struct weft_event *event = &row->events[index];
         int64_t next;
-        struct call c = call_at(row, i, from, &next);
-        *out =
-            (struct weft_box){c.start, c.end, (uint32_t)i, e->function, classes[e->function] & (CLASSES - 1), e->flags};
-        from = next;
+        struct call call = find_call(row, index, earliest, &next);
+        *out = (struct weft_box){
+            call.start,  call.end, (uint32_t)index, event->function, classes[event->function] & (CLASSES - 1),
+            event->flags};
+        earliest = next;
     }
 }
 
+/* Compute begin and end of some events, each named by its row and its index there. */
 void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
                      int64_t *starts, int64_t *ends) {
-    for (uint64_t k = 0; k < count; k++) {
+    for (uint64_t index = 0; index < count; index++) {
         int64_t next;
-        struct call c = call_at(&rows[of[k]], (uint64_t)which[k], INT64_MIN, &next);
-        starts[k] = c.start;
-        ends[k] = c.end;
+        struct call call = find_call(&rows[of[index]], (uint64_t)which[index], INT64_MIN, &next);
+        starts[index] = call.start;
+        ends[index] = call.end;
     }
 }

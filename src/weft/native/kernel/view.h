@@ -36,11 +36,11 @@ struct weft_lanes {
 
 /* Fills out[lane][class][column]: the share of the column's time that the lane's rows spent in the class, 255 for all of it;
  * what is more than nothing is at least 1. `sums` has room for CLASSES * columns. */
-EXPORT void weft_view_columns(const struct weft_lanes *in, const uint8_t *classes, uint64_t from, uint64_t to,
+EXPORT void weft_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to,
                               double *sums, uint8_t *out);
 
 /* By row the events [first, end) that are under way somewhere in [t0, t1). */
-EXPORT void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t t0, int64_t t1, uint64_t *first,
+EXPORT void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
                             uint64_t *end);
 
 /* One call as a box. */

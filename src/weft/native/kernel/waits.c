@@ -12,47 +12,50 @@
 
 /* ---- times ---- */
 
+/* Compute when each event was entered and left, in ns since the run's first call; -1 for one that is open. */
 void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
                 int64_t *leave) {
     for (uint64_t i = 0; i < count; i++) {
-        enter[i] = enter_of(axis, &events[i]);
-        leave[i] = exit_of(axis, &events[i]);
+        enter[i] = find_event_enter(axis, &events[i]);
+        leave[i] = find_event_exit(axis, &events[i]);
     }
 }
 
+/* Compute what is asked of all times of a rank together; see waits.h. */
 void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-               const uint8_t *causes, struct weft_span *out, int64_t *inside) {
-    struct weft_span s = {.least_enter = INT64_MAX, .most = INT64_MIN};
+               const uint8_t *causes, struct weft_span *span_out, int64_t *inside) {
+    struct weft_span span = {.least_enter = INT64_MAX, .most = INT64_MIN};
     for (uint64_t i = 0; i < count; i++) {
-        int64_t enter = enter_of(axis, &events[i]), leave = exit_of(axis, &events[i]);
-        if (i == 0) s.first_enter = enter;
-        s.last_exit = leave;
-        if (enter < s.least_enter) s.least_enter = enter;
-        if (enter > s.most) s.most = enter;
-        if (leave > s.most) s.most = leave;
-        s.open += leave < 0;
+        int64_t enter = find_event_enter(axis, &events[i]), leave = find_event_exit(axis, &events[i]);
+        if (i == 0) span.first_enter = enter;
+        span.last_exit = leave;
+        if (enter < span.least_enter) span.least_enter = enter;
+        if (enter > span.most) span.most = enter;
+        if (leave > span.most) span.most = leave;
+        span.open += leave < 0;
         if (leave < 0) continue;
-        if (blocks[events[i].function] == WEFT_POLLS && failed_polls(&events[i])) s.polling += leave - enter;
+        if (blocks[events[i].function] == WEFT_POLLS && failed_polls(&events[i])) span.polling += leave - enter;
         else inside[causes[events[i].function]] += leave - enter;
     }
-    *out = s;
+    *span_out = span;
 }
 
-static int64_t entered(const struct weft_clocks *t, uint32_t rank, uint32_t event) {
-    return enter_of(&t->axes[rank], &t->events[rank][event]);
+static int64_t find_enter_time(const struct weft_clocks *clocks, uint32_t rank, uint32_t event) {
+    return find_event_enter(&clocks->axes[rank], &clocks->events[rank][event]);
 }
 
-static int64_t left(const struct weft_clocks *t, uint32_t rank, uint32_t event) {
-    return exit_of(&t->axes[rank], &t->events[rank][event]);
+static int64_t find_leave_time(const struct weft_clocks *clocks, uint32_t rank, uint32_t event) {
+    return find_event_exit(&clocks->axes[rank], &clocks->events[rank][event]);
 }
 
 /* ---- what is found ---- */
 
-static void put(struct weft_found *f, int64_t waiter, int64_t cost, int64_t culprit, uint8_t cause) {
-    f->waiter[f->found] = waiter;
-    f->cost[f->found] = cost;
-    f->culprit[f->found] = culprit;
-    f->cause[f->found++] = cause;
+/* Add a wait to the result: who waited, how long (ns), for which call, and why. */
+static void add_wait(struct weft_found *found, int64_t waiter, int64_t cost, int64_t culprit, uint8_t cause) {
+    found->waiter[found->found] = waiter;
+    found->cost[found->found] = cost;
+    found->culprit[found->found] = culprit;
+    found->cause[found->found++] = cause;
 }
 
 struct late {
@@ -61,26 +64,27 @@ struct late {
     uint8_t cause;
 };
 
-/* A call of a rank needed somebody who was late. */
-static void note(struct weft_found *f, const struct weft_clocks *t, const uint8_t *blocks, uint32_t rank,
-                 uint32_t event, struct late late) {
-    uint8_t how = blocks[t->events[rank][event].function];
-    if (how == WEFT_BLOCKS_NEVER || how == WEFT_POLLS) return;
-    int64_t enter = entered(t, rank, event), ns = late.at - enter;
-    if (ns <= 0 && how != WEFT_BLOCKS_FIRST) return;
-    int64_t leave = left(t, rank, event);
-    if (late.at > leave) ns = leave - enter;
-    if (ns < 0) ns = 0;
-    int64_t place = (int64_t)(t->event_first[rank] + event),
-            culprit = (int64_t)(t->event_first[late.rank] + late.event);
-    uint32_t b = f->best[place];
-    if (b == NONE) {
-        f->best[place] = (uint32_t)f->found;
-        put(f, place, ns, culprit, late.cause);
-    } else if (how == WEFT_BLOCKS_FIRST ? ns < f->cost[b] : ns > f->cost[b]) {
-        f->cost[b] = ns;
-        f->culprit[b] = culprit;
-        f->cause[b] = late.cause;
+/* Note that a call of a rank needed a partner who was late. Of several partners the one counts that the call waited for
+ * longest, the first one to come where it returns with the first. */
+static void note_late_partner(struct weft_found *found, const struct weft_clocks *clocks, const uint8_t *blocks,
+                              uint32_t rank, uint32_t event, struct late partner) {
+    uint8_t blocking = blocks[clocks->events[rank][event].function];
+    if (blocking == WEFT_BLOCKS_NEVER || blocking == WEFT_POLLS) return;
+    int64_t enter = find_enter_time(clocks, rank, event), waited_ns = partner.at - enter;
+    if (waited_ns <= 0 && blocking != WEFT_BLOCKS_FIRST) return;
+    int64_t leave = find_leave_time(clocks, rank, event);
+    if (partner.at > leave) waited_ns = leave - enter;
+    if (waited_ns < 0) waited_ns = 0;
+    int64_t waiter = (int64_t)(clocks->event_first[rank] + event),
+            culprit = (int64_t)(clocks->event_first[partner.rank] + partner.event);
+    uint32_t best_row = found->best[waiter];
+    if (best_row == NONE) {
+        found->best[waiter] = (uint32_t)found->found;
+        add_wait(found, waiter, waited_ns, culprit, partner.cause);
+    } else if (blocking == WEFT_BLOCKS_FIRST ? waited_ns < found->cost[best_row] : waited_ns > found->cost[best_row]) {
+        found->cost[best_row] = waited_ns;
+        found->culprit[best_row] = culprit;
+        found->cause[best_row] = partner.cause;
     }
 }
 
@@ -88,49 +92,65 @@ static void note(struct weft_found *f, const struct weft_clocks *t, const uint8_
 
 static const int64_t SKEW = 2000000; /* ns by which clocks of two hosts may differ */
 
-static bool is_far(const struct weft_messages *in, int32_t peer) { return in->host[in->rank] != in->host[peer]; }
-
-static int64_t bytes_of(const struct weft_clocks *t, const struct weft_messages *in, uint64_t row) {
-    if (in->args[row] >= t->event_first[in->rank + 1] - t->event_first[in->rank]) return -1;
-    const struct weft_event *e = &t->events[in->rank][in->args[row]];
-    int64_t size = e->datatype < in->size_count ? in->sizes[e->datatype] : -1;
-    return size < 0 || e->count < 0 ? -1 : size * e->count;
+static bool is_on_other_host(const struct weft_messages *messages, int32_t peer) {
+    return messages->host[messages->rank] != messages->host[peer];
 }
 
-/* A message that a matched probe took goes over when its receive is called. */
-static struct late receive_of(const struct weft_clocks *t, const struct weft_messages *in, uint64_t row) {
-    uint32_t partner = in->partner[row], rank = (uint32_t)in->peer[row], event = in->their_event[partner];
-    if (in->their_flags[partner] & WEFT_POST_MATCHED_PROBE && in->their_args[partner] != NONE)
-        event = in->their_args[partner];
-    return (struct late){entered(t, rank, event), rank, event, WEFT_CAUSE_LATE_RECEIVER};
+/* Return the bytes of a message; -1 if they are not known. */
+static int64_t find_message_bytes(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                                  uint64_t row) {
+    if (messages->args[row] >= clocks->event_first[messages->rank + 1] - clocks->event_first[messages->rank]) return -1;
+    const struct weft_event *event = &clocks->events[messages->rank][messages->args[row]];
+    int64_t size = event->datatype < messages->size_count ? messages->sizes[event->datatype] : -1;
+    return size < 0 || event->count < 0 ? -1 : size * event->count;
 }
 
-static bool usable(const struct weft_clocks *t, const struct weft_messages *in, uint64_t row, uint16_t skip) {
-    return in->partner[row] != NONE && in->completion[row] < t->event_first[in->rank + 1] - t->event_first[in->rank] &&
-           in->peer[row] >= 0 && !(in->flags[row] & skip);
+/* Return when and by which call a send's message was received. A message that a matched probe took goes over when its
+ * receive is called. */
+static struct late find_receive(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row) {
+    uint32_t partner = messages->partner[row], rank = (uint32_t)messages->peer[row],
+             event = messages->their_event[partner];
+    if (messages->their_flags[partner] & WEFT_POST_MATCHED_PROBE && messages->their_args[partner] != NONE)
+        event = messages->their_args[partner];
+    return (struct late){find_enter_time(clocks, rank, event), rank, event, WEFT_CAUSE_LATE_RECEIVER};
 }
 
-void weft_late_senders(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f) {
-    for (uint64_t i = in->first[in->rank]; i < in->first[in->rank + 1]; i++) {
-        if (!usable(t, in, i, WEFT_POST_PARTITIONED)) continue;
-        uint32_t rank = (uint32_t)in->peer[i], event = in->their_event[in->partner[i]];
-        struct late late = {entered(t, rank, event), rank, event, WEFT_CAUSE_LATE_SENDER};
-        if (in->flags[i] & WEFT_POST_MATCHED_PROBE) note(f, t, in->blocks, in->rank, in->event[i], late);
-        note(f, t, in->blocks, in->rank, in->completion[i], late);
+/* Return whether a message has a partner, a completion and none of the flags `skip`. */
+static bool is_usable_message(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row,
+                              uint16_t skip) {
+    return messages->partner[row] != NONE &&
+           messages->completion[row] < clocks->event_first[messages->rank + 1] - clocks->event_first[messages->rank] &&
+           messages->peer[row] >= 0 && !(messages->flags[row] & skip);
+}
+
+/* Find the receives and probes of a rank that waited for their sends. */
+void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                       struct weft_found *found) {
+    for (uint64_t row = messages->first[messages->rank]; row < messages->first[messages->rank + 1]; row++) {
+        if (!is_usable_message(clocks, messages, row, WEFT_POST_PARTITIONED)) continue;
+        uint32_t rank = (uint32_t)messages->peer[row], event = messages->their_event[messages->partner[row]];
+        struct late late = {find_enter_time(clocks, rank, event), rank, event, WEFT_CAUSE_LATE_SENDER};
+        if (messages->flags[row] & WEFT_POST_MATCHED_PROBE)
+            note_late_partner(found, clocks, messages->blocks, messages->rank, messages->event[row], late);
+        note_late_partner(found, clocks, messages->blocks, messages->rank, messages->completion[row], late);
     }
 }
 
-void weft_late_receivers(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f) {
+/* Find the sends of a rank that waited for their receives. */
+void weft_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                         struct weft_found *found) {
     const uint16_t skip = WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
-    for (uint64_t i = in->first[in->rank]; i < in->first[in->rank + 1]; i++) {
-        if (!usable(t, in, i, skip)) continue;
-        bool synchronous = in->flags[i] & WEFT_POST_SYNCHRONOUS;
-        int64_t limit = in->rendezvous[is_far(in, in->peer[i])];
-        if (!synchronous && limit == INT64_MAX) continue;
-        struct late late = receive_of(t, in, i);
-        if (late.at <= entered(t, in->rank, in->completion[i]) || left(t, in->rank, in->completion[i]) <= late.at)
+    for (uint64_t row = messages->first[messages->rank]; row < messages->first[messages->rank + 1]; row++) {
+        if (!is_usable_message(clocks, messages, row, skip)) continue;
+        bool is_synchronous = messages->flags[row] & WEFT_POST_SYNCHRONOUS;
+        int64_t limit = messages->rendezvous[is_on_other_host(messages, messages->peer[row])];
+        if (!is_synchronous && limit == INT64_MAX) continue;
+        struct late late = find_receive(clocks, messages, row);
+        if (late.at <= find_enter_time(clocks, messages->rank, messages->completion[row]) ||
+            find_leave_time(clocks, messages->rank, messages->completion[row]) <= late.at)
             continue;
-        if (synchronous || bytes_of(t, in, i) >= limit) note(f, t, in->blocks, in->rank, in->completion[i], late);
+        if (is_synchronous || find_message_bytes(clocks, messages, row) >= limit)
+            note_late_partner(found, clocks, messages->blocks, messages->rank, messages->completion[row], late);
     }
 }
 
@@ -141,52 +161,61 @@ struct lasts {
     int64_t last, before;
 };
 
-static void came(struct lasts *of, int64_t at) {
-    if (at > of->last) of->before = of->last, of->last = at;
-    else if (at > of->before) of->before = at;
+static void note_completion_time(struct lasts *times, int64_t time) {
+    if (time > times->last) times->before = times->last, times->last = time;
+    else if (time > times->before) times->before = time;
 }
 
-static bool completes_several(const struct weft_clocks *t, const struct weft_messages *in, uint64_t row) {
-    return in->blocks[t->events[in->rank][in->completion[row]].function] == WEFT_BLOCKS_ALL;
+/* Return whether a message was completed by a call that waits for all of several. */
+static bool completes_several(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row) {
+    return messages->blocks[clocks->events[messages->rank][messages->completion[row]].function] == WEFT_BLOCKS_ALL;
 }
 
-static struct lasts *lasts_of(const struct weft_clocks *t, const struct weft_messages *sends,
-                              const struct weft_messages *recvs) {
-    uint64_t events = t->event_first[sends->rank + 1] - t->event_first[sends->rank];
-    struct lasts *of = malloc((events + 1) * sizeof *of);
-    for (uint64_t i = 0; of && i < events; i++) of[i] = (struct lasts){INT64_MIN, INT64_MIN};
-    for (uint64_t i = sends->first[sends->rank]; of && i < sends->first[sends->rank + 1]; i++)
-        if (usable(t, sends, i, WEFT_POST_BUFFERED) && completes_several(t, sends, i))
-            came(&of[sends->completion[i]], receive_of(t, sends, i).at);
-    for (uint64_t i = recvs->first[recvs->rank]; of && i < recvs->first[recvs->rank + 1]; i++)
-        if (usable(t, recvs, i, 0) && completes_several(t, recvs, i))
-            came(&of[recvs->completion[i]],
-                 entered(t, (uint32_t)recvs->peer[i], recvs->their_event[recvs->partner[i]]));
-    return of;
+/* Return for each event of a rank the last two times at which what it completes could be complete; the caller frees it.
+ * NULL without memory. */
+static struct lasts *find_last_times(const struct weft_clocks *clocks, const struct weft_messages *sends,
+                                     const struct weft_messages *recvs) {
+    uint64_t events = clocks->event_first[sends->rank + 1] - clocks->event_first[sends->rank];
+    struct lasts *times = malloc((events + 1) * sizeof *times);
+    for (uint64_t i = 0; times && i < events; i++) times[i] = (struct lasts){INT64_MIN, INT64_MIN};
+    for (uint64_t i = sends->first[sends->rank]; times && i < sends->first[sends->rank + 1]; i++)
+        if (is_usable_message(clocks, sends, i, WEFT_POST_BUFFERED) && completes_several(clocks, sends, i))
+            note_completion_time(&times[sends->completion[i]], find_receive(clocks, sends, i).at);
+    for (uint64_t i = recvs->first[recvs->rank]; times && i < recvs->first[recvs->rank + 1]; i++)
+        if (is_usable_message(clocks, recvs, i, 0) && completes_several(clocks, recvs, i))
+            note_completion_time(&times[recvs->completion[i]], find_enter_time(clocks, (uint32_t)recvs->peer[i],
+                                                                               recvs->their_event[recvs->partner[i]]));
+    return times;
 }
 
-int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends, const struct weft_messages *recvs,
-                      int64_t *eager, int64_t *blocked) {
+/* Find out what the standard sends of a rank show of the library's protocol; see waits.h. */
+int64_t weft_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
+                      const struct weft_messages *recvs, int64_t *eager, int64_t *blocked) {
     const uint16_t skip = WEFT_POST_SYNCHRONOUS | WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
     struct lasts *lasts = NULL;
     int64_t found = 0;
     for (uint64_t i = sends->first[sends->rank]; i < sends->first[sends->rank + 1]; i++) {
-        if (!usable(t, sends, i, skip)) continue;
+        if (!is_usable_message(clocks, sends, i, skip)) continue;
         uint32_t completion = sends->completion[i];
-        int64_t at = receive_of(t, sends, i).at, base = entered(t, sends->rank, completion);
-        if (at <= base) continue;
-        bool far = is_far(sends, sends->peer[i]);
-        int64_t leave = left(t, sends->rank, completion), bytes = bytes_of(t, sends, i), skew = far ? SKEW : 0;
-        uint8_t how = sends->blocks[t->events[sends->rank][completion].function];
+        int64_t receive_time = find_receive(clocks, sends, i).at,
+                start_time = find_enter_time(clocks, sends->rank, completion);
+        if (receive_time <= start_time) continue;
+        bool is_far = is_on_other_host(sends, sends->peer[i]);
+        int64_t leave = find_leave_time(clocks, sends->rank, completion), bytes = find_message_bytes(clocks, sends, i),
+                skew = is_far ? SKEW : 0;
+        uint8_t blocking = sends->blocks[clocks->events[sends->rank][completion].function];
         if (bytes < 0) continue;
-        if (leave + skew < at) eager[far] = bytes > eager[far] ? bytes : eager[far];
-        if (leave < at || bytes <= eager[far] || (how != WEFT_BLOCKS_ONE && how != WEFT_BLOCKS_ALL)) continue;
-        if (how == WEFT_BLOCKS_ALL) {
-            if (!lasts && !(lasts = lasts_of(t, sends, recvs))) return -1;
-            if (at < lasts[completion].last) continue;
-            if (lasts[completion].before > base) base = lasts[completion].before;
+        if (leave + skew < receive_time) eager[is_far] = bytes > eager[is_far] ? bytes : eager[is_far];
+        if (leave < receive_time || bytes <= eager[is_far] ||
+            (blocking != WEFT_BLOCKS_ONE && blocking != WEFT_BLOCKS_ALL))
+            continue;
+        if (blocking == WEFT_BLOCKS_ALL) {
+            if (!lasts && !(lasts = find_last_times(clocks, sends, recvs))) return -1;
+            if (receive_time < lasts[completion].last) continue;
+            if (lasts[completion].before > start_time) start_time = lasts[completion].before;
         }
-        if (at - base > skew && at - base >= 4 * (leave - at)) blocked[found++] = bytes * 2 + far;
+        if (receive_time - start_time > skew && receive_time - start_time >= 4 * (leave - receive_time))
+            blocked[found++] = bytes * 2 + is_far;
     }
     free(lasts);
     return found;
@@ -202,97 +231,111 @@ static const uint8_t LATE_CAUSE[] = {0,
                                      WEFT_CAUSE_WAIT_AT_BARRIER,
                                      WEFT_CAUSE_WAIT_AT_FENCE};
 
-static struct late part_late(const struct weft_clocks *t, const struct weft_late_members *in, uint32_t row) {
-    uint32_t rank = (uint32_t)in->rank[row];
-    return (struct late){entered(t, rank, in->event[row]), rank, in->event[row],
-                         LATE_CAUSE[in->sort[in->function[row]]]};
+/* Return when a member came to its collective, as the late partner that others may have waited for. */
+static struct late make_late_part(const struct weft_clocks *clocks, const struct weft_late_members *input,
+                                  uint32_t row) {
+    uint32_t rank = (uint32_t)input->rank[row];
+    return (struct late){find_enter_time(clocks, rank, input->event[row]), rank, input->event[row],
+                         LATE_CAUSE[input->sort[input->function[row]]]};
 }
 
-static bool is_root(const struct weft_clocks *t, const struct weft_late_members *in, uint64_t instance, uint32_t row) {
-    int32_t rank = in->rank[row], peer = t->events[rank][in->event[row]].peer;
-    int64_t first = in->member_first[in->comm[instance]], end = in->member_first[in->comm[instance] + 1];
-    return peer >= 0 && peer < end - first && in->members[first + peer] == rank;
+/* Return whether a member is the root of its collective. */
+static bool is_root_part(const struct weft_clocks *clocks, const struct weft_late_members *input, uint64_t instance,
+                         uint32_t row) {
+    int32_t rank = input->rank[row], peer = clocks->events[rank][input->event[row]].peer;
+    int64_t first = input->member_first[input->comm[instance]], end = input->member_first[input->comm[instance] + 1];
+    return peer >= 0 && peer < end - first && input->members[first + peer] == rank;
 }
 
-/* One that returned before the late one came did not need it; between hosts only clocks that differ show that. */
-static void note_part(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
-                      uint32_t row, struct late late) {
-    uint32_t rank = (uint32_t)in->rank[row], completion = in->completion[row];
-    if (completion >= t->event_first[rank + 1] - t->event_first[rank]) return;
-    if (in->host[rank] == in->host[late.rank] && left(t, rank, completion) < late.at) return;
-    late.cause = LATE_CAUSE[in->sort[in->function[row]]];
-    note(f, t, in->blocks, rank, completion, late);
+/* Note that a member waited for a late one. One that returned before the late one came did not need it; between hosts
+ * only clocks that differ show that. */
+static void note_waiting_part(struct weft_found *found, const struct weft_clocks *clocks,
+                              const struct weft_late_members *input, uint32_t row, struct late late) {
+    uint32_t rank = (uint32_t)input->rank[row], completion = input->completion[row];
+    if (completion >= clocks->event_first[rank + 1] - clocks->event_first[rank]) return;
+    if (input->host[rank] == input->host[late.rank] && find_leave_time(clocks, rank, completion) < late.at) return;
+    late.cause = LATE_CAUSE[input->sort[input->function[row]]];
+    note_late_partner(found, clocks, input->blocks, rank, completion, late);
 }
 
-/* At a scan a member waits for those of lower rank. */
-static void note_scan(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
-                      uint64_t n) {
-    int64_t first = in->member_first[in->comm[n]], end = in->member_first[in->comm[n] + 1];
-    for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) in->place[in->rank[in->rows[k]]] = in->rows[k];
+/* Note the waits of a scan, at which a member waits for those of lower rank. */
+static void note_scan_waits(struct weft_found *found, const struct weft_clocks *clocks,
+                            const struct weft_late_members *input, uint64_t instance) {
+    int64_t first = input->member_first[input->comm[instance]], end = input->member_first[input->comm[instance] + 1];
+    for (uint64_t k = input->first[instance]; k < input->first[instance + 1]; k++)
+        input->place[input->rank[input->rows[k]]] = input->rows[k];
     struct late late = {.at = INT64_MIN};
-    for (int64_t m = first; m < end; m++) {
-        int32_t rank = in->members[m];
-        uint32_t row = rank < 0 ? NONE : in->place[rank];
+    for (int64_t member = first; member < end; member++) {
+        int32_t rank = input->members[member];
+        uint32_t row = rank < 0 ? NONE : input->place[rank];
         if (row == NONE) continue;
-        struct late own = part_late(t, in, row);
-        if (late.at > own.at) note_part(f, t, in, row, late);
+        struct late own = make_late_part(clocks, input, row);
+        if (late.at > own.at) note_waiting_part(found, clocks, input, row, late);
         else late = own;
-        in->place[rank] = NONE;
+        input->place[rank] = NONE;
     }
-    for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) in->place[in->rank[in->rows[k]]] = NONE;
+    for (uint64_t k = input->first[instance]; k < input->first[instance + 1]; k++)
+        input->place[input->rank[input->rows[k]]] = NONE;
 }
 
-/* Once the first member has left, the others are held by the library alone. */
-static void note_completion(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
-                            uint64_t n, int64_t last) {
-    int64_t least = INT64_MAX, members = in->member_first[in->comm[n] + 1] - in->member_first[in->comm[n]];
-    for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) {
-        uint32_t row = in->rows[k], rank = (uint32_t)in->rank[row];
-        uint8_t sort = in->sort[in->function[row]];
-        if ((sort != LATE_ALL && sort != LATE_BARRIER) || in->completion[row] != in->event[row]) return;
-        int64_t leave = left(t, rank, in->event[row]);
+/* Note what members waited once the first one has left: from there on the library alone holds them. */
+static void note_completion_waits(struct weft_found *found, const struct weft_clocks *clocks,
+                                  const struct weft_late_members *input, uint64_t instance, int64_t last) {
+    int64_t least = INT64_MAX,
+            members = input->member_first[input->comm[instance] + 1] - input->member_first[input->comm[instance]];
+    for (uint64_t k = input->first[instance]; k < input->first[instance + 1]; k++) {
+        uint32_t row = input->rows[k], rank = (uint32_t)input->rank[row];
+        uint8_t sort = input->sort[input->function[row]];
+        if ((sort != LATE_ALL && sort != LATE_BARRIER) || input->completion[row] != input->event[row]) return;
+        int64_t leave = find_leave_time(clocks, rank, input->event[row]);
         if (leave < least) least = leave;
     }
-    if ((int64_t)(in->first[n + 1] - in->first[n]) != members) return;
+    if ((int64_t)(input->first[instance + 1] - input->first[instance]) != members) return;
     if (least < last) least = last;
-    for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) {
-        uint32_t row = in->rows[k], rank = (uint32_t)in->rank[row];
-        int64_t ns = left(t, rank, in->event[row]) - least, place = (int64_t)(t->event_first[rank] + in->event[row]);
-        if (ns > 0) put(f, place, ns, place, WEFT_CAUSE_COMPLETION);
+    for (uint64_t k = input->first[instance]; k < input->first[instance + 1]; k++) {
+        uint32_t row = input->rows[k], rank = (uint32_t)input->rank[row];
+        int64_t ns = find_leave_time(clocks, rank, input->event[row]) - least,
+                place = (int64_t)(clocks->event_first[rank] + input->event[row]);
+        if (ns > 0) add_wait(found, place, ns, place, WEFT_CAUSE_COMPLETION);
     }
 }
 
-static void note_instance(struct weft_found *f, const struct weft_clocks *t, const struct weft_late_members *in,
-                          uint64_t n) {
-    if (in->member_first[in->comm[n]] == in->member_first[in->comm[n] + 1]) return;
+/* Note the waits of all members of one collective. */
+static void note_collective_waits(struct weft_found *found, const struct weft_clocks *clocks,
+                                  const struct weft_late_members *input, uint64_t instance) {
+    if (input->member_first[input->comm[instance]] == input->member_first[input->comm[instance] + 1]) return;
     struct late last = {.at = INT64_MIN}, root = {.at = INT64_MIN};
-    bool rooted = false, any = false, scan = false, at_root = false;
-    for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) {
-        struct late own = part_late(t, in, in->rows[k]);
-        uint8_t sort = in->sort[in->function[in->rows[k]]];
+    bool is_rooted = false, has_waits = false, is_scan = false, has_root = false;
+    for (uint64_t k = input->first[instance]; k < input->first[instance + 1]; k++) {
+        struct late own = make_late_part(clocks, input, input->rows[k]);
+        uint8_t sort = input->sort[input->function[input->rows[k]]];
         if (own.at >= last.at) last = own;
-        any |= sort != LATE_NONE;
-        scan |= sort == LATE_SCAN;
-        rooted |= sort == LATE_FROM_ROOT || sort == LATE_TO_ROOT;
+        has_waits |= sort != LATE_NONE;
+        is_scan |= sort == LATE_SCAN;
+        is_rooted |= sort == LATE_FROM_ROOT || sort == LATE_TO_ROOT;
     }
-    if (!any) return;
-    if (scan) {
-        note_scan(f, t, in, n);
+    if (!has_waits) return;
+    if (is_scan) {
+        note_scan_waits(found, clocks, input, instance);
         return;
     }
-    for (uint64_t k = in->first[n]; rooted && k < in->first[n + 1]; k++)
-        if (is_root(t, in, n, in->rows[k])) root = part_late(t, in, in->rows[k]), at_root = true;
-    for (uint64_t k = in->first[n]; k < in->first[n + 1]; k++) {
-        uint32_t row = in->rows[k];
-        uint8_t sort = in->sort[in->function[row]];
-        if (sort == LATE_NONE || (sort == LATE_FROM_ROOT && !at_root) ||
-            (sort == LATE_TO_ROOT && !is_root(t, in, n, row)))
+    for (uint64_t k = input->first[instance]; is_rooted && k < input->first[instance + 1]; k++)
+        if (is_root_part(clocks, input, instance, input->rows[k]))
+            root = make_late_part(clocks, input, input->rows[k]), has_root = true;
+    for (uint64_t k = input->first[instance]; k < input->first[instance + 1]; k++) {
+        uint32_t row = input->rows[k];
+        uint8_t sort = input->sort[input->function[row]];
+        if (sort == LATE_NONE || (sort == LATE_FROM_ROOT && !has_root) ||
+            (sort == LATE_TO_ROOT && !is_root_part(clocks, input, instance, row)))
             continue;
-        note_part(f, t, in, row, sort == LATE_FROM_ROOT ? root : last);
+        note_waiting_part(found, clocks, input, row, sort == LATE_FROM_ROOT ? root : last);
     }
-    note_completion(f, t, in, n, last.at);
+    note_completion_waits(found, clocks, input, instance, last.at);
 }
 
-void weft_late_members(const struct weft_clocks *t, const struct weft_late_members *in, struct weft_found *f) {
-    for (uint64_t n = 0; n < in->instances; n++) note_instance(f, t, in, n);
+/* Find the calls that waited in collectives; see waits.h. */
+void weft_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
+                       struct weft_found *found) {
+    for (uint64_t instance = 0; instance < input->instances; instance++)
+        note_collective_waits(found, clocks, input, instance);
 }

@@ -27,7 +27,7 @@ struct weft_span {
 /* `inside`, by causes[function] (both tables by function id, 65,536): the time in calls that returned, polls that failed
  * apart. */
 EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis,
-                      const uint8_t *blocks, const uint8_t *causes, struct weft_span *out, int64_t *inside);
+                      const uint8_t *blocks, const uint8_t *causes, struct weft_span *span_out, int64_t *inside);
 
 /* Borrowed, by rank. */
 struct weft_clocks {
@@ -72,17 +72,19 @@ struct weft_messages {
 };
 
 /* Receives and probes that waited for a send. Of a partitioned message the begin of the send says nothing. */
-EXPORT void weft_late_senders(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f);
+EXPORT void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                              struct weft_found *found);
 
 /* Sends that waited for their receive: synchronous ones, and standard ones too large to be buffered. One that returned before
  * its receive was posted waited for nobody. */
-EXPORT void weft_late_receivers(const struct weft_clocks *t, const struct weft_messages *in, struct weft_found *f);
+EXPORT void weft_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                                struct weft_found *found);
 
 /* What the standard sends of a rank show. Into eager[far] the most bytes of one that returned before its receive was posted;
  * into `blocked`, with room for all sends, bytes * 2 + far of each that was there before its receive, waited for nothing
  * else, and returned soon after the receive was posted: in a fifth of the time or less. Returns their number, -1 without
  * memory. */
-EXPORT int64_t weft_protocol(const struct weft_clocks *t, const struct weft_messages *sends,
+EXPORT int64_t weft_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
                              const struct weft_messages *recvs, int64_t *eager, int64_t *blocked);
 
 enum weft_late {
@@ -115,6 +117,7 @@ struct weft_late_members {
 };
 
 /* The calls that waited in collectives, or for them, for the last member or for the root, instance by instance. */
-EXPORT void weft_late_members(const struct weft_clocks *t, const struct weft_late_members *in, struct weft_found *f);
+EXPORT void weft_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
+                              struct weft_found *found);
 
 #endif

@@ -21,9 +21,10 @@ def library_headers() -> list[Traversable]:
 
 @cache
 def wrapped_functions(*objects: Path) -> tuple[str, ...]:
-    """Return the functions whose calls the linker is to send to these object files.
+    """Return the names of the functions that these object files replace: they define `__wrap_NAME`, and the linker is
+    to send all calls of NAME there.
 
-    WeftError if they cannot be read.
+    WeftError if the files cannot be read.
     """
     try:
         listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout

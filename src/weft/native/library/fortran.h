@@ -17,27 +17,33 @@ struct descriptor {
     } dimensions[15];
 };
 
-static void part(const struct descriptor *d, char *at, int dimension, bool write, library_place place) {
+/* Report an access of an array's part below one of its dimensions, row by row; in one piece where it is contiguous. */
+static void touch_array_part(const struct descriptor *descriptor, char *address, int dimension, bool is_write,
+                             library_place place) {
     if (dimension < 0) {
-        RANGE(at, d->element, write, place);
+        RANGE(address, descriptor->element, is_write, place);
         return;
     }
-    ptrdiff_t low = d->dimensions[dimension].low, high = d->dimensions[dimension].high;
-    ptrdiff_t step = d->dimensions[dimension].stride * (d->span ? d->span : (ptrdiff_t)d->element);
-    if (!dimension && step == (ptrdiff_t)d->element) {
-        if (high >= low) RANGE(at, (size_t)(high - low + 1) * d->element, write, place);
+    ptrdiff_t low = descriptor->dimensions[dimension].low, high = descriptor->dimensions[dimension].high;
+    ptrdiff_t step = descriptor->dimensions[dimension].stride *
+                     (descriptor->span ? descriptor->span : (ptrdiff_t)descriptor->element);
+    if (!dimension && step == (ptrdiff_t)descriptor->element) {
+        if (high >= low) RANGE(address, (size_t)(high - low + 1) * descriptor->element, is_write, place);
         return;
     }
-    for (ptrdiff_t i = low; i <= high; i++, at += step) part(d, at, dimension - 1, write, place);
+    for (ptrdiff_t i = low; i <= high; i++, address += step)
+        touch_array_part(descriptor, address, dimension - 1, is_write, place);
 }
 
-/* An array that the library will make has no memory yet. */
-static void array(const struct descriptor *d, bool write, library_place place) {
-    if (WATCHED && d && d->base && d->rank > 0 && d->rank <= 15) part(d, d->base, d->rank - 1, write, place);
+/* Report an access of a whole array. An array that the library will make has no memory yet. */
+static void touch_array(const struct descriptor *descriptor, bool is_write, library_place place) {
+    if (WATCHED && descriptor && descriptor->base && descriptor->rank > 0 && descriptor->rank <= 15)
+        touch_array_part(descriptor, descriptor->base, descriptor->rank - 1, is_write, place);
 }
 
-static void string(const char *p, size_t length, bool write, library_place place) {
-    if (WATCHED && p) RANGE(p, length, write, place);
+/* Report an access of bytes, if anybody wants to know and there are some. */
+static void touch_bytes(const char *bytes, size_t length, bool is_write, library_place place) {
+    if (WATCHED && bytes) RANGE(bytes, length, is_write, place);
 }
 
 #define LIBRARY(type, name, ...)                                                                                       \
@@ -48,11 +54,11 @@ static void string(const char *p, size_t length, bool write, library_place place
 
 #define SCALAR(name, size)                                                                                             \
     LIBRARY(void, transfer_##name##_write, void *io, void *p, int kind) {                                              \
-        string(p, (size_t)(size), false, HERE);                                                                        \
+        touch_bytes(p, (size_t)(size), false, HERE);                                                                   \
         __real__gfortran_transfer_##name##_write(io, p, kind);                                                         \
     }                                                                                                                  \
     LIBRARY(void, transfer_##name, void *io, void *p, int kind) {                                                      \
-        string(p, (size_t)(size), true, HERE);                                                                         \
+        touch_bytes(p, (size_t)(size), true, HERE);                                                                    \
         __real__gfortran_transfer_##name(io, p, kind);                                                                 \
     }
 SCALAR(integer, kind)
@@ -62,11 +68,11 @@ SCALAR(complex, 2 * kind)
 SCALAR(character, kind) /* kind: its length */
 
 LIBRARY(void, transfer_array_write, void *io, void *p, int kind, size_t length) {
-    array(p, false, HERE);
+    touch_array(p, false, HERE);
     __real__gfortran_transfer_array_write(io, p, kind, length);
 }
 LIBRARY(void, transfer_array, void *io, void *p, int kind, size_t length) {
-    array(p, true, HERE);
+    touch_array(p, true, HERE);
     __real__gfortran_transfer_array(io, p, kind, length);
 }
 
@@ -89,49 +95,52 @@ struct statement {
 };
 enum { HAS_STATUS = 1 << 5, INTERNAL = 1 << 14 };
 
-static void statement(const struct statement *s, bool write, library_place place) {
-    if (s->flags & INTERNAL) string(s->unit, s->unit_length, write, place);
-    if (s->flags & HAS_STATUS) string((const char *)s->status, sizeof *s->status, true, place);
+/* Report what a statement of input or output accesses beside its items: an internal unit, and the variable of
+ * IOSTAT. */
+static void touch_statement(const struct statement *parameters, bool is_write, library_place place) {
+    if (parameters->flags & INTERNAL) touch_bytes(parameters->unit, parameters->unit_length, is_write, place);
+    if (parameters->flags & HAS_STATUS)
+        touch_bytes((const char *)parameters->status, sizeof *parameters->status, true, place);
 }
 
 LIBRARY(void, st_write, struct statement *s) {
-    statement(s, true, HERE);
+    touch_statement(s, true, HERE);
     __real__gfortran_st_write(s);
 }
 LIBRARY(void, st_read, struct statement *s) {
-    statement(s, false, HERE);
+    touch_statement(s, false, HERE);
     __real__gfortran_st_read(s);
 }
 
 /* --- strings ------------------------------------------------------------------------------------------------------ */
 
 LIBRARY(int, compare_string, size_t n, const char *a, size_t m, const char *b) {
-    string(a, n, false, HERE), string(b, m, false, HERE);
+    touch_bytes(a, n, false, HERE), touch_bytes(b, m, false, HERE);
     return __real__gfortran_compare_string(n, a, m, b);
 }
 LIBRARY(void, concat_string, size_t length, char *to, size_t n, const char *a, size_t m, const char *b) {
-    string(a, n, false, HERE), string(b, m, false, HERE);
-    string(to, length, true, HERE);
+    touch_bytes(a, n, false, HERE), touch_bytes(b, m, false, HERE);
+    touch_bytes(to, length, true, HERE);
     __real__gfortran_concat_string(length, to, n, a, m, b);
 }
 LIBRARY(void, string_trim, size_t *length, char **to, size_t n, const char *from) {
-    string(from, n, false, HERE);
+    touch_bytes(from, n, false, HERE);
     __real__gfortran_string_trim(length, to, n, from);
 }
 LIBRARY(size_t, string_len_trim, size_t n, const char *from) {
-    string(from, n, false, HERE);
+    touch_bytes(from, n, false, HERE);
     return __real__gfortran_string_len_trim(n, from);
 }
 #define ADJUSTED(name)                                                                                                 \
     LIBRARY(void, name, char *to, size_t n, const char *from) {                                                        \
-        string(from, n, false, HERE), string(to, n, true, HERE);                                                       \
+        touch_bytes(from, n, false, HERE), touch_bytes(to, n, true, HERE);                                             \
         __real__gfortran_##name(to, n, from);                                                                          \
     }
 ADJUSTED(adjustl)
 ADJUSTED(adjustr)
 #define SEARCHED(name)                                                                                                 \
     LIBRARY(size_t, name, size_t n, const char *a, size_t m, const char *b, int back) {                                \
-        string(a, n, false, HERE), string(b, m, false, HERE);                                                          \
+        touch_bytes(a, n, false, HERE), touch_bytes(b, m, false, HERE);                                                \
         return __real__gfortran_##name(n, a, m, b, back);                                                              \
     }
 SEARCHED(string_index)
@@ -144,8 +153,8 @@ SEARCHED(string_verify)
 #define ARRAYS(name, reads)                                                                                            \
     LIBRARY(void, name, void *to, void *a, void *b, void *c, void *d, void *e) {                                       \
         void *given[] = {a, b, c, d, e};                                                                               \
-        for (int i = 0; i < (reads); i++) array(given[i], false, HERE);                                                \
-        array(to, true, HERE);                                                                                         \
+        for (int i = 0; i < (reads); i++) touch_array(given[i], false, HERE);                                          \
+        touch_array(to, true, HERE);                                                                                   \
         __real__gfortran_##name(to, a, b, c, d, e);                                                                    \
     }
 #define NUMBERS(name, reads)                                                                                           \
@@ -195,11 +204,11 @@ ARRAYS(reshape_c8, 2)
 
 #define RANDOM(kind)                                                                                                   \
     LIBRARY(void, random_r##kind, void *to) {                                                                          \
-        string(to, kind, true, HERE);                                                                                  \
+        touch_bytes(to, kind, true, HERE);                                                                             \
         __real__gfortran_random_r##kind(to);                                                                           \
     }                                                                                                                  \
     LIBRARY(void, arandom_r##kind, void *to) {                                                                         \
-        array(to, true, HERE);                                                                                         \
+        touch_array(to, true, HERE);                                                                                   \
         __real__gfortran_arandom_r##kind(to);                                                                          \
     }
 RANDOM(4)

@@ -71,103 +71,117 @@ WRAP(char *, strncat, char *to, const char *from, size_t most) {
     }
     return __real_strncat(to, from, most);
 }
-/* What comparing looks at: up to where two strings differ. */
-static size_t alike(const char *a, const char *b, size_t most) {
-    size_t n = 0;
-    while (n < most && a[n] == b[n] && a[n]) n++;
-    return n < most ? n + 1 : most;
+
+/* Return how many bytes comparing two strings looks at: up to where they differ, at most `most`. */
+static size_t count_compared_bytes(const char *one, const char *other, size_t most) {
+    size_t count = 0;
+    while (count < most && one[count] == other[count] && one[count]) count++;
+    return count < most ? count + 1 : most;
 }
 WRAP(int, strcmp, const char *a, const char *b) {
-    READ(a, alike(a, b, SIZE_MAX)), READ(b, alike(a, b, SIZE_MAX));
+    READ(a, count_compared_bytes(a, b, SIZE_MAX)), READ(b, count_compared_bytes(a, b, SIZE_MAX));
     return __real_strcmp(a, b);
 }
 WRAP(int, strncmp, const char *a, const char *b, size_t most) {
-    READ(a, alike(a, b, most)), READ(b, alike(a, b, most));
+    READ(a, count_compared_bytes(a, b, most)), READ(b, count_compared_bytes(a, b, most));
     return __real_strncmp(a, b, most);
 }
 
 /* --- input and output --------------------------------------------------------------------------------------------- */
 
-static void string_read(const char *s, int most, library_place place) {
-    size_t n = most < 0 ? __real_strlen(s) : strnlen(s, (size_t)most);
-    RANGE(s, most < 0 || n < (size_t)most ? n + 1 : n, false, place);
+/* Report the read of a string, up to its end or at most `most` bytes of it (-1: no limit). */
+static void touch_string(const char *string, int most, library_place place) {
+    size_t length = most < 0 ? __real_strlen(string) : strnlen(string, (size_t)most);
+    RANGE(string, most < 0 || length < (size_t)most ? length + 1 : length, false, place);
 }
 
-/* The strings that a format reads, and what it counts into by %n, up to a conversion that is not known here. */
-static void arguments_used(const char *format, va_list given, library_place place) {
+/* Report the strings that a format reads, and what it counts into by %n, up to a conversion that is not known here. */
+static void touch_printed_arguments(const char *format, va_list arguments, library_place place) {
     va_list rest;
     if (!(WATCHED)) return;
-    va_copy(rest, given);
-    for (const char *at = strchr(format, '%'); at; at = strchr(at, '%')) {
-        at += 1 + strspn(at + 1, "-+ #0'");
-        if (*at == '*') (void)va_arg(rest, int), at++;
-        at += strspn(at, "0123456789");
+    va_copy(rest, arguments);
+    for (const char *position = strchr(format, '%'); position; position = strchr(position, '%')) {
+        position += 1 + strspn(position + 1, "-+ #0'");
+        if (*position == '*') (void)va_arg(rest, int), position++;
+        position += strspn(position, "0123456789");
         int most = -1;
-        if (*at == '.' && at[1] == '*') most = va_arg(rest, int), at += 2;
-        else if (*at == '.') most = (int)strtol(at + 1, (char **)&at, 10);
-        const char *size = at;
-        at += strspn(at, "hlLqjzt");
-        bool wide = at != size && *size != 'h';
-        if (*at && strchr("diouxXc", *at)) {
+        if (*position == '.' && position[1] == '*') most = va_arg(rest, int), position += 2;
+        else if (*position == '.') most = (int)strtol(position + 1, (char **)&position, 10);
+        const char *size = position;
+        position += strspn(position, "hlLqjzt");
+        bool wide = position != size && *size != 'h';
+        if (*position && strchr("diouxXc", *position)) {
             if (wide) (void)va_arg(rest, long);
             else (void)va_arg(rest, int);
-        } else if (*at && strchr("eEfFgGaA", *at)) {
+        } else if (*position && strchr("eEfFgGaA", *position)) {
             if (*size == 'L') (void)va_arg(rest, long double);
             else (void)va_arg(rest, double);
-        } else if (*at == 's' && !wide) {
+        } else if (*position == 's' && !wide) {
             const char *s = va_arg(rest, const char *);
-            if (s) string_read(s, most, place);
-        } else if (*at == 'n' && size == at) {
+            if (s) touch_string(s, most, place);
+        } else if (*position == 'n' && size == position) {
             RANGE(va_arg(rest, int *), sizeof(int), true, place);
-        } else if (*at == 'p') {
+        } else if (*position == 'p') {
             (void)va_arg(rest, void *);
-        } else if (*at != '%') {
+        } else if (*position != '%') {
             break;
         }
-        at++;
+        position++;
     }
     va_end(rest);
 }
 
-/* These would lose their arguments: what they are is done here. */
-static int printed(char *to, size_t room, const char *format, va_list given, library_place place) {
-    arguments_used(format, given, place);
-    int n = vsnprintf(to, room, format, given);
-    size_t length = n < 0 ? 0 : (size_t)n + 1;
-    if (WATCHED && to && room) RANGE(to, length < room ? length : room, true, place);
-    return n;
+/* Print into a buffer and report what is read and written; the functions below would lose their arguments, so that
+ * their work is done here. Return the length, as vsnprintf(). */
+static int print_to_buffer(char *buffer, size_t buffer_size, const char *format, va_list arguments,
+                           library_place place) {
+    touch_printed_arguments(format, arguments, place);
+    int printed = vsnprintf(buffer, buffer_size, format, arguments);
+    size_t length = printed < 0 ? 0 : (size_t)printed + 1;
+    if (WATCHED && buffer && buffer_size) RANGE(buffer, length < buffer_size ? length : buffer_size, true, place);
+    return printed;
 }
-int __wrap_sprintf(char *to, const char *format, ...) {
-    va_list given;
-    va_start(given, format);
-    int n = printed(to, INT32_MAX, format, given, HERE);
-    va_end(given);
-    return n;
+
+/* In place of libc's: the same, and what it reads and writes is reported. */
+int __wrap_sprintf(char *buffer, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = print_to_buffer(buffer, INT32_MAX, format, arguments, HERE);
+    va_end(arguments);
+    return length;
 }
-int __wrap_snprintf(char *to, size_t room, const char *format, ...) {
-    va_list given;
-    va_start(given, format);
-    int n = printed(to, room, format, given, HERE);
-    va_end(given);
-    return n;
+
+/* In place of libc's: the same, and what it reads and writes is reported. */
+int __wrap_snprintf(char *buffer, size_t buffer_size, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = print_to_buffer(buffer, buffer_size, format, arguments, HERE);
+    va_end(arguments);
+    return length;
 }
-static int put_out(FILE *to, const char *format, va_list given, library_place place) {
-    arguments_used(format, given, place);
-    return vfprintf(to, format, given);
+
+/* Print into a file and report what is read. Return the length, as vfprintf(). */
+static int print_to_file(FILE *file, const char *format, va_list arguments, library_place place) {
+    touch_printed_arguments(format, arguments, place);
+    return vfprintf(file, format, arguments);
 }
+
+/* In place of libc's: the same, and what it reads is reported. */
 int __wrap_printf(const char *format, ...) {
-    va_list given;
-    va_start(given, format);
-    int n = put_out(stdout, format, given, HERE);
-    va_end(given);
-    return n;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = print_to_file(stdout, format, arguments, HERE);
+    va_end(arguments);
+    return length;
 }
-int __wrap_fprintf(FILE *to, const char *format, ...) {
-    va_list given;
-    va_start(given, format);
-    int n = put_out(to, format, given, HERE);
-    va_end(given);
-    return n;
+
+/* In place of libc's: the same, and what it reads is reported. */
+int __wrap_fprintf(FILE *file, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = print_to_file(file, format, arguments, HERE);
+    va_end(arguments);
+    return length;
 }
 WRAP(char *, fgets, char *to, int room, FILE *from) {
     char *got = __real_fgets(to, room, from);

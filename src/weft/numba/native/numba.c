@@ -40,58 +40,63 @@ void weft_numba_watch(int on) { watching = on; }
 static int following; /* blocks of Numba's runtime are known from when they are made */
 static int followed;  /* only since a loop of this depth was entered; 0: since a function was called */
 
-void weft_numba_follow(int on);
+void weft_numba_follow_memory(int on);
 
-/* Machine code that the program calls past its function (`overloads[...].entry_point`) was not begun by a call. */
-void weft_numba_enter(const Loop *loop) {
+/* Enter a parallel loop of Numba: the next call of its scheduler runs it. Machine code that the program calls past its
+ * function (`overloads[...].entry_point`) was not begun by a call: then memory is followed from here on. */
+void weft_numba_enter_loop(const Loop *loop) {
     if (depth < MAX_DEPTH) entered[depth] = loop;
     depth++;
     if (following) return;
-    weft_numba_follow(1);
+    weft_numba_follow_memory(1);
     followed = depth;
 }
 
-void weft_numba_leave(void) {
-    if (followed == depth) weft_numba_follow(0);
+/* Leave the innermost parallel loop, and stop following memory if its entry began that. */
+void weft_numba_leave_loop(void) {
+    if (followed == depth) weft_numba_follow_memory(0);
     depth--;
 }
 
 size_t weft_numba_thread_id(void) { return (size_t)thread; }
 
-/* The largest sum of a reduction's partial results since the last call: what its rounding errors are measured by. */
-double weft_numba_magnitude(void) {
+/* Return the largest sum of a reduction's partial results since the last call: what its rounding errors are measured
+ * by. */
+double weft_numba_take_magnitude(void) {
     double was = magnitude;
     magnitude = 0;
     return was;
 }
 
-/* As Numba's own scheduler would on one thread. */
-static void run_plain(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps, void *data,
-                      size_t inner, size_t count) {
+/* Run a loop's kernel as Numba's own scheduler would on one thread, without telling the runtime of iterations. */
+static void run_unchecked(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps,
+                          void *data, size_t inner_dimension_count, size_t argument_count) {
     char *moved[MAX_ARGUMENTS];
     size_t sizes[MAX_ARGUMENTS];
-    if (!loop || count > MAX_ARGUMENTS || inner + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
+    if (!loop || argument_count > MAX_ARGUMENTS ||
+        inner_dimension_count + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
         kernel(arguments, dimensions, steps, data);
         return;
     }
     if (loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* as a part of an iteration */
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
-        memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+        memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
         sizes[0] = 1;
-        for (size_t a = 0; a < count; a++) moved[a] = arguments[a] + steps[a] * piece;
+        for (size_t a = 0; a < argument_count; a++) moved[a] = arguments[a] + steps[a] * piece;
         kernel(moved, sizes, steps, data);
     }
 }
 
-/* An array as the runtime wants it: packed, in either order. A view whose elements lie apart is told as the array that
- * it is a part of, with one dimension more (its index there is 0), or, where it cannot be, as a row of elements. */
-static void name_array(const Argument *one, char *base, const size_t *dimensions, const size_t *steps) {
+/* Register an array of the loop with the runtime, which wants it packed in C or Fortran order. A strided view is
+ * registered as the array that it is a part of, with one dimension more (its index there is 0), or, where that cannot
+ * be, as a row of elements. */
+static void register_array(const Argument *argument, char *base, const size_t *dimensions, const size_t *steps) {
     int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
-    int64_t c = one->element, fortran = one->element, first = 0, last = 0;
-    int in_c = 1, in_fortran = 1, nested = one->rank < WEFT_MAX_RANK, rank = one->rank;
+    int64_t c = argument->element, fortran = argument->element, first = 0, last = 0;
+    int in_c = 1, in_fortran = 1, nested = argument->rank < WEFT_MAX_RANK, rank = argument->rank;
     for (int d = 0; d < rank; d++) {
-        extent[d] = (int64_t)dimensions[one->dimension[d]];
-        stride[d] = (int64_t)steps[one->stride + d];
+        extent[d] = (int64_t)dimensions[argument->dimension[d]];
+        stride[d] = (int64_t)steps[argument->stride + d];
         if (extent[d] == 0) return;
         if (extent[d] > 1 && stride[d] != fortran) in_fortran = 0;
         fortran *= extent[d];
@@ -102,45 +107,46 @@ static void name_array(const Argument *one, char *base, const size_t *dimensions
         c *= extent[d];
     }
     if (in_c || in_fortran) {
-        weft_check_array(one->data, base, (size_t)one->element, rank, lower, extent,
+        weft_check_array(argument->data, base, (size_t)argument->element, rank, lower, extent,
                          in_c ? WEFT_ORDER_C : WEFT_ORDER_FORTRAN);
         return;
     }
     for (int d = 0; d < rank; d++) {
-        int64_t inner = d + 1 < rank ? stride[d + 1] : one->element;
+        int64_t inner = d + 1 < rank ? stride[d + 1] : argument->element;
         if (stride[d] <= 0 || inner <= 0 || stride[d] % inner || (d + 1 < rank && stride[d] / inner < extent[d + 1]))
             nested = 0;
     }
     if (nested) {
-        for (int d = rank; d > 0; d--) extent[d] = stride[d - 1] / (d < rank ? stride[d] : one->element);
-        extent[rank] = stride[rank - 1] / one->element;
-        weft_check_array(one->data, base, (size_t)one->element, rank + 1, lower, extent, WEFT_ORDER_C);
+        for (int d = rank; d > 0; d--) extent[d] = stride[d - 1] / (d < rank ? stride[d] : argument->element);
+        extent[rank] = stride[rank - 1] / argument->element;
+        weft_check_array(argument->data, base, (size_t)argument->element, rank + 1, lower, extent, WEFT_ORDER_C);
     } else {
-        extent[0] = (last - first) / one->element + 1;
-        weft_check_array(one->data, base + first, (size_t)one->element, 1, lower, extent, WEFT_ORDER_C);
+        extent[0] = (last - first) / argument->element + 1;
+        weft_check_array(argument->data, base + first, (size_t)argument->element, 1, lower, extent, WEFT_ORDER_C);
     }
 }
 
-/* Name what the loop works on. */
-static void name_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+/* Register with the runtime the arrays and shared variables that the loop works on. */
+static void register_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
-        if (one->kind == AS_ARRAY && one->rank) name_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_ARRAY && one->rank) register_array(one, arguments[a + 1], dimensions, steps);
     }
 }
 
-/* Leave the slots of partial results alone. */
-static void ignore_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+/* Let the runtime leave alone the array with the threads' partial results of each reduction. */
+static void exclude_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind != AS_REDUCTION) continue;
         weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
         for (int t = 0; t < threads; t++)
-            turns_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
+            turns_add_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
     }
 }
 
+/* Sum the magnitudes of each reduction's partial results and keep the largest sum for weft_numba_take_magnitude. */
 static void sum_partial_magnitudes(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
@@ -156,13 +162,15 @@ static void sum_partial_magnitudes(const Loop *loop, char **arguments, const siz
 /* --- bounds ------------------------------------------------------------------------------------------------------ */
 
 static int reporting;
-static int64_t outside; /* indices outside since the last call of weft_numba_outside */
+static int64_t outside; /* indices outside since the last call of weft_numba_take_outside_count */
 
 /* Python's own functions, by pointer: this library is not linked with Python. */
 static int (*gil_ensure)(void);
 static void (*gil_release)(int), (*error_clear)(void);
 
-void weft_numba_python(void *ensure, void *release, void *clear) {
+/* Take the addresses of three functions of Python: to take the GIL, release it, and clear an error. This library is not
+ * linked with Python. */
+void weft_numba_set_python_functions(void *ensure, void *release, void *clear) {
     gil_ensure = (int (*)(void))ensure;
     gil_release = (void (*)(int))release;
     error_clear = (void (*)(void))clear;
@@ -171,52 +179,56 @@ void weft_numba_python(void *ensure, void *release, void *clear) {
 /* What an index outside is: 0 only counted, 1 a finding. */
 void weft_numba_report_bounds(int on) { reporting = on; }
 
-int64_t weft_numba_outside(void) {
+/* Return how many indices have been out of bounds since the last call. */
+int64_t weft_numba_take_outside_count(void) {
     int64_t was = outside;
     outside = 0;
     return was;
 }
 
 /* Reads without a value until now, of every loop. */
-uint64_t weft_numba_without_value(void) { return times_found("uninitialised-read"); }
+uint64_t weft_numba_without_value(void) { return count_findings_of_kind("uninitialised-read"); }
 
 /* The loop that is running, and where its arrays lie. */
 static const Loop *current;
 static char **current_arguments;
 static const size_t *current_dimensions, *current_steps;
 
-/* The variable that holds an address: the one that begins there, else the one around it. */
-static int variable_at(const char *base) {
+/* Return the id of the loop's array that begins at an address, else of one that contains it; 0 if there is none. */
+static int find_variable_at(const char *address) {
     int around = 0;
     for (int a = 0; current && a < current->count; a++) {
         const Argument *one = &current->argument[a];
         char *low, *high;
         if (one->kind != AS_ARRAY) continue;
-        if (current_arguments[a + 1] == base) return one->data;
-        extent_of(one, current_arguments[a + 1], current_dimensions, current_steps, &low, &high);
-        if (base >= low && base <= high) around = one->data;
+        if (current_arguments[a + 1] == address) return one->data;
+        find_array_bounds(one, current_arguments[a + 1], current_dimensions, current_steps, &low, &high);
+        if (address >= low && address <= high) around = one->data;
     }
     return around;
 }
 
-/* An index is outside 0..extent-1; the code behind this call raises IndexError. A negative one has been counted from
- * the end before: it is told as the program has it. */
-void weft_numba_bounds(const void *base, int32_t dimension, int64_t index, int64_t extent, int32_t site) {
+/* Called by a kernel for an index outside 0..extent-1, before it raises IndexError: count and maybe report it. A
+ * negative index has had the extent added; it is reported as the program has it. */
+void weft_numba_note_outside_index(const void *base_address, int32_t dimension, int64_t index, int64_t extent,
+                                   int32_t site_id) {
     outside++;
     if (index < 0) index -= extent;
-    if (reporting) weft_check_out_of_bounds(variable_at(base), base, dimension, index, 0, extent - 1, site);
+    if (reporting)
+        weft_check_out_of_bounds(find_variable_at(base_address), base_address, dimension, index, 0, extent - 1,
+                                 site_id);
 }
 
-/* The iteration that raised it ends there; the program goes on with the next one. */
-static void forget_error(void) {
+/* Clear the Python error that an iteration raised, so that the program goes on with the next iteration. */
+static void clear_python_error(void) {
     if (!gil_ensure) return;
     int state = gil_ensure();
     error_clear();
     gil_release(state);
 }
 
-/* What the pieces of a schedule cover. */
-static Range covered_range(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+/* Return the least and greatest index of each dimension that a schedule covers, and how many iterations it has. */
+static Range find_covered_range(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     Range range = {.points = 0};
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -233,9 +245,11 @@ static Range covered_range(const Loop *loop, char **arguments, const size_t *dim
     return range;
 }
 
-/* All iterations, a call for each virtual thread and piece: what they use was proved to be right before. */
-static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
-                      void *data, size_t inner, int threads, const Range *range) {
+/* Run all iterations with one kernel call for each virtual thread and piece of the schedule, without hooks: their
+ * accesses were proved right before. */
+static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions,
+                              size_t *steps, void *data, size_t inner_dimension_count, int threads,
+                              const Range *range) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -243,7 +257,7 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
     memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
     moved[0] = (char *)schedule;
     weft_check_iteration(rank, range->low);
-    for (int i = 0; i < loop->sites; i++) ran_place((uintptr_t)loop->site[i] << 2);
+    for (int i = 0; i < loop->sites; i++) count_place((uintptr_t)loop->site[i] << 2);
     loop->guards[MAX_ARGUMENTS] = 1;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -258,18 +272,20 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
             int empty = 0;
             for (int d = 0; d < rank; d++) empty |= schedule[rank + d] < schedule[d];
             if (empty) continue;
-            memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+            memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
             sizes[0] = 1;
             kernel(moved, sizes, steps, data);
         }
     }
     loop->guards[MAX_ARGUMENTS] = 0;
     thread = 0;
-    row_advance((int64_t)range->points - 1);
+    advance_past_row((int64_t)range->points - 1);
 }
 
+/* Run a loop's iterations one by one in increasing order, dealt out in blocks to virtual threads, and tell the runtime
+ * of each. An iteration that raises IndexError ends there. */
 static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
-                           void *data, size_t inner, int threads, double total) {
+                           void *data, size_t inner_dimension_count, int threads, double iteration_total) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -286,16 +302,16 @@ static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, co
             if (bounds[rank + d] < bounds[d]) empty = 1;
         }
         while (!empty) {
-            thread = (int64_t)(done++ * threads / total);
+            thread = (int64_t)(done++ * threads / iteration_total);
             bool passed = weft_traced && weft_check_skips(rank, at);
             if (!weft_traced && (!loop->by_thread || thread != told)) weft_check_iteration(rank, at);
             told = thread;
             for (int d = 0; d < rank; d++) schedule[d] = schedule[rank + d] = at[d];
-            memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+            memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
             sizes[0] = 1;
             int64_t before = outside;
             if (!passed) kernel(moved, sizes, steps, data);
-            if (outside != before) forget_error();
+            if (outside != before) clear_python_error();
             int d = rank - 1;
             for (; d >= 0; d--) {
                 if (++at[d] <= bounds[rank + d]) break;
@@ -307,23 +323,24 @@ static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, co
     thread = 0;
 }
 
-/* Numba's numba_parallel_for. */
-void weft_numba_parallel_for(void *function, char **arguments, size_t *dimensions, size_t *steps, void *data,
-                             size_t inner, size_t count, int threads) {
+/* Stand in for Numba's numba_parallel_for, which runs a loop's kernel on all threads: run its iterations on the
+ * caller's thread, checked if that is wanted and the loop is known. */
+void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *dimensions, size_t *steps, void *data,
+                             size_t inner_dimension_count, size_t argument_count, int threads) {
     const Loop *loop = depth > 0 && depth <= MAX_DEPTH ? entered[depth - 1] : NULL;
-    Kernel kernel = (Kernel)function;
-    if (!loop || !loop->checked || !watching || running || !weft_check_active() || count > MAX_ARGUMENTS ||
-        inner + 1 > MAX_ARGUMENTS || count != (size_t)loop->count + 1) {
-        run_plain(loop, kernel, arguments, dimensions, steps, data, inner, count);
+    Kernel kernel = (Kernel)kernel_function;
+    if (!loop || !loop->checked || !watching || running || !weft_check_active() || argument_count > MAX_ARGUMENTS ||
+        inner_dimension_count + 1 > MAX_ARGUMENTS || argument_count != (size_t)loop->count + 1) {
+        run_unchecked(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, argument_count);
         return;
     }
-    name_arguments(loop, arguments, dimensions, steps);
+    register_arguments(loop, arguments, dimensions, steps);
     if (weft_traced) turns_shared(weft_numba_turn);
-    Range range = covered_range(loop, arguments, dimensions, steps);
-    guard(loop, arguments, dimensions, steps, &range);
+    Range range = find_covered_range(loop, arguments, dimensions, steps);
+    set_guards(loop, arguments, dimensions, steps, &range);
     if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
-    ignore_partial_results(loop, arguments, steps, threads);
+    exclude_partial_results(loop, arguments, steps, threads);
     weft_check_loop_start();
     weft_numba_loops_run++;
     running = 1;
@@ -332,9 +349,9 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     current_dimensions = dimensions;
     current_steps = steps;
     frames = __builtin_frame_address(0);
-    if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && is_proved(loop))
-        run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);
-    else run_iterations(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
+    if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && needs_no_watching(loop))
+        run_without_hooks(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, &range);
+    else run_iterations(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, range.points);
     running = 0;
     current = NULL;
     weft_check_loop_end(loop->construct);
@@ -348,49 +365,55 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
 const uint64_t weft_numba_cells[] = {FOLD & ~7ull, SPACE8}; /* cell8(), for kernels */
 uint32_t weft_numba_known[PLACES]; /* the loop in which a place was seen last; kernels read it */
 
-static inline int is_known(int32_t site) {
-    uint32_t *of = &weft_numba_known[site & (PLACES - 1)];
+/* Return whether a place's accesses were seen in this run of the loop before, and note that they are now. */
+static inline int is_place_known(int32_t site_id) {
+    uint32_t *of = &weft_numba_known[site_id & (PLACES - 1)];
     if (*of == weft_numba_loops_run) return 1;
     *of = weft_numba_loops_run;
     return 0;
 }
 
-/* Whether this iteration wrote the element before: whatever it does there now is right. Kernels ask that by themselves
- * (numba/instrument.py). */
-static inline int is_mine(uintptr_t a, size_t bytes, int32_t site) {
-    return bytes == 8 && !(a & 7) && cell8(a)->written == now.cur &&
-           weft_numba_known[site & (PLACES - 1)] == weft_numba_loops_run && running;
+/* Return whether this iteration wrote the element before, so that whatever it does there now is right. Kernels ask that
+ * by themselves, too (numba/instrument.py). */
+static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t site_id) {
+    return bytes == 8 && !(address & 7) && cell8(address)->written == now.cur &&
+           weft_numba_known[site_id & (PLACES - 1)] == weft_numba_loops_run && running;
 }
 
-void weft_numba_read(const char *address, size_t bytes, int32_t site) {
+/* Called by a kernel before a read: note it in the cells where these alone show it to be right, else have the
+ * runtime judge it. The first access of each place in a loop is always judged. `site_id`: the place's number in the
+ * source map. */
+void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_access(a, bytes, false, (uintptr_t)site << 2);
+        turns_trace_access(a, bytes, false, (uintptr_t)site_id << 2);
         return;
     }
-    if (is_mine(a, bytes, site) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_known(site)) {
-        weft_check_read(address, bytes, site);
+    if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+        weft_check_read(address, bytes, site_id);
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
     struct cell *c = cell8(a);
     for (size_t n = bytes / 8; n; n--, c++, a += 8) {
         if (c->written == cur) continue;
-        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site);
+        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site_id);
         else if (c->read <= base) c->read = cur;
     }
 }
 
-void weft_numba_write(const char *address, size_t bytes, int32_t site) {
+/* Called by a kernel before a write: stamp the cells where these alone show it to be right, else have the runtime judge
+ * it. The first access of each place in a loop is always judged. `site_id`: the place's number in the source map. */
+void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_access(a, bytes, true, (uintptr_t)site << 2);
+        turns_trace_access(a, bytes, true, (uintptr_t)site_id << 2);
         return;
     }
-    if (is_mine(a, bytes, site) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_known(site)) {
-        weft_check_write(address, bytes, site);
+    if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+        weft_check_write(address, bytes, site_id);
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
@@ -400,7 +423,7 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
                                  (c->read <= base || c->read == cur),
                              1))
             c->written = cur;
-        else weft_check_write((const void *)a, 8, site);
+        else weft_check_write((const void *)a, 8, site_id);
     }
 }
 
@@ -415,15 +438,17 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
                           weft_numba_known[(site) & (PLACES - 1)] == weft_numba_loops_run,                             \
                       1))
 
-FOUR __attribute__((always_inline)) static inline __m256i at_most(__m256i w, __m256i most) {
+FOUR __attribute__((always_inline)) static inline __m256i is_at_most(__m256i w, __m256i most) {
     return _mm256_cmpeq_epi32(_mm256_min_epu32(w, most), w);
 }
 
-FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) {
+/* Called by a kernel before a vector read: handle four cells at once with AVX2 if all are in their usual state, else as
+ * weft_numba_read does. A cell's first word is the stamp of its last write, its second that of its first read. */
+FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
-    if (IS_PLAIN(a, bytes, site)) {
+    if (IS_PLAIN(a, bytes, site_id)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
-        __m256i old = at_most(w, _mm256_set1_epi32((int)now.base));
+        __m256i old = is_at_most(w, _mm256_set1_epi32((int)now.base));
         __m256i own = _mm256_shuffle_epi32(_mm256_cmpeq_epi32(w, cur), 0xA0);
         __m256i right = _mm256_or_si256(own, _mm256_shuffle_epi32(old, 0xA0));
         if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
@@ -432,14 +457,16 @@ FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) 
             return;
         }
     }
-    weft_numba_read(address, bytes, site);
+    weft_numba_read(address, bytes, site_id);
 }
 
-FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site) {
+/* Called by a kernel before a vector write: stamp four cells at once with AVX2 if all are in their usual state, else as
+ * weft_numba_write does. */
+FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
-    if (IS_PLAIN(a, bytes, site)) {
+    if (IS_PLAIN(a, bytes, site_id)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
-        __m256i right = _mm256_or_si256(at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
+        __m256i right = _mm256_or_si256(is_at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
         __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)NO_VALUE)), w);
         right = _mm256_or_si256(right, _mm256_blend_epi32(none, _mm256_setzero_si256(), 0xAA));
         if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
@@ -447,44 +474,45 @@ FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site)
             return;
         }
     }
-    weft_numba_write(address, bytes, site);
+    weft_numba_write(address, bytes, site_id);
 }
 
-int weft_numba_wide(void) { return wide(); }
+int weft_numba_wide(void) { return has_avx2(); }
 #else
 int weft_numba_wide(void) { return 0; }
 #endif
 
 /* Lanes of a vector access, one bit each. */
-void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
-    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site);
+void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site_id) {
+    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site_id);
 }
 
-void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
-    for (; mask; mask &= mask - 1) weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site);
+void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site_id) {
+    for (; mask; mask &= mask - 1)
+        weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site_id);
 }
 
 /* One lane of a gather or scatter. */
-void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
-    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site);
+void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site_id) {
+    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site_id);
 }
 
-void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
-    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site);
+void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site_id) {
+    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site_id);
 }
 
-/* Accesses through a pointer that a function was given: it may point into its caller's frame, which each iteration has
- * again at the same place. The frames of iterations lie below the scheduler's own. */
+/* Return whether an address lies in the stack frames of a running iteration, below the scheduler's own. Such memory is
+ * each iteration's own, though all have it at the same place. */
 static int is_in_iteration_frame(const char *address) {
     return running && address < frames && address > frames - (64 << 20);
 }
 
-void weft_numba_read_given(const char *address, size_t bytes, int32_t site) {
-    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site);
+void weft_numba_read_given(const char *address, size_t bytes, int32_t site_id) {
+    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site_id);
 }
 
-void weft_numba_write_given(const char *address, size_t bytes, int32_t site) {
-    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site);
+void weft_numba_write_given(const char *address, size_t bytes, int32_t site_id) {
+    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site_id);
 }
 
 /* --- memory of Numba's runtime (NRT) ------------------------------------------------------------------------------
@@ -523,6 +551,7 @@ static size_t capacity, used;
 
 static size_t slot_of(const char *data) { return ((uintptr_t)data >> 4) * 0x9e3779b97f4a7c15u >> 20 & (capacity - 1); }
 
+/* Enter a block into the table of followed blocks, which must have a free slot. */
 static void insert_block(char *data, size_t bytes) {
     size_t at = slot_of(data);
     while (places[at].data && places[at].data != GONE && places[at].data != data) at = (at + 1) & (capacity - 1);
@@ -530,7 +559,9 @@ static void insert_block(char *data, size_t bytes) {
     places[at] = (Place){data, bytes};
 }
 
-static void grow_table(void) {
+/* Double the table of followed blocks. Without memory for it no block is followed any more: fewer reads are known to be
+ * uninitialised then. */
+static void grow_block_table(void) {
     Place *old = places;
     size_t count = capacity;
     capacity = count ? 2 * count : 1024;
@@ -547,14 +578,16 @@ static void grow_table(void) {
     free(old);
 }
 
+/* Follow a new block of Numba's runtime, if blocks are followed now: its bytes are uninitialised. */
 static void track_block(void *data, size_t bytes) {
     if (!following || !data || !bytes) return;
-    if (2 * (used + 1) > capacity) grow_table();
+    if (2 * (used + 1) > capacity) grow_block_table();
     if (!following) return;
     insert_block(data, bytes);
     weft_check_clear(data, bytes);
 }
 
+/* Stop following a block: what lies there later counts as initialised. */
 static void forget_block(void *data) {
     if (!following || !data || !capacity) return;
     for (size_t at = slot_of(data); places[at].data; at = (at + 1) & (capacity - 1))
@@ -567,9 +600,9 @@ static void forget_block(void *data) {
 
 void weft_numba_runtime(const Runtime *runtime) { real = *runtime; }
 
-/* From here on new blocks are uninitialised, until `off`, when all that live are taken as initialised: what happens to
- * them outside the checked function is not seen. */
-void weft_numba_follow(int on) {
+/* Switch on or off that new blocks of Numba's runtime count as uninitialised. Switching off makes all that live count
+ * as initialised, since what happens to them outside the checked function is not seen. */
+void weft_numba_follow_memory(int on) {
     if (!on)
         for (size_t at = 0; at < capacity; at++) {
             if (places[at].data && places[at].data != GONE) weft_check_written(places[at].data, places[at].bytes);
@@ -594,16 +627,19 @@ Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return track_new_block(re
 Block *weft_numba_new_varsize(size_t n) { return track_new_block(real.new_varsize(n), n); }
 Block *weft_numba_new_varsize_dtor(size_t n, void *d) { return track_new_block(real.new_varsize_dtor(n, d), n); }
 
+/* Stand in for NRT_MemInfo_varsize_alloc: follow the new data. */
 void *weft_numba_varsize_alloc(Block *block, size_t n) {
     void *data = real.varsize_alloc(block, n);
     track_block(data, n);
     return data;
 }
 
-void *weft_numba_varsize_realloc(Block *block, size_t n) {
+/* Stand in for NRT_MemInfo_varsize_realloc: the moved data counts as initialised, since its content was copied
+ * unseen. */
+void *weft_numba_varsize_realloc(Block *block, size_t byte_count) {
     forget_block(block->data);
-    void *data = real.varsize_realloc(block, n);
-    if (following && data) weft_check_written(data, n); /* the old content has been copied unseen */
+    void *data = real.varsize_realloc(block, byte_count);
+    if (following && data) weft_check_written(data, byte_count); /* the old content has been copied unseen */
     return data;
 }
 
@@ -617,6 +653,7 @@ void weft_numba_call_dtor(Block *block) {
     real.call_dtor(block);
 }
 
+/* Stand in for NRT_Allocate: follow the new memory. */
 void *weft_numba_allocate(size_t n) {
     void *data = real.allocate(n);
     track_block(data, n);

@@ -65,8 +65,9 @@ typedef struct {
 typedef void (*Kernel)(char **arguments, size_t *dimensions, size_t *steps, void *data);
 
 /* --- numba_guards.c --- */
-int extent_of(const Argument *one, char *base, const size_t *dimensions, const size_t *steps, char **low, char **high);
-void guard(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps, const Range *range);
-int is_proved(const Loop *loop);
+int find_array_bounds(const Argument *argument, char *base_address, const size_t *dimensions, const size_t *steps,
+                      char **low, char **high);
+void set_guards(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps, const Range *range);
+int needs_no_watching(const Loop *loop);
 
 #endif

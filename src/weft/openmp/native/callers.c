@@ -13,37 +13,42 @@ static struct function {
 } *functions;
 static size_t count;
 
-static bool is_of_library(const char *name) {
+/* Return whether a mangled name is of a function of C++'s library. */
+static bool is_library_symbol(const char *name) {
     static const char *const STARTS[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_ZNK9__gnu_cxx"};
     for (size_t i = 0; i < sizeof STARTS / sizeof *STARTS; i++)
         if (!strncmp(name, STARTS[i], strlen(STARTS[i]))) return true;
     return false;
 }
 
-static int by_address(const void *one, const void *two) {
+/* Compare two functions by address, for qsort(). */
+static int compare_by_address(const void *one, const void *two) {
     uintptr_t a = ((const struct function *)one)->low, b = ((const struct function *)two)->low;
     return (a > b) - (a < b);
 }
 
-/* `base`: what the addresses of the file are counted from. */
-static void take_symbols(const char *file, size_t size, const Elf64_Shdr *table, const Elf64_Shdr *names) {
+/* Read the bounds of the library's functions, sorted, from a symbol table and its strings in the program's own file,
+ * `size` bytes at `file`. */
+static void read_function_symbols(const char *file, size_t size, const Elf64_Shdr *table, const Elf64_Shdr *names) {
     if (table->sh_offset + table->sh_size > size || names->sh_offset + names->sh_size > size) return;
-    const Elf64_Sym *all = (const void *)(file + table->sh_offset);
-    size_t most = table->sh_size / sizeof *all;
-    functions = real_malloc(most * sizeof *functions);
+    const Elf64_Sym *symbols = (const void *)(file + table->sh_offset);
+    size_t symbol_count = table->sh_size / sizeof *symbols;
+    functions = real_malloc(symbol_count * sizeof *functions);
     if (!functions) return;
-    bool moved = ((const Elf64_Ehdr *)(const void *)file)->e_type == ET_DYN;
-    for (size_t i = 0; i < most; i++) {
-        const Elf64_Sym *s = &all[i];
-        if (ELF64_ST_TYPE(s->st_info) != STT_FUNC || !s->st_size || s->st_name >= names->sh_size) continue;
-        if (!is_of_library(file + names->sh_offset + s->st_name)) continue;
-        uintptr_t low = s->st_value - (moved ? 0 : now.start);
-        functions[count++] = (struct function){low, low + s->st_size};
+    bool is_relocatable = ((const Elf64_Ehdr *)(const void *)file)->e_type == ET_DYN;
+    for (size_t i = 0; i < symbol_count; i++) {
+        const Elf64_Sym *symbol = &symbols[i];
+        if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_size || symbol->st_name >= names->sh_size)
+            continue;
+        if (!is_library_symbol(file + names->sh_offset + symbol->st_name)) continue;
+        uintptr_t low = symbol->st_value - (is_relocatable ? 0 : now.start);
+        functions[count++] = (struct function){low, low + symbol->st_size};
     }
-    qsort(functions, count, sizeof *functions, by_address);
+    qsort(functions, count, sizeof *functions, compare_by_address);
 }
 
-void callers_open(void) {
+/* Read which code of the program is of C++'s library, from its own ELF file; without it none is. */
+void read_library_functions(void) {
     int fd = open("/proc/self/exe", O_RDONLY);
     struct stat about;
     if (fd < 0) return;
@@ -56,31 +61,35 @@ void callers_open(void) {
     bool fits = head->e_shoff + (size_t)head->e_shnum * sizeof *sections <= size;
     for (int i = 0; fits && i < head->e_shnum; i++)
         if (sections[i].sh_type == SHT_SYMTAB && sections[i].sh_link < head->e_shnum)
-            take_symbols(file, size, &sections[i], &sections[sections[i].sh_link]);
+            read_function_symbols(file, size, &sections[i], &sections[sections[i].sh_link]);
     munmap(file, size);
 }
 
+/* Return whether a place in the program is code of C++'s library. */
 bool is_library_place(uint32_t place) {
     if (!count || place < functions[0].low) return false;
-    size_t at = up_to(functions, count, sizeof *functions, offsetof(struct function, low), place - 1);
-    return at && place - 1 < functions[at - 1].high;
+    size_t found = count_elements_up_to(functions, count, sizeof *functions, offsetof(struct function, low), place - 1);
+    return found && place - 1 < functions[found - 1].high;
 }
 
 extern char __start_weft_hooks, __stop_weft_hooks;
 
-static bool is_access(uintptr_t pc, uint32_t place) {
+/* Return whether a return address is that of the access at a place, or of a hook. */
+static bool is_access_or_hook(uintptr_t pc, uint32_t place) {
     return place_of(pc) == place || (pc >= (uintptr_t)&__start_weft_hooks && pc < (uintptr_t)&__stop_weft_hooks);
 }
 
-uint32_t caller_of(uint32_t place) {
-    bool found = false;
+/* Return the place in the program's own code from which the running thread came to a place in the library; 0 if its
+ * frames do not say so. */
+uint32_t find_library_caller(uint32_t place) {
+    bool is_access_passed = false;
     for (uintptr_t frame = FRAME; frame >= me->stack_low && frame + 16 <= me->stack_high;) {
-        const uintptr_t *at = (const uintptr_t *)frame;
-        if (found && (at[1] - now.start >= now.text || !is_library_place(place_of(at[1]))))
-            return at[1] - now.start < now.text ? place_of(at[1]) : 0;
-        found = found || is_access(at[1], place);
-        if (at[0] <= frame) break;
-        frame = at[0];
+        const uintptr_t *words = (const uintptr_t *)frame;
+        if (is_access_passed && (words[1] - now.start >= now.text || !is_library_place(place_of(words[1]))))
+            return words[1] - now.start < now.text ? place_of(words[1]) : 0;
+        is_access_passed = is_access_passed || is_access_or_hook(words[1], place);
+        if (words[0] <= frame) break;
+        frame = words[0];
     }
     return 0;
 }

@@ -32,61 +32,69 @@ static struct {
     uint32_t place;
 } sample;
 
-static bool is_runtime(uintptr_t pc) {
+static bool is_runtime_code(uintptr_t pc) {
     return (pc >= (uintptr_t)&__start_weft_text && pc < (uintptr_t)&__stop_weft_text) ||
            (pc >= (uintptr_t)&__start_weft_hooks && pc < (uintptr_t)&__stop_weft_hooks);
 }
 
-static bool is_program(uintptr_t pc) { return pc - now.start < now.text || is_runtime(pc); }
+static bool is_known_code(uintptr_t pc) { return pc - now.start < now.text || is_runtime_code(pc); }
 
-static uintptr_t pc_in(const ucontext_t *c) {
+/* Return the program counter at which a signal came; 0 on other processors. */
+static uintptr_t get_program_counter(const ucontext_t *context) {
 #if defined __x86_64__
-    return (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
 #elif defined __aarch64__
-    return c->uc_mcontext.pc;
+    return context->uc_mcontext.pc;
 #else
-    return (void)c, 0;
+    return (void)context, 0;
 #endif
 }
 
-static uintptr_t stack_in(const ucontext_t *c) {
+/* Return the stack pointer with which a signal came; 0 on other processors. */
+static uintptr_t get_stack_pointer(const ucontext_t *context) {
 #if defined __x86_64__
-    return (uintptr_t)c->uc_mcontext.gregs[REG_RSP];
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
 #elif defined __aarch64__
-    return c->uc_mcontext.sp;
+    return context->uc_mcontext.sp;
 #else
-    return (void)c, 0;
+    return (void)context, 0;
 #endif
 }
 
-static uint32_t running_construct(const struct thread *t) {
-    strand_t s = t->current;
-    for (int i = 0; i < MOST_DEPTH && s >= weft_first && s < now.next; i++, s = node(s)->parent)
-        if (node(s)->place) return node(s)->place;
+/* Return the place of the construct that a thread runs; 0: none. It may be called from a signal handler. */
+static uint32_t find_running_construct(const struct thread *thread) {
+    strand_t strand = thread->current;
+    for (int i = 0; i < MOST_DEPTH && strand >= weft_first && strand < now.next; i++, strand = node(strand)->parent)
+        if (node(strand)->place) return node(strand)->place;
     return 0;
 }
 
-static void take_sample(int number, siginfo_t *why, void *context) {
-    (void)number, (void)why;
-    uintptr_t pc = pc_in(context), at = stack_in(context);
-    const struct thread *t = owner_of_stack(at); /* not always `me`, where one thread gives way to another */
-    for (int i = 0; t && !is_program(pc) && i < WORDS && at >= t->stack_low && at + sizeof at <= t->stack_high; i++) {
-        pc = *(const uintptr_t *)at;
-        at += sizeof at;
+/* Handler of the sampling signal: note in `sample` whether the interrupted code is the runtime's, also by way of a
+ * library that it called, and in which construct. */
+static void handle_sample_signal(int signal_number, siginfo_t *signal_info, void *context) {
+    (void)signal_number, (void)signal_info;
+    uintptr_t pc = get_program_counter(context), stack_address = get_stack_pointer(context);
+    const struct thread *thread =
+        find_stack_owner(stack_address); /* not always `me`, where one thread gives way to another */
+    for (int i = 0; thread && !is_known_code(pc) && i < WORDS && stack_address >= thread->stack_low &&
+                    stack_address + sizeof stack_address <= thread->stack_high;
+         i++) {
+        pc = *(const uintptr_t *)stack_address;
+        stack_address += sizeof stack_address;
     }
-    sample.runtime = is_runtime(pc);
-    sample.place = t ? running_construct(t) : 0;
+    sample.runtime = is_runtime_code(pc);
+    sample.place = thread ? find_running_construct(thread) : 0;
     sample.taken = true;
 }
 
-/* Whether a thread computes, and does not wait in a call of the system. */
-static bool is_running(int thread) {
+/* Return whether a thread computes, by its state in /proc, and does not wait in a call of the system. */
+static bool is_thread_computing(int system_id) {
     char name[64], text[256];
-    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", system_id);
     int fd = open(name, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
-    text[n > 0 ? n : 0] = 0;
+    text[length > 0 ? length : 0] = 0;
     const char *end = strrchr(text, ')');
     return end && end[1] == ' ' && end[2] == 'R';
 }
@@ -100,53 +108,62 @@ static void pause_for(time_t seconds, long nanoseconds) {
     nanosleep(&(struct timespec){.tv_sec = seconds, .tv_nsec = nanoseconds}, NULL);
 }
 
-/* How many samples were in the runtime; their constructs are counted. -1: too few were to be had. */
-static int take_samples(int number) {
-    int taken = 0, in_runtime = 0;
+/* Interrupt the running thread until there are SAMPLES samples, and count those in the runtime by construct in
+ * `counted`. Return how many were in the runtime, or -1: too few were to be had. */
+static int take_samples(int signal_number) {
+    int sample_count = 0, in_runtime = 0;
     memset(counted, 0, sizeof counted);
-    for (int look = 0; taken < SAMPLES; look++) {
-        if (look == MOST_LOOKS) return -1;
+    for (int attempt = 0; sample_count < SAMPLES; attempt++) {
+        if (attempt == MOST_LOOKS) return -1;
         pause_for(0, BETWEEN);
-        const struct thread *t = weft_me;
-        if (!t || !is_running(t->system_id)) continue;
+        const struct thread *thread = weft_me;
+        if (!thread || !is_thread_computing(thread->system_id)) continue;
         sample.taken = false;
-        if (pthread_kill(t->id, number)) return -1;
+        if (pthread_kill(thread->id, signal_number)) return -1;
         for (int i = 0; !sample.taken && i < MOST_LOOKS; i++) pause_for(0, BETWEEN);
         if (!sample.taken) return -1;
-        taken++;
+        sample_count++;
         if (!sample.runtime) continue;
         in_runtime++;
-        struct counted *c = counted;
-        while (c->samples && c->place != sample.place) c++;
-        c->place = sample.place;
-        c->samples++;
+        struct counted *construct = counted;
+        while (construct->samples && construct->place != sample.place) construct++;
+        construct->place = sample.place;
+        construct->samples++;
     }
     return in_runtime;
 }
 
-static void *watch_cost(void *none) {
-    struct sigaction ours = {.sa_sigaction = take_sample, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK}, old;
-    int number = SIGRTMAX - 3;
+/* Thread that samples the check after 10, 20, 40 … seconds, and says once which construct makes it slower than it
+ * should be. */
+static void *watch_check_cost(void *none) {
+    struct sigaction action = {.sa_sigaction = handle_sample_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK},
+                     old_action;
+    int signal_number = SIGRTMAX - 3;
     for (time_t seconds = FIRST_SECONDS;; seconds *= 2) {
         pause_for(seconds, 0);
-        if (seconds == FIRST_SECONDS && (sigaction(number, NULL, &old) || old.sa_handler != SIG_DFL)) break;
-        if (seconds == FIRST_SECONDS && sigaction(number, &ours, NULL)) break;
-        int in_runtime = take_samples(number), own = SAMPLES - in_runtime;
-        if (in_runtime < 0 || OWN_SLOWDOWN(SAMPLES) <= PROMISE * own) continue;
-        const struct counted *most = counted;
-        for (const struct counted *c = counted; c < counted + SAMPLES && c->samples; c++)
-            if (c->samples > most->samples) most = c;
-        told_slow(most->place, OWN_SLOWDOWN(SAMPLES) / (own ? own : 1), 100 * most->samples / in_runtime);
+        if (seconds == FIRST_SECONDS &&
+            (sigaction(signal_number, NULL, &old_action) || old_action.sa_handler != SIG_DFL))
+            break;
+        if (seconds == FIRST_SECONDS && sigaction(signal_number, &action, NULL)) break;
+        int in_runtime = take_samples(signal_number), in_program = SAMPLES - in_runtime;
+        if (in_runtime < 0 || OWN_SLOWDOWN(SAMPLES) <= PROMISE * in_program) continue;
+        const struct counted *costliest = counted;
+        for (const struct counted *construct = counted; construct < counted + SAMPLES && construct->samples;
+             construct++)
+            if (construct->samples > costliest->samples) costliest = construct;
+        report_slow_check(costliest->place, OWN_SLOWDOWN(SAMPLES) / (in_program ? in_program : 1),
+                          100 * costliest->samples / in_runtime);
         break;
     }
     return none;
 }
 
-void cost_open(void) {
+/* Start the thread that watches what the check costs; no signal of the program comes to it. */
+void start_cost_watch(void) {
     pthread_t id;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (!pthread_create(&id, NULL, watch_cost, NULL)) pthread_detach(id);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    sigset_t all_signals, old_signals;
+    sigfillset(&all_signals);
+    pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
+    if (!pthread_create(&id, NULL, watch_check_cost, NULL)) pthread_detach(id);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
 }

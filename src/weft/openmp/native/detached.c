@@ -10,47 +10,54 @@ struct event {
 
 static struct event *events;
 
-uintptr_t event_new(void) {
-    struct event *e = calloc(1, sizeof *e);
-    if (!e) abort();
-    e->next = events;
-    events = e;
-    return (uintptr_t)e;
+/* Return the handle of a new event for a task's clause `detach`. Aborts without memory. */
+uintptr_t create_event(void) {
+    struct event *created = calloc(1, sizeof *created);
+    if (!created) abort();
+    created->next = events;
+    events = created;
+    return (uintptr_t)created;
 }
 
-void event_of(uintptr_t event, strand_t task) { ((struct event *)event)->task = task; }
+void set_event_task(uintptr_t event, strand_t task) { ((struct event *)event)->task = task; }
 
+/* OpenMP's function for the program: fulfil an event; what was done so far comes before those that wait for its
+ * task. */
 void omp_fulfill_event(uintptr_t event) {
-    for (struct event *e = events; e; e = e->next) {
-        if ((uintptr_t)e != event || e->fulfilled) continue;
-        e->fulfilled = true;
+    for (struct event *candidate = events; candidate; candidate = candidate->next) {
+        if ((uintptr_t)candidate != event || candidate->fulfilled) continue;
+        candidate->fulfilled = true;
         if (!now.on) return;
-        e->by = me->plain;
-        e->last = now.next - 1;
-        segment();
+        candidate->by = me->plain;
+        candidate->last = now.next - 1;
+        begin_segment();
         return;
     }
 }
 
-/* Others may come to fulfil it; where none can run, who waits may be the one that does, later. */
-static void give_time(const struct event *e) {
-    while (!e->fulfilled && threads_others()) threads_switch();
+/* Let other threads run until the event is fulfilled; where none can run, who waits may be the one that fulfils it,
+ * later. */
+static void let_others_fulfill(const struct event *awaited) {
+    while (!awaited->fulfilled && is_other_thread_ready()) yield_to_other_threads();
 }
 
-void detached_awaited(strand_t task) {
-    for (const struct event *e = events; e; e = e->next)
-        if (e->task == task) give_time(e);
+/* Let other threads fulfil the event of a task, if it has one. */
+void wait_for_detached_task(strand_t task) {
+    for (const struct event *event = events; event; event = event->next)
+        if (event->task == task) let_others_fulfill(event);
 }
 
-void detached_before(strand_t s, strand_t task) {
-    for (const struct event *e = events; e; e = e->next)
-        if (e->task == task && e->fulfilled && e->by) comes_before(s, e->by, e->last);
+/* Note that a strand comes after the fulfilment of a task's event, too. */
+void order_after_detached_task(strand_t strand, strand_t task) {
+    for (const struct event *event = events; event; event = event->next)
+        if (event->task == task && event->fulfilled && event->by) order_strand_after(strand, event->by, event->last);
 }
 
-void detached_joined(void) {
-    for (const struct event *e = events; e; e = e->next) {
-        if (e->task < now.base || !node(e->task)->joined) continue;
-        give_time(e);
-        if (e->fulfilled && e->by >= now.base) comes_before(segment(), e->by, e->last);
+/* Let the running strand come after the events of all tasks that were waited for. */
+void join_detached_tasks(void) {
+    for (const struct event *event = events; event; event = event->next) {
+        if (event->task < now.base || !node(event->task)->joined) continue;
+        let_others_fulfill(event);
+        if (event->fulfilled && event->by >= now.base) order_strand_after(begin_segment(), event->by, event->last);
     }
 }

@@ -30,21 +30,23 @@
 /* What made a copy old: a write, one over what the other side wrote that was not copied, or a map that copies nothing. */
 enum cause { HOST_WROTE = 1, HOST_OVER, DEVICE_WROTE, DEVICE_OVER, NO_VALUE };
 
-static inline uint32_t because(enum cause cause, uint32_t place) {
+static inline uint32_t make_cause(enum cause cause, uint32_t place) {
     return (uint32_t)cause << 26 | (place <= LINE ? place : 0);
 }
 
 #define DEVICE_FOLD (2 * TERA - 1)
-static inline uint32_t *device_plane8(uintptr_t a) {
-    return (uint32_t *)(DEVICE_WORDS + ((a & DEVICE_FOLD & ~(uintptr_t)7) >> 1));
+static inline uint32_t *find_device_word8(uintptr_t address) {
+    return (uint32_t *)(DEVICE_WORDS + ((address & DEVICE_FOLD & ~(uintptr_t)7) >> 1));
 }
-static inline uint32_t *device_plane4(uintptr_t a) {
-    return (uint32_t *)(DEVICE_WORDS + TERA + (a & DEVICE_FOLD & ~(uintptr_t)3));
+static inline uint32_t *find_device_word4(uintptr_t address) {
+    return (uint32_t *)(DEVICE_WORDS + TERA + (address & DEVICE_FOLD & ~(uintptr_t)3));
 }
-static inline uint32_t *device_plane1(uintptr_t a) {
-    return (uint32_t *)(DEVICE_WORDS + 3 * TERA + ((a & DEVICE_FOLD) << 2));
+static inline uint32_t *find_device_word1(uintptr_t address) {
+    return (uint32_t *)(DEVICE_WORDS + 3 * TERA + ((address & DEVICE_FOLD) << 2));
 }
-static inline uint8_t *device_values(uintptr_t a) { return (uint8_t *)(DEVICE_WORDS + 11 * TERA + (a & DEVICE_FOLD)); }
+static inline uint8_t *find_remembered_value(uintptr_t address) {
+    return (uint8_t *)(DEVICE_WORDS + 11 * TERA + (address & DEVICE_FOLD));
+}
 
 /* A range of the host's memory that has a copy. */
 struct mapping {
@@ -64,158 +66,174 @@ static uint64_t constructs;
 
 /* --- mappings ----------------------------------------------------------------------------------------------------- */
 
-static size_t first_behind(uintptr_t a) {
-    return up_to(mappings, mapping_count, sizeof *mappings, offsetof(struct mapping, high), a);
+/* Return the index of the first mapping that ends behind an address. */
+static size_t find_mapping_index(uintptr_t address) {
+    return count_elements_up_to(mappings, mapping_count, sizeof *mappings, offsetof(struct mapping, high), address);
 }
 
-static void reaches(const struct mapping *m) {
-    if (m->low < all_low) all_low = m->low;
-    if (m->high > all_high) all_high = m->high;
+static void extend_mapped_range(const struct mapping *mapping) {
+    if (mapping->low < all_low) all_low = mapping->low;
+    if (mapping->high > all_high) all_high = mapping->high;
 }
 
-/* The first one that has something of a range. */
-static struct mapping *mapping_of(uintptr_t low, uintptr_t high) {
-    size_t at = first_behind(low);
-    return at < mapping_count && mappings[at].low < high ? &mappings[at] : NULL;
+/* Return the first mapping that has a part of a range; NULL if there is none. */
+static struct mapping *find_mapping(uintptr_t low, uintptr_t high) {
+    size_t index = find_mapping_index(low);
+    return index < mapping_count && mappings[index].low < high ? &mappings[index] : NULL;
 }
 
-static struct mapping *mapping_new(uintptr_t low, uintptr_t high) {
-    if (!mapping_room) shadow_reserve(DEVICE_WORDS, DEVICE_SIZE);
+/* Add a mapping of a range to the sorted list and return it. The first one reserves the words. */
+static struct mapping *add_mapping(uintptr_t low, uintptr_t high) {
+    if (!mapping_room) reserve_memory_at(DEVICE_WORDS, DEVICE_SIZE);
     GROW(mappings, mapping_count, mapping_room, 64);
-    size_t at = first_behind(low);
-    memmove(mappings + at + 1, mappings + at, (mapping_count - at) * sizeof *mappings);
-    mappings[at] = (struct mapping){.low = low, .high = high};
+    size_t index = find_mapping_index(low);
+    memmove(mappings + index + 1, mappings + index, (mapping_count - index) * sizeof *mappings);
+    mappings[index] = (struct mapping){.low = low, .high = high};
     mapping_count++;
-    reaches(&mappings[at]);
-    return &mappings[at];
+    extend_mapped_range(&mappings[index]);
+    return &mappings[index];
 }
 
-static void mapping_gone(const struct mapping *m) {
-    size_t at = (size_t)(m - mappings);
-    memmove(mappings + at, mappings + at + 1, (--mapping_count - at) * sizeof *mappings);
+static void remove_mapping(const struct mapping *mapping) {
+    size_t index = (size_t)(mapping - mappings);
+    memmove(mappings + index, mappings + index + 1, (--mapping_count - index) * sizeof *mappings);
 }
 
 /* --- words -------------------------------------------------------------------------------------------------------- */
 
 /* Calls `use` for each granule of a range, in parts of 8, 4 or 1 bytes. */
-typedef void use_t(uint32_t *word, uintptr_t a, size_t size, const void *of);
+typedef void use_t(uint32_t *word, uintptr_t address, size_t size, const void *of);
 
-static void finer(uint32_t *word, uint32_t *parts, int count) {
+/* Copy a word to those of its parts, which count from here on. */
+static void split_word(uint32_t *word, uint32_t *parts, int count) {
     if (*word == FINER) return;
     for (int i = 0; i < count; i++) parts[i] = *word;
     *word = FINER;
 }
 
-static inline __attribute__((always_inline)) void each(uintptr_t low, uintptr_t high, use_t *use, const void *of) {
+/* Call `use` for each granule of a range, in parts of 8, 4 or 1 bytes, with its word, address, size and `of`. */
+static inline __attribute__((always_inline)) void for_each_granule(uintptr_t low, uintptr_t high, use_t *use,
+                                                                   const void *of) {
     while (low < high) {
-        uint32_t *word = device_plane8(low);
+        uint32_t *word = find_device_word8(low);
         if (*word != FINER && low % 8 == 0 && high - low >= 8) {
             use(word, low, 8, of);
             low += 8;
             continue;
         }
-        finer(word, device_plane4(low & ~(uintptr_t)7), 2);
-        word = device_plane4(low);
+        split_word(word, find_device_word4(low & ~(uintptr_t)7), 2);
+        word = find_device_word4(low);
         if (*word != FINER && low % 4 == 0 && high - low >= 4) {
             use(word, low, 4, of);
             low += 4;
             continue;
         }
-        finer(word, device_plane1(low & ~(uintptr_t)3), 4);
-        use(device_plane1(low), low, 1, of);
+        split_word(word, find_device_word1(low & ~(uintptr_t)3), 4);
+        use(find_device_word1(low), low, 1, of);
         low++;
     }
 }
 
-/* What the host's old copy holds, as far as the run can know it: what was written there by hooks. */
-static void remember(uintptr_t a, size_t size) {
+/* Remember what the host's old copy holds, as far as the run can know it: what was written there by hooks. */
+static void remember_values(uintptr_t address, size_t size) {
     while (size) { /* the plane begins anew where addresses are folded */
-        size_t part = DEVICE_FOLD + 1 - (a & DEVICE_FOLD);
-        part = part < size ? part : size;
-        memcpy(device_values(a), (const void *)a, part);
-        a += part;
-        size -= part;
+        size_t byte_count = DEVICE_FOLD + 1 - (address & DEVICE_FOLD);
+        byte_count = byte_count < size ? byte_count : size;
+        memcpy(find_remembered_value(address), (const void *)address, byte_count);
+        address += byte_count;
+        size -= byte_count;
     }
 }
 
-static bool remembered(uintptr_t a, size_t size) { return memcmp(device_values(a), (const void *)a, size) == 0; }
+static bool has_remembered_values(uintptr_t address, size_t size) {
+    return memcmp(find_remembered_value(address), (const void *)address, size) == 0;
+}
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-static void begins_with_value(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size, (void)of;
+/* For `for_each_granule`, where a map copies to the device: the device's copy is as good as the host's. */
+static void begin_word_with_value(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size, (void)of;
     *word = MAPPED | (*word & HOST_OLD ? DEVICE_OLD | (*word & ~MAPPED) : 0);
 }
 
-static void begins_without(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size;
+/* For `for_each_granule`, where a map copies nothing: the device's copy has no value. `of`: the construct's place. */
+static void begin_word_without_value(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size;
     if (*word & HOST_OLD) *word |= MAPPED | DEVICE_OLD;
-    else *word = MAPPED | DEVICE_OLD | because(NO_VALUE, *(const uint32_t *)of);
+    else *word = MAPPED | DEVICE_OLD | make_cause(NO_VALUE, *(const uint32_t *)of);
 }
 
-static void begins_full(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size, (void)of;
+/* For `for_each_granule`, of a pointer or descriptor: its copy is never old. */
+static void begin_pointer_word(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size, (void)of;
     *word = MAPPED | FULL << 26;
 }
 
-static void ends(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size, (void)of;
+/* For `for_each_granule`, where a map ends and copies nothing back. */
+static void end_word(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size, (void)of;
     *word = *word & HOST_OLD ? *word & ~(MAPPED | DEVICE_OLD) : 0;
 }
 
-/* What the device has becomes the host's: where it is older than what the host wrote, that is lost. */
-static void ends_copied(uint32_t *word, uintptr_t a, size_t size, const void *of) {
+/* For `for_each_granule`, where a map ends and what the device has becomes the host's: where it is older than what the
+ * host wrote, that is lost. */
+static void end_word_copied_back(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)of;
-    uint32_t w = *word;
+    uint32_t old = *word;
     *word = 0;
-    if (!(w & DEVICE_OLD) || CAUSE(w) == HOST_OVER) return;
-    *word = HOST_OLD | (w & ~(MAPPED | DEVICE_OLD));
-    remember(a, size);
+    if (!(old & DEVICE_OLD) || CAUSE(old) == HOST_OVER) return;
+    *word = HOST_OLD | (old & ~(MAPPED | DEVICE_OLD));
+    remember_values(address, size);
 }
 
-/* `target update` and `always` say which side counts. */
-static void to_device(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size, (void)of;
+/* For `for_each_granule`, where `target update to` or `always` copies from the host to the device. */
+static void copy_word_to_device(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size, (void)of;
     if (!(*word & MAPPED) || CAUSE(*word) == FULL) return;
     if (*word & HOST_OLD && CAUSE(*word) != DEVICE_OVER) *word &= ~DEVICE_OLD;
     else *word = MAPPED;
 }
 
-static void from_device(uint32_t *word, uintptr_t a, size_t size, const void *of) {
+/* For `for_each_granule`, where `target update from` or `always` copies from the device to the host. */
+static void copy_word_from_device(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)of;
-    uint32_t w = *word;
-    if (!(w & MAPPED) || CAUSE(w) == FULL) return;
-    if (!(w & DEVICE_OLD) || CAUSE(w) == HOST_OVER) *word = MAPPED;
-    else if (CAUSE(w) == HOST_WROTE) *word &= ~HOST_OLD;
+    uint32_t old = *word;
+    if (!(old & MAPPED) || CAUSE(old) == FULL) return;
+    if (!(old & DEVICE_OLD) || CAUSE(old) == HOST_OVER) *word = MAPPED;
+    else if (CAUSE(old) == HOST_WROTE) *word &= ~HOST_OLD;
     else {
         *word |= HOST_OLD;
-        remember(a, size);
+        remember_values(address, size);
     }
 }
 
-static void known_there(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size, (void)of;
+/* For `for_each_granule`: the device's copy is not old. */
+static void mark_device_copy_new(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size, (void)of;
     if (*word & MAPPED) *word &= ~DEVICE_OLD;
 }
 
-static void clean(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    (void)a, (void)size, (void)of;
+/* For `for_each_granule`: no copy is old. */
+static void clean_word(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    (void)address, (void)size, (void)of;
     *word &= CAUSE(*word) == FULL ? ~0u : MAPPED;
 }
 
-void devices_forget(uintptr_t low, uintptr_t high) {
+/* Forget which copies of a range are old: the memory is another block's from here on. */
+void forget_copy_states(uintptr_t low, uintptr_t high) {
     if (low < all_low) low = all_low;
     if (high > all_high) high = all_high;
     if (low >= high) return;
-    each(low, high, clean, NULL);
-    for (size_t i = first_behind(low); i < mapping_count && mappings[i].low < high; i++)
+    for_each_granule(low, high, clean_word, NULL);
+    for (size_t i = find_mapping_index(low); i < mapping_count && mappings[i].low < high; i++)
         mappings[i].wrote_low = mappings[i].wrote_high = 0;
 }
 
-/* From here on accesses are looked at. */
-static void devices_open(void) {
+/* Check accesses against the device's copies from here on. */
+static void begin_device_checks(void) {
     now.devices = true;
-    current_is(now.current);
+    set_current_strand(now.current);
 }
 
 /* --- what maps say ------------------------------------------------------------------------------------------------ */
@@ -235,219 +253,240 @@ enum kind_of_item {
 };
 
 /* Of what no clause names, but the region uses; gcc 12 marks it. */
-static bool is_implicit(const struct items *all, size_t i) { return (all->kinds[i] & 0x7c) == IMPLICITLY; }
+static bool is_implicit(const struct items *items, size_t i) { return (items->kinds[i] & 0x7c) == IMPLICITLY; }
 
-static unsigned kind_of(const struct items *all, size_t i) {
-    return all->kinds[i] & (is_implicit(all, i) ? 3 : 0xff & ~(unsigned)FORCED);
+/* Return the kind of an item (`enum kind_of_item`, or the map's type) without the bits that only say where it comes
+ * from. */
+static unsigned find_item_kind(const struct items *items, size_t i) {
+    return items->kinds[i] & (is_implicit(items, i) ? 3 : 0xff & ~(unsigned)FORCED);
 }
 
 /* Alloc, to, from and tofrom, and the same with always. */
 static bool is_data(unsigned kind) { return kind < 4 || (kind > 16 && kind < 20); }
 
-static bool has_address(unsigned kind) {
+/* Return whether an item of a kind maps memory at its address. */
+static bool has_mapped_address(unsigned kind) {
     return is_data(kind) || kind == POINTER || kind == DESCRIPTOR || kind == ALWAYS_POINTER || kind == ATTACH;
 }
 
-static uintptr_t low_of(const struct items *all, size_t i) { return (uintptr_t)all->host[i]; }
+static uintptr_t find_item_start(const struct items *items, size_t i) { return (uintptr_t)items->host[i]; }
 
-static uintptr_t high_of(const struct items *all, size_t i) {
-    unsigned kind = kind_of(all, i);
-    return low_of(all, i) + (is_data(kind) || kind == DESCRIPTOR ? all->sizes[i] : sizeof(void *));
+/* Return the address behind an item's memory. */
+static uintptr_t find_item_end(const struct items *items, size_t i) {
+    unsigned kind = find_item_kind(items, i);
+    return find_item_start(items, i) + (is_data(kind) || kind == DESCRIPTOR ? items->sizes[i] : sizeof(void *));
 }
 
-static void counted(struct mapping *m) {
-    if (m->count != ALWAYS && m->construct != constructs) m->count++;
-    m->construct = constructs;
+/* Count the current construct as one that uses a mapping, once. */
+static void count_construct(struct mapping *mapping) {
+    if (mapping->count != ALWAYS && mapping->construct != constructs) mapping->count++;
+    mapping->construct = constructs;
 }
 
-/* Part of it is there already: what is not, is mapped beside it, which no device can do. */
-static void widened(const struct items *all, size_t i, struct mapping *m, uintptr_t low, uintptr_t high) {
-    told_copy(&(struct copy){.kind = "unmapped",
-                             .why = "part",
-                             .address = low < m->low ? low : m->high,
-                             .size = 1,
-                             .place = all->place,
-                             .near = {m->low, m->high - 1}});
-    use_t *begins = kind_of(all, i) & TO_DEVICE ? begins_with_value : begins_without;
-    if (low < m->low) {
-        each(low, m->low, begins, &all->place);
-        m->low = low;
+/* Widen a mapping to a range of which only a part is mapped, and report it, since no device can do that. */
+static void widen_mapping(const struct items *items, size_t i, struct mapping *mapping, uintptr_t low, uintptr_t high) {
+    report_copy(&(struct copy){.kind = "unmapped",
+                               .why = "part",
+                               .address = low < mapping->low ? low : mapping->high,
+                               .size = 1,
+                               .place = items->place,
+                               .near = {mapping->low, mapping->high - 1}});
+    use_t *begin = find_item_kind(items, i) & TO_DEVICE ? begin_word_with_value : begin_word_without_value;
+    if (low < mapping->low) {
+        for_each_granule(low, mapping->low, begin, &items->place);
+        mapping->low = low;
     }
-    struct mapping *next = m + 1 < mappings + mapping_count ? m + 1 : NULL;
+    struct mapping *next = mapping + 1 < mappings + mapping_count ? mapping + 1 : NULL;
     if (next && next->low < high) high = next->low;
-    if (high > m->high) {
-        each(m->high, high, begins, &all->place);
-        m->high = high;
+    if (high > mapping->high) {
+        for_each_granule(mapping->high, high, begin, &items->place);
+        mapping->high = high;
     }
-    reaches(m);
+    extend_mapped_range(mapping);
 }
 
-/* The device's pointer is made to fit. */
-static void enters_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *m) {
-    if (m) each(low, high, known_there, NULL);
-    if (m && kind != POINTER && kind != DESCRIPTOR) return;
-    if (!m) {
-        m = mapping_new(low, high);
-        m->full = true;
-        each(low, high, begins_full, NULL);
+/* Map a pointer or a descriptor, whose copy on the device is made to fit. */
+static void enter_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *mapping) {
+    if (mapping) for_each_granule(low, high, mark_device_copy_new, NULL);
+    if (mapping && kind != POINTER && kind != DESCRIPTOR) return;
+    if (!mapping) {
+        mapping = add_mapping(low, high);
+        mapping->full = true;
+        for_each_granule(low, high, begin_pointer_word, NULL);
     }
-    counted(m);
+    count_construct(mapping);
 }
 
-/* The end of what is mapped, within the block of the heap in which it begins. */
-static uintptr_t within_block(uintptr_t low, uintptr_t high, unsigned kind, uint32_t place) {
+/* Return the end of what is mapped, within the block of the heap in which it begins; report a map that goes beyond. */
+static uintptr_t limit_to_block(uintptr_t low, uintptr_t high, unsigned kind, uint32_t place) {
     uintptr_t start;
     size_t size;
     int thread;
     strand_t since;
-    if (!block_of(low, &start, &size, &thread, &since) || high <= start + size) return high;
-    told_copy(&(struct copy){.kind = "beyond",
-                             .why = "",
-                             .address = start + size,
-                             .size = high - (start + size),
-                             .write = !(kind & TO_DEVICE),
-                             .place = place});
+    if (!find_heap_block(low, &start, &size, &thread, &since) || high <= start + size) return high;
+    report_copy(&(struct copy){.kind = "beyond",
+                               .why = "",
+                               .address = start + size,
+                               .size = high - (start + size),
+                               .write = !(kind & TO_DEVICE),
+                               .place = place});
     return start + size;
 }
 
-static void enters_one(const struct items *all, size_t i) {
-    unsigned kind = kind_of(all, i);
-    uintptr_t low = low_of(all, i), high = high_of(all, i);
-    if (!has_address(kind) || !low || low == high) return;
-    if (is_data(kind)) high = within_block(low, high, kind, all->place);
-    struct mapping *m = mapping_of(low, high);
+/* Map one item of a construct, or count one more use of what is mapped already. */
+static void enter_item(const struct items *items, size_t i) {
+    unsigned kind = find_item_kind(items, i);
+    uintptr_t low = find_item_start(items, i), high = find_item_end(items, i);
+    if (!has_mapped_address(kind) || !low || low == high) return;
+    if (is_data(kind)) high = limit_to_block(low, high, kind, items->place);
+    struct mapping *mapping = find_mapping(low, high);
     if (!is_data(kind)) {
-        enters_pointer(kind, low, high, m);
+        enter_pointer(kind, low, high, mapping);
         return;
     }
-    while (m && m->full) {
-        mapping_gone(m);
-        m = mapping_of(low, high);
+    while (mapping && mapping->full) {
+        remove_mapping(mapping);
+        mapping = find_mapping(low, high);
     }
-    if (!m) {
-        counted(mapping_new(low, high));
-        each(low, high, kind & TO_DEVICE ? begins_with_value : begins_without, &all->place);
+    if (!mapping) {
+        count_construct(add_mapping(low, high));
+        for_each_granule(low, high, kind & TO_DEVICE ? begin_word_with_value : begin_word_without_value, &items->place);
         return;
     }
-    counted(m);
-    if (is_implicit(all, i)) return; /* as much of it as is there */
-    if (low < m->low || high > m->high) widened(all, i, m, low, high);
-    if (kind > 16 && kind & TO_DEVICE) each(low, high, to_device, NULL);
+    count_construct(mapping);
+    if (is_implicit(items, i)) return; /* as much of it as is there */
+    if (low < mapping->low || high > mapping->high) widen_mapping(items, i, mapping, low, high);
+    if (kind > 16 && kind & TO_DEVICE) for_each_granule(low, high, copy_word_to_device, NULL);
 }
 
-static void leaves_one(const struct items *all, size_t i, bool structured) {
-    unsigned kind = kind_of(all, i);
-    bool section = kind == NO_LENGTH || kind == DELETE_SECTION, data = is_data(kind);
-    bool attached = kind == ATTACH || kind == ALWAYS_POINTER || kind == DETACH;
-    bool pointer = kind == POINTER || kind == DESCRIPTOR || attached;
-    if (!(data || section || kind == RELEASE || kind == DELETE || pointer)) return;
-    uintptr_t low = low_of(all, i), high = data || kind == DESCRIPTOR ? high_of(all, i) : low + 1;
-    if ((kind == RELEASE || kind == DELETE) && all->sizes[i]) high = low + all->sizes[i];
-    struct mapping *m = low && low < high && !(structured && section) ? mapping_of(low, high) : NULL;
-    if (!m || (attached && !m->full)) return;
-    if (m->count != ALWAYS && m->construct != constructs && m->count) m->count--;
-    if (m->count != ALWAYS && (kind == DELETE || kind == DELETE_SECTION)) m->count = 0;
-    m->construct = constructs;
-    bool last = m->count == 0;
-    if (data && kind & FROM_DEVICE && (last || kind > 16)) each(low, high, last ? ends_copied : from_device, NULL);
+/* Count one use of an item's mapping less, and copy back what its map says. Without a use it is removed later. */
+static void leave_item(const struct items *items, size_t i, bool is_structured) {
+    unsigned kind = find_item_kind(items, i);
+    bool is_section = kind == NO_LENGTH || kind == DELETE_SECTION, is_data_kind = is_data(kind);
+    bool is_attached = kind == ATTACH || kind == ALWAYS_POINTER || kind == DETACH;
+    bool is_pointer = kind == POINTER || kind == DESCRIPTOR || is_attached;
+    if (!(is_data_kind || is_section || kind == RELEASE || kind == DELETE || is_pointer)) return;
+    uintptr_t low = find_item_start(items, i),
+              high = is_data_kind || kind == DESCRIPTOR ? find_item_end(items, i) : low + 1;
+    if ((kind == RELEASE || kind == DELETE) && items->sizes[i]) high = low + items->sizes[i];
+    struct mapping *mapping = low && low < high && !(is_structured && is_section) ? find_mapping(low, high) : NULL;
+    if (!mapping || (is_attached && !mapping->full)) return;
+    if (mapping->count != ALWAYS && mapping->construct != constructs && mapping->count) mapping->count--;
+    if (mapping->count != ALWAYS && (kind == DELETE || kind == DELETE_SECTION)) mapping->count = 0;
+    mapping->construct = constructs;
+    bool is_last = mapping->count == 0;
+    if (is_data_kind && kind & FROM_DEVICE && (is_last || kind > 16))
+        for_each_granule(low, high, is_last ? end_word_copied_back : copy_word_from_device, NULL);
 }
 
-/* What nothing counts any more is gone; what was copied back is clean by now. */
-static void leave_done(void) {
+/* Remove the mappings that no construct counts any more; what was copied back is clean by now. */
+static void remove_unused_mappings(void) {
     for (size_t i = mapping_count; i--;)
-        if (!mappings[i].count) each(mappings[i].low, mappings[i].high, ends, NULL), mapping_gone(&mappings[i]);
+        if (!mappings[i].count)
+            for_each_granule(mappings[i].low, mappings[i].high, end_word, NULL), remove_mapping(&mappings[i]);
 }
 
-void devices_enter(const struct items *all) {
+/* Map all items of a construct to the device. */
+void map_items(const struct items *items) {
     constructs++;
-    for (size_t i = 0; i < all->count; i++) enters_one(all, i);
-    if (mapping_count && !now.devices) devices_open();
+    for (size_t i = 0; i < items->count; i++) enter_item(items, i);
+    if (mapping_count && !now.devices) begin_device_checks();
 }
 
-void devices_update(const struct items *all) {
-    for (size_t i = 0; i < all->count; i++) {
-        unsigned kind = kind_of(all, i);
+/* Copy the items of a `target update`. */
+void update_items(const struct items *items) {
+    for (size_t i = 0; i < items->count; i++) {
+        unsigned kind = find_item_kind(items, i);
         if (!is_data(kind)) continue;
-        uintptr_t low = low_of(all, i), high = high_of(all, i);
+        uintptr_t low = find_item_start(items, i), high = find_item_end(items, i);
         if (low < all_low) low = all_low;
         if (high > all_high) high = all_high;
-        if (low < high) each(low, high, kind & TO_DEVICE ? to_device : from_device, NULL);
+        if (low < high)
+            for_each_granule(low, high, kind & TO_DEVICE ? copy_word_to_device : copy_word_from_device, NULL);
     }
 }
 
-/* What the host's side of a copy is, beside which others run: read where it goes to the device, written where it comes
- * from there. What is mapped already is not copied to it again, and what stays mapped is not copied back. */
-void devices_touch(const struct items *all, enum copying when) {
-    for (size_t i = 0; i < all->count; i++) {
-        unsigned kind = kind_of(all, i);
-        uintptr_t low = low_of(all, i), high = high_of(all, i);
+/* Check the host's side of the copies of a construct, beside which others run, as an access: a read where it goes to
+ * the device, a write where it comes from there. What is mapped already is not copied to the device again, and what
+ * stays mapped is not copied back. */
+void check_host_side(const struct items *items, enum copying when) {
+    for (size_t i = 0; i < items->count; i++) {
+        unsigned kind = find_item_kind(items, i);
+        uintptr_t low = find_item_start(items, i), high = find_item_end(items, i);
         if (!is_data(kind) || !low || low == high) continue;
-        const struct mapping *m = mapping_of(low, high);
-        bool always = kind > 16, to = kind & TO_DEVICE, from = kind & FROM_DEVICE;
-        bool read = to && (when == UPDATES ? m != NULL : when == ENTERS && (!m || always));
-        bool written = from && m && (when == UPDATES || (when == LEAVES && (always || m->count == 1)));
-        if (read || written) shadow_access(low, high - low, written, all->place);
+        const struct mapping *mapping = find_mapping(low, high);
+        bool is_always = kind > 16, is_to = kind & TO_DEVICE, is_from = kind & FROM_DEVICE;
+        bool is_read = is_to && (when == UPDATES ? mapping != NULL : when == ENTERS && (!mapping || is_always));
+        bool is_written =
+            is_from && mapping && (when == UPDATES || (when == LEAVES && (is_always || mapping->count == 1)));
+        if (is_read || is_written) check_access(low, high - low, is_written, items->place);
     }
 }
 
-/* A variable that the device has from the start on. */
-void devices_declare(uintptr_t low, size_t size) {
-    if (!size || mapping_of(low, low + size)) return;
-    mapping_new(low, low + size)->count = ALWAYS;
-    each(low, low + size, begins_with_value, NULL);
-    devices_open();
+/* Map a variable that the device has from the start on. */
+void declare_device_variable(uintptr_t low, size_t size) {
+    if (!size || find_mapping(low, low + size)) return;
+    add_mapping(low, low + size)->count = ALWAYS;
+    for_each_granule(low, low + size, begin_word_with_value, NULL);
+    begin_device_checks();
 }
 
-void devices_leave(const struct items *all, bool structured) {
+/* Unmap all items of a construct; `is_structured`: at the end of a block. */
+void unmap_items(const struct items *items, bool is_structured) {
     constructs++;
-    for (size_t i = all->count; i--;) leaves_one(all, i, structured);
-    leave_done();
+    for (size_t i = items->count; i--;) leave_item(items, i, is_structured);
+    remove_unused_mappings();
 }
 
 /* --- accesses ----------------------------------------------------------------------------------------------------- */
 
-static bool own_stack(uintptr_t a) { return a >= me->stack_low && a < me->stack_high && a < me->device_frame; }
-
-/* Memory that no map brings to the device: of a block of the host's heap, or beside a mapped part of a variable. */
-static void outside(uintptr_t a, size_t size, bool write, uint32_t place) {
-    if (own_stack(a)) return;
-    struct copy told = {.kind = "unmapped",
-                        .why = "",
-                        .address = a,
-                        .size = size,
-                        .write = write,
-                        .place = place,
-                        .region = me->target};
-    uintptr_t low;
-    size_t block;
-    int thread;
-    strand_t since;
-    const struct thread *t = owner_of_stack(a);
-    if (t && t->on_device && a < t->device_frame) return;
-    if (!t && block_of(a, &low, &block, &thread, &since)) {
-        if (!block_of_device(a)) told_copy(&told);
-        return;
-    }
-    size_t at = first_behind(a);
-    if (at) told.near[0] = mappings[at - 1].high - 1;
-    if (at < mapping_count) told.near[1] = mappings[at].low;
-    told.why = "near";
-    if (told.near[0] || told.near[1]) told_copy(&told);
+static bool is_on_own_stack(uintptr_t address) {
+    return address >= me->stack_low && address < me->stack_high && address < me->device_frame;
 }
 
-static void wrote(uintptr_t a, size_t size) {
-    static size_t last;
-    if (last >= mapping_count || a - mappings[last].low >= mappings[last].high - mappings[last].low) {
-        last = first_behind(a);
-        if (last >= mapping_count) return;
+/* Report a device's access of memory that no map brings there: of a block of the host's heap, or beside a mapped part
+ * of a variable. */
+static void check_unmapped_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    if (is_on_own_stack(address)) return;
+    struct copy finding = {.kind = "unmapped",
+                           .why = "",
+                           .address = address,
+                           .size = size,
+                           .write = is_write,
+                           .place = place,
+                           .region = me->target};
+    uintptr_t low;
+    size_t block_size;
+    int thread;
+    strand_t since;
+    const struct thread *owner = find_stack_owner(address);
+    if (owner && owner->on_device && address < owner->device_frame) return;
+    if (!owner && find_heap_block(address, &low, &block_size, &thread, &since)) {
+        if (!is_device_block(address)) report_copy(&finding);
+        return;
     }
-    struct mapping *m = &mappings[last];
-    if (m->wrote_low == m->wrote_high) {
-        m->wrote_low = a;
-        m->wrote_high = a + size;
+    size_t index = find_mapping_index(address);
+    if (index) finding.near[0] = mappings[index - 1].high - 1;
+    if (index < mapping_count) finding.near[1] = mappings[index].low;
+    finding.why = "near";
+    if (finding.near[0] || finding.near[1]) report_copy(&finding);
+}
+
+/* Note that the target region that runs has written memory of a mapping. */
+static void note_device_write(uintptr_t address, size_t size) {
+    static size_t last_index;
+    if (last_index >= mapping_count ||
+        address - mappings[last_index].low >= mappings[last_index].high - mappings[last_index].low) {
+        last_index = find_mapping_index(address);
+        if (last_index >= mapping_count) return;
     }
-    if (a < m->wrote_low) m->wrote_low = a;
-    if (a + size > m->wrote_high) m->wrote_high = a + size;
+    struct mapping *mapping = &mappings[last_index];
+    if (mapping->wrote_low == mapping->wrote_high) {
+        mapping->wrote_low = address;
+        mapping->wrote_high = address + size;
+    }
+    if (address < mapping->wrote_low) mapping->wrote_low = address;
+    if (address + size > mapping->wrote_high) mapping->wrote_high = address + size;
 }
 
 struct access_by {
@@ -457,60 +496,69 @@ struct access_by {
 
 static const char *const CAUSES[] = {"", "host", "host", "device", "device", "none"};
 
-static void old_copy(uint32_t w, uintptr_t a, size_t size, uint32_t place) {
-    if (!me->on_device && targets_pend(a)) return; /* a race with that, which the shadow knows */
-    told_copy(&(struct copy){.kind = "old-copy",
-                             .why = CAUSES[CAUSE(w)],
-                             .address = a,
-                             .size = size,
-                             .place = place,
-                             .other_place = w & LINE,
-                             .device = me->on_device,
-                             .region = me->target});
+/* Report a read of an old copy, by its granule's word. */
+static void report_old_copy(uint32_t word, uintptr_t address, size_t size, uint32_t place) {
+    if (!me->on_device && may_pending_target_write(address)) return; /* a race with that, which the shadow knows */
+    report_copy(&(struct copy){.kind = "old-copy",
+                               .why = CAUSES[CAUSE(word)],
+                               .address = address,
+                               .size = size,
+                               .place = place,
+                               .other_place = word & LINE,
+                               .device = me->on_device,
+                               .region = me->target});
 }
 
-static void by_host(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    const struct access_by *by = of;
-    uint32_t w = *word;
-    if (!w || CAUSE(w) == FULL) return;
-    if (by->write) {
-        bool over = w & HOST_OLD || CAUSE(w) == HOST_OVER;
-        *word = w & MAPPED ? MAPPED | DEVICE_OLD | because(over ? HOST_OVER : HOST_WROTE, by->place) : 0;
-    } else if (w & HOST_OLD) {
-        if (remembered(a, size)) old_copy(w, a, size, by->place);
+/* For `for_each_granule`: check an access by the host, `of` a `struct access_by`, against the word, and note a write in
+ * it. */
+static void check_host_access(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    const struct access_by *access = of;
+    uint32_t old = *word;
+    if (!old || CAUSE(old) == FULL) return;
+    if (access->write) {
+        bool is_overwriting = old & HOST_OLD || CAUSE(old) == HOST_OVER;
+        *word =
+            old & MAPPED ? MAPPED | DEVICE_OLD | make_cause(is_overwriting ? HOST_OVER : HOST_WROTE, access->place) : 0;
+    } else if (old & HOST_OLD) {
+        if (has_remembered_values(address, size)) report_old_copy(old, address, size, access->place);
         else *word &= MAPPED;
     }
 }
 
-static void by_device(uint32_t *word, uintptr_t a, size_t size, const void *of) {
-    const struct access_by *by = of;
-    uint32_t w = *word;
-    if (!(w & MAPPED)) {
-        outside(a, size, by->write, by->place);
-    } else if (CAUSE(w) == FULL) {
+/* For `for_each_granule`: check an access by the device, `of` a `struct access_by`, against the word, and note a write
+ * in it. */
+static void check_device_access(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+    const struct access_by *access = of;
+    uint32_t old = *word;
+    if (!(old & MAPPED)) {
+        check_unmapped_access(address, size, access->write, access->place);
+    } else if (CAUSE(old) == FULL) {
         return;
-    } else if (by->write) {
-        bool over = (w & DEVICE_OLD && CAUSE(w) <= HOST_OVER) || CAUSE(w) == DEVICE_OVER;
-        *word = MAPPED | HOST_OLD | because(over ? DEVICE_OVER : DEVICE_WROTE, by->place);
-        wrote(a, size);
-    } else if (w & DEVICE_OLD) {
-        old_copy(w, a, size, by->place);
+    } else if (access->write) {
+        bool is_overwriting = (old & DEVICE_OLD && CAUSE(old) <= HOST_OVER) || CAUSE(old) == DEVICE_OVER;
+        *word = MAPPED | HOST_OLD | make_cause(is_overwriting ? DEVICE_OVER : DEVICE_WROTE, access->place);
+        note_device_write(address, size);
+    } else if (old & DEVICE_OLD) {
+        report_old_copy(old, address, size, access->place);
     }
 }
 
-void devices_access(uintptr_t a, size_t size, bool write, uint32_t place) {
-    const struct access_by by = {write, place & ~ATOMIC};
-    if (a - all_low < all_high - all_low) each(a, a + size, me->on_device ? by_device : by_host, &by);
-    else if (me->on_device) outside(a, size, write, by.place);
+/* Check an access against the copies of what is mapped, as the running thread is on the host or the device. */
+void check_mapped_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    const struct access_by access = {is_write, place & ~ATOMIC};
+    if (address - all_low < all_high - all_low)
+        for_each_granule(address, address + size, me->on_device ? check_device_access : check_host_access, &access);
+    else if (me->on_device) check_unmapped_access(address, size, is_write, access.place);
 }
 
-/* What the target region that ends has written stands in memory now. */
-void devices_remember(void) {
+/* Remember the values that the target region that ends has written. */
+void remember_written_values(void) {
     for (size_t i = 0; i < mapping_count; i++) {
-        struct mapping *m = &mappings[i];
-        if (m->wrote_low < m->wrote_high) remember(m->wrote_low, m->wrote_high - m->wrote_low);
-        m->wrote_low = m->wrote_high = 0;
+        struct mapping *mapping = &mappings[i];
+        if (mapping->wrote_low < mapping->wrote_high)
+            remember_values(mapping->wrote_low, mapping->wrote_high - mapping->wrote_low);
+        mapping->wrote_low = mapping->wrote_high = 0;
     }
 }
 
-bool devices_has(uintptr_t a) { return mapping_of(a, a + 1) != NULL; }
+bool is_address_mapped(uintptr_t address) { return find_mapping(address, address + 1) != NULL; }

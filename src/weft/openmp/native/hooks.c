@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-/* What accesses are compared with, as it holds until the next hooks_again(). */
+/* What accesses are compared with, as it holds until the next refresh_hooks(). */
 struct looks {
     mark_t old, mine, room, row, row_room; /* marks: below `old` over; the strand's; of the row that it is of */
     uintptr_t stack, stack_size, marks;
@@ -36,14 +36,16 @@ static uint64_t noted[4][LINES]; /* for reads and writes of 8 bytes, and of 4 */
 static uint64_t turn, fresh; /* of one row of numbers */
 static struct thread *fresh_for;
 
-static void turns_forget(bool fresh_too) {
+/* Forget what is noted of lines for the running strand; with `with_fresh`, also which granules nobody touched in this
+ * phase. */
+static void forget_notes(bool with_fresh) {
     turn += TURN;
     if (!turn) {
         memset(noted, 0, sizeof noted);
         turn = TURN;
-        fresh_too = true;
+        with_fresh = true;
     }
-    if (fresh_too) {
+    if (with_fresh) {
         fresh = turn;
         turn += TURN;
     }
@@ -51,19 +53,21 @@ static void turns_forget(bool fresh_too) {
     fast.fresh = now.apart ? 0 : fresh;
 }
 
-void lines_forget(void) { turns_forget(true); }
+void forget_all_notes(void) { forget_notes(true); }
 
-/* Another iteration of the row runs, in the same thread. */
-static bool goes_on_in_row(void) {
+/* Return whether the running strand is another iteration of the same loop in the same thread, so that notes may
+ * stay. */
+static bool is_next_of_row(void) {
     return fast.turn && !now.apart && now.in_row && all.row_room && all.row == now.row_mark && all.old == now.old &&
            all.stack == me->stack_low;
 }
 
-void hooks_again(void) {
-    bool going_on = goes_on_in_row();
+/* Compute anew what accesses are compared with, after the running strand, its turn or the marks have changed. */
+void refresh_hooks(void) {
+    bool is_going_on = is_next_of_row();
     all.mine = fast.mine = now.mine;
     all.room = fast.room = now.room;
-    if (!going_on) {
+    if (!is_going_on) {
         all.old = now.old;
         all.row = now.row_mark;
         all.row_room = now.in_row ? PLAIN_END - now.row_mark : 0;
@@ -75,261 +79,314 @@ void hooks_again(void) {
         fast = all;
         if (now.apart) fast.old = fast.room = fast.row_room = 0;
     }
-    turns_forget(!going_on && fresh_for != me);
+    forget_notes(!is_going_on && fresh_for != me);
     fresh_for = me; /* what is fresh for one thread may be another one's own stack */
 }
 
-#define NOTED(a, size, write) noted[2 * ((size) == 4) + (write)][(a) / LINE % LINES]
+#define NOTED(address, size, write) noted[2 * ((size) == 4) + (write)][(address) / LINE % LINES]
 
-/* A granule changes otherwise than by a read where the line is fresh. What is noted of the strand alone stays. */
-INLINE void changes(uintptr_t a, size_t size) {
-    uint64_t *n = &NOTED(a, size, false), apart = *n ^ a;
-    if (apart % TURN < LINE && (apart ^ turn) >= LINE) *n = 0;
+/* Forget that a line is fresh, since a granule of it changes otherwise than by a read. What is noted of the strand
+ * alone stays. */
+INLINE void forget_fresh_note(uintptr_t address, size_t size) {
+    uint64_t *note = &NOTED(address, size, false), difference = *note ^ address;
+    if (difference % TURN < LINE && (difference ^ turn) >= LINE) *note = 0;
 }
 
-void line_changes(uintptr_t a) { changes(a, 8), changes(a, 4); }
+void forget_fresh_notes(uintptr_t address) { forget_fresh_note(address, 8), forget_fresh_note(address, 4); }
 
 /* --- what is most often there ------------------------------------------------------------------------------------ */
 
 enum look { NOTHING_NEW, TAKE_IT, TAKE_SECOND, TO_JUDGE };
 
-INLINE bool is_mine(const struct looks *l, mark_t m) { return m - l->mine < l->room; }
-INLINE bool is_of_row(const struct looks *l, mark_t m) { return m & ROW && m - l->row < l->row_room; }
-INLINE bool is_past(const struct looks *l, mark_t m) {
-    return m < l->old ||
-           (now.any_past && l->old && (m == now.past[0] || m == now.past[1] || m == now.past[2] || m == now.past[3]));
+INLINE bool is_own_mark(const struct looks *looks, mark_t mark) { return mark - looks->mine < looks->room; }
+INLINE bool is_row_mark(const struct looks *looks, mark_t mark) {
+    return mark & ROW && mark - looks->row < looks->row_room;
 }
 
-/* Most reads: the strand did the same before, or nobody was there in this phase but readers: itself, one more, or two
- * iterations of the loop that it is of. */
-INLINE enum look read_looks(const struct looks *l, const mark_t *last, const mark_t *first, const mark_t *second) {
-    mark_t r = *first;
-    if (is_mine(l, r)) return NOTHING_NEW;
-    mark_t w = *last;
-    if (w >= l->old && !is_mine(l, w) && !is_past(l, w)) return TO_JUDGE;
-    if (is_past(l, r)) return TAKE_IT;
-    mark_t q = *second;
-    if (is_mine(l, q)) return NOTHING_NEW;
-    if (!is_of_row(l, r)) return TO_JUDGE;
-    return is_of_row(l, q) ? NOTHING_NEW : q < l->old ? TAKE_SECOND : TO_JUDGE;
+/* Return whether a mark comes before the running strand: it is over, or among the last ones that a search has found
+ * to. */
+INLINE bool is_past_mark(const struct looks *looks, mark_t mark) {
+    return mark < looks->old ||
+           (now.any_past && looks->old &&
+            (mark == now.past[0] || mark == now.past[1] || mark == now.past[2] || mark == now.past[3]));
 }
 
-/* Most writes: nobody else was there in this phase. */
-INLINE enum look write_looks(const struct looks *l, const mark_t *last, const mark_t *first, const mark_t *second) {
-    mark_t r = *first;
-    if (r >= l->old) {
-        mark_t q = *second;
-        if ((!is_mine(l, r) && !is_past(l, r)) || (q >= l->old && !is_mine(l, q))) return TO_JUDGE;
+/* Classify a read by the three words of its granule. Most change nothing: the strand did the same before, or nobody was
+ * there in this phase but readers: itself, one more, or two iterations of its loop. */
+INLINE enum look classify_read(const struct looks *looks, const mark_t *write_word, const mark_t *read_word,
+                               const mark_t *second_read_word) {
+    mark_t read_mark = *read_word;
+    if (is_own_mark(looks, read_mark)) return NOTHING_NEW;
+    mark_t write_mark = *write_word;
+    if (write_mark >= looks->old && !is_own_mark(looks, write_mark) && !is_past_mark(looks, write_mark))
+        return TO_JUDGE;
+    if (is_past_mark(looks, read_mark)) return TAKE_IT;
+    mark_t second_mark = *second_read_word;
+    if (is_own_mark(looks, second_mark)) return NOTHING_NEW;
+    if (!is_row_mark(looks, read_mark)) return TO_JUDGE;
+    return is_row_mark(looks, second_mark) ? NOTHING_NEW : second_mark < looks->old ? TAKE_SECOND : TO_JUDGE;
+}
+
+/* Classify a write by the three words of its granule. Most find that nobody else was there in this phase. */
+INLINE enum look classify_write(const struct looks *looks, const mark_t *write_word, const mark_t *read_word,
+                                const mark_t *second_read_word) {
+    mark_t read_mark = *read_word;
+    if (read_mark >= looks->old) {
+        mark_t second_mark = *second_read_word;
+        if ((!is_own_mark(looks, read_mark) && !is_past_mark(looks, read_mark)) ||
+            (second_mark >= looks->old && !is_own_mark(looks, second_mark)))
+            return TO_JUDGE;
     }
-    mark_t w = *last;
-    return is_mine(l, w) ? NOTHING_NEW : is_past(l, w) ? TAKE_IT : TO_JUDGE;
+    mark_t write_mark = *write_word;
+    return is_own_mark(looks, write_mark) ? NOTHING_NEW : is_past_mark(looks, write_mark) ? TAKE_IT : TO_JUDGE;
 }
 
 /* --- all that may be there --------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) void first_here(mark_t *word, uint32_t place) {
+/* Put a new mark of the running strand into a word. */
+static __attribute__((noinline)) void put_new_mark(mark_t *word, uint32_t place) {
     now.touched = true;
-    *word = mark_made(place);
+    *word = make_mark(place);
 }
 
-#define ON_STACK(l, a) ((a) - (l)->stack < (l)->stack_size)
+#define ON_STACK(l, address) ((address) - (l)->stack < (l)->stack_size)
 
-/* Whether nothing is to be judged; the words have what comes of it. */
-INLINE bool known_in(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, bool write, uint32_t place) {
-    enum look look = write ? write_looks(&all, w, r, q) : read_looks(&all, w, r, q);
+/* Return whether an access needs no check beyond its granule's words, which then have its mark. */
+INLINE bool settle_in_words(mark_t *write_word, mark_t *read_word, mark_t *second_read_word, uintptr_t address,
+                            bool is_write, uint32_t place) {
+    enum look look = is_write ? classify_write(&all, write_word, read_word, second_read_word)
+                              : classify_read(&all, write_word, read_word, second_read_word);
     if (look == NOTHING_NEW) return true;
-    if (look == TO_JUDGE || ON_STACK(&all, a)) return false;
-    line_changes(a);
-    first_here(look == TAKE_SECOND ? q : write ? w : r, place);
+    if (look == TO_JUDGE || ON_STACK(&all, address)) return false;
+    forget_fresh_notes(address);
+    put_new_mark(look == TAKE_SECOND ? second_read_word : is_write ? write_word : read_word, place);
     return true;
 }
 
-#define KNOWN(plane) known_in(plane(a, 0), plane(a, 1), plane(a, 2), a, write, place)
-static __attribute__((noinline)) bool known(uintptr_t a, size_t size, bool write, uint32_t place) {
-    if (size == 8) return a % 8 == 0 && KNOWN(plane8);
-    if (size == 4) return a % 4 == 0 && *plane8(a, 0) == SPLIT && KNOWN(plane4);
-    return size == 1 && *plane8(a, 0) == SPLIT && *plane4(a, 0) == SPLIT && KNOWN(plane1);
+#define KNOWN(plane) settle_in_words(plane(address, 0), plane(address, 1), plane(address, 2), address, is_write, place)
+
+/* Return whether an access of 1, 4 or 8 bytes needs no check beyond its granule's words. */
+static __attribute__((noinline)) bool settle_quickly(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    if (size == 8) return address % 8 == 0 && KNOWN(find_word8);
+    if (size == 4) return address % 4 == 0 && *find_word8(address, 0) == SPLIT && KNOWN(find_word4);
+    return size == 1 && *find_word8(address, 0) == SPLIT && *find_word4(address, 0) == SPLIT && KNOWN(find_word1);
 }
 
-static __attribute__((noinline)) void looked_at(uintptr_t a, size_t size, bool write, uint32_t flag, uint32_t place) {
+/* Check an access in full: locks, private variables, and races. `flag`: ATOMIC or 0. */
+static __attribute__((noinline)) void check_fully(uintptr_t address, size_t size, bool is_write, uint32_t flag,
+                                                  uint32_t place) {
     now.touched = true;
-    comes_down_to(a);
-    if (me->held || me->released) locks_watch(a, write);
-    if (a - me->private_low < me->private_high - me->private_low) privates_access(a, size, write, place);
+    note_lowest_stack_address(address);
+    if (me->held || me->released) note_access_near_lock(address, is_write);
+    if (address - me->private_low < me->private_high - me->private_low)
+        check_private_access(address, size, is_write, place);
     place |= flag;
-    mark_t *w = plane8(a, 0);
-    if (size == 8 && a % 8 == 0 && *w < SPECIAL) judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
-    else if (size == 4 && a % 4 == 0 && *w == SPLIT && *plane4(a, 0) < SPECIAL)
-        judge(plane4(a, 0), plane4(a, 1), plane4(a, 2), a, 4, write, place);
-    else shadow_access(a, size, write, place);
+    mark_t *word = find_word8(address, 0);
+    if (size == 8 && address % 8 == 0 && *word < SPECIAL)
+        check_granule(word, find_word8(address, 1), find_word8(address, 2), address, 8, is_write, place);
+    else if (size == 4 && address % 4 == 0 && *word == SPLIT && *find_word4(address, 0) < SPECIAL)
+        check_granule(find_word4(address, 0), find_word4(address, 1), find_word4(address, 2), address, 4, is_write,
+                      place);
+    else check_access(address, size, is_write, place);
 }
 
-/* Whether nothing else is to be looked at. */
-static __attribute__((noinline)) bool with_devices(uintptr_t a, size_t size, bool write, uint32_t flag,
-                                                   uint32_t place) {
-    devices_access(a, size, write, place);
-    return !now.on || (!now.locks && !flag && known(a, size, write, place));
+/* Check an access against the device's copies. Return whether nothing else is to be checked. */
+static __attribute__((noinline)) bool check_with_devices(uintptr_t address, size_t size, bool is_write, uint32_t flag,
+                                                         uint32_t place) {
+    check_mapped_access(address, size, is_write, place);
+    return !now.on || (!now.locks && !flag && settle_quickly(address, size, is_write, place));
 }
 
-void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from) {
+/* Check an access of any kind, from the hook that the compiled program called; `flag`: ATOMIC or 0. */
+void check_hooked_access(uintptr_t address, size_t size, bool is_write, uint32_t flag, uintptr_t return_address) {
     if (!now.apart) {
-        if (!flag && known(a, size, write, place_of(from))) return;
+        if (!flag && settle_quickly(address, size, is_write, place_of(return_address))) return;
     } else if (!now.on && !now.devices) {
         return;
-    } else if (now.devices && with_devices(a, size, write, flag, place_of(from))) {
+    } else if (now.devices && check_with_devices(address, size, is_write, flag, place_of(return_address))) {
         return;
     }
-    looked_at(a, size, write, flag, place_of(from));
+    check_fully(address, size, is_write, flag, place_of(return_address));
 }
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
 /* Four words at once: all bits of those that a comparison holds of. */
 typedef uint32_t four __attribute__((vector_size(16)));
-INLINE four in(four m, mark_t from, mark_t room) { return (four)(m - from < room); }
-INLINE bool all_of(four m) {
+INLINE four is_within_each(four marks, mark_t from, mark_t room) { return (four)(marks - from < room); }
+INLINE bool are_all_set(four mask) {
     typedef uint64_t two __attribute__((vector_size(16)));
-    return (((two)m)[0] & ((two)m)[1]) == UINT64_MAX;
+    return (((two)mask)[0] & ((two)mask)[1]) == UINT64_MAX;
 }
 
-INLINE four mine_in(four m) { return in(m, fast.mine, fast.room); }
-INLINE four row_in(four m) { return (four)((m & ROW) != 0) & in(m, fast.row, fast.row_room); }
-INLINE four over_in(four m) { return (four)(m < fast.old); }
-
-/* Where read_looks() and write_looks() say that nothing is new, and will as long as only the running strand is there. */
-INLINE four reads_known(four w, four r, four q) {
-    return mine_in(r) | ((over_in(w) | mine_in(w)) & row_in(r) & (mine_in(q) | row_in(q)));
+INLINE four is_own_each(four marks) { return is_within_each(marks, fast.mine, fast.room); }
+INLINE four is_of_row_each(four marks) {
+    return (four)((marks & ROW) != 0) & is_within_each(marks, fast.row, fast.row_room);
 }
-INLINE four writes_known(four w, four r, four q) {
-    return mine_in(w) & (over_in(r) | mine_in(r)) & (over_in(q) | mine_in(q));
-}
+INLINE four is_over_each(four marks) { return (four)(marks < fast.old); }
 
-#define WORDS(p) (four *)(size == 8 ? plane8(a, p) : plane4(a, p))
-INLINE four finer_in(uintptr_t a, size_t size) {
-    const four *coarse = (four *)plane8(a, 0);
-    four fine = ~(four){0};
-    for (size_t i = 0; size == 4 && i < LINE / 8 / 4; i++) fine &= (four)(coarse[i] == SPLIT);
-    return fine;
+/* Return for four granules whether a read by the running strand changes nothing, and will not as long as only that
+ * strand is there; see classify_read(). */
+INLINE four changes_nothing_by_read(four writes, four reads, four second_reads) {
+    return is_own_each(reads) | ((is_over_each(writes) | is_own_each(writes)) & is_of_row_each(reads) &
+                                 (is_own_each(second_reads) | is_of_row_each(second_reads)));
 }
 
-/* Words of the next line: so many places in memory are read in turn that the processor finds not each row of them. */
-INLINE void fetch(uintptr_t a, size_t size) {
-    a += LINE;
-    if (size == 4) __builtin_prefetch(plane8(a, 0));
+/* Return the same for a write; see classify_write(). */
+INLINE four changes_nothing_by_write(four writes, four reads, four second_reads) {
+    return is_own_each(writes) & (is_over_each(reads) | is_own_each(reads)) &
+           (is_over_each(second_reads) | is_own_each(second_reads));
+}
+
+#define WORDS(p) (four *)(size == 8 ? find_word8(address, p) : find_word4(address, p))
+
+/* Return the mask of a line's granules of 4 bytes that count, because those of 8 are split; all where `size` is 8. */
+INLINE four is_finer_each(uintptr_t address, size_t size) {
+    const four *coarse = (four *)find_word8(address, 0);
+    four mask = ~(four){0};
+    for (size_t i = 0; size == 4 && i < LINE / 8 / 4; i++) mask &= (four)(coarse[i] == SPLIT);
+    return mask;
+}
+
+/* Prefetch the words of the next line: so many places in memory are read in turn that the processor does not foresee
+ * them all. */
+INLINE void prefetch_next_line(uintptr_t address, size_t size) {
+    address += LINE;
+    if (size == 4) __builtin_prefetch(find_word8(address, 0));
     for (int p = 0; p < 3; p++)
         for (size_t i = 0; i < LINE / size * sizeof(mark_t); i += 64) __builtin_prefetch((const char *)WORDS(p) + i);
-    __builtin_prefetch((const void *)a), __builtin_prefetch((const void *)(a + 64));
+    __builtin_prefetch((const void *)address), __builtin_prefetch((const void *)(address + 64));
 }
 
-/* Of an access at the first granule of a line that changed nothing: whether none of its granules would. */
-INLINE void note(uintptr_t a, size_t size, bool write) {
+/* After an access at a line's first granule that changed nothing: note the line if no access of the sort would change
+ * any of it. */
+INLINE void note_line(uintptr_t address, size_t size, bool is_write) {
     if (!fast.turn) return;
-    const four *w = WORDS(0), *r = WORDS(1), *q = WORDS(2);
-    four fine = finer_in(a, size);
+    const four *writes = WORDS(0), *reads = WORDS(1), *second_reads = WORDS(2);
+    four mask = is_finer_each(address, size);
     for (size_t i = 0; i < LINE / size / 4; i++)
-        fine &= write ? writes_known(w[i], r[i], q[i]) : reads_known(w[i], r[i], q[i]);
-    if (all_of(fine)) NOTED(a, size, write) = a | fast.turn;
+        mask &= is_write ? changes_nothing_by_write(writes[i], reads[i], second_reads[i])
+                         : changes_nothing_by_read(writes[i], reads[i], second_reads[i]);
+    if (are_all_set(mask)) NOTED(address, size, is_write) = address | fast.turn;
 }
-static __attribute__((noinline)) void note_read8(uintptr_t a) { note(a, 8, false); }
-static __attribute__((noinline)) void note_read4(uintptr_t a) { note(a, 4, false); }
-static __attribute__((noinline)) void note_write8(uintptr_t a) { note(a, 8, true); }
-static __attribute__((noinline)) void note_write4(uintptr_t a) { note(a, 4, true); }
+static __attribute__((noinline)) void note_read_line8(uintptr_t address) { note_line(address, 8, false); }
+static __attribute__((noinline)) void note_read_line4(uintptr_t address) { note_line(address, 4, false); }
+static __attribute__((noinline)) void note_written_line8(uintptr_t address) { note_line(address, 8, true); }
+static __attribute__((noinline)) void note_written_line4(uintptr_t address) { note_line(address, 4, true); }
 
-/* Of the first granule of a line that is read, where nobody was in this phase: whether nobody was at the others. */
-INLINE void note_fresh(uintptr_t a, size_t size) {
-    fetch(a, size);
-    const four *w = WORDS(0), *r = WORDS(1);
-    four fine = finer_in(a, size);
-    for (size_t i = 0; i < LINE / size / 4; i++) fine &= over_in(w[i]) & over_in(r[i]);
-    if (all_of(fine)) NOTED(a, size, false) = (a + size) | fast.fresh;
-    else changes(a, size);
+/* At a read of a line's first granule, where nobody was in this phase: note the line as fresh if nobody was at the
+ * others. */
+INLINE void note_fresh_line(uintptr_t address, size_t size) {
+    prefetch_next_line(address, size);
+    const four *writes = WORDS(0), *reads = WORDS(1);
+    four mask = is_finer_each(address, size);
+    for (size_t i = 0; i < LINE / size / 4; i++) mask &= is_over_each(writes[i]) & is_over_each(reads[i]);
+    if (are_all_set(mask)) NOTED(address, size, false) = (address + size) | fast.fresh;
+    else forget_fresh_note(address, size);
 }
-static __attribute__((noinline)) void note_fresh8(uintptr_t a) { note_fresh(a, 8); }
-static __attribute__((noinline)) void note_fresh4(uintptr_t a) { note_fresh(a, 4); }
+static __attribute__((noinline)) void note_fresh_line8(uintptr_t address) { note_fresh_line(address, 8); }
+static __attribute__((noinline)) void note_fresh_line4(uintptr_t address) { note_fresh_line(address, 4); }
 
 /* --- one access -------------------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) void otherwise(uintptr_t a, size_t size, bool write, uintptr_t from) {
-    if (now.apart) hook(a, size, write, 0, from);
-    else looked_at(a, size, write, 0, place_of(from));
+/* Check an access of 4 or 8 bytes that the quick ways do not settle. */
+static __attribute__((noinline)) void check_slowly(uintptr_t address, size_t size, bool is_write,
+                                                   uintptr_t return_address) {
+    if (now.apart) check_hooked_access(address, size, is_write, 0, return_address);
+    else check_fully(address, size, is_write, 0, place_of(return_address));
 }
 
 /* The chain of frames goes past a hook, which needs none of its own where nothing is to be looked at. */
 #define HOOK __attribute__((optimize("omit-frame-pointer"), section("weft_hooks")))
 
-#define AT(p) (size == 8 ? plane8(a, p) : plane4(a, p))
-#define IN_LINE (a & (LINE - size))
+#define AT(p) (size == 8 ? find_word8(address, p) : find_word4(address, p))
+#define IN_LINE (address & (LINE - size))
 
-/* The last mark that was made at a place, which lies `from` bytes into memory. */
-INLINE mark_t last_mark(uintptr_t from) { return *(mark_t *)(fast.marks + from * sizeof(mark_t)); }
-
-/* Where it is the running strand's, that has touched memory already. */
-INLINE void takes(mark_t *to, uintptr_t from) {
-    mark_t m = last_mark(from);
-    if (!is_mine(&fast, m)) return first_here(to, place_of(from));
-    *to = m;
+/* Return the last mark that was made at the access with this return address. */
+INLINE mark_t find_last_mark(uintptr_t return_address) {
+    return *(mark_t *)(fast.marks + return_address * sizeof(mark_t));
 }
 
-INLINE void reads(uintptr_t a, size_t size, uintptr_t from) {
-    if (a % size || (size == 4 && *plane8(a, 0) != SPLIT)) return otherwise(a, size, false, from);
-    enum look look = read_looks(&fast, AT(0), AT(1), AT(2));
+/* Put the running strand's mark at this place into a word: the last one if it is its own, or a new one. */
+INLINE void put_own_mark(mark_t *word, uintptr_t return_address) {
+    mark_t mark = find_last_mark(return_address);
+    if (!is_own_mark(&fast, mark)) return put_new_mark(word, place_of(return_address));
+    *word = mark;
+}
+
+/* Check a read of 4 or 8 bytes that no note of its line settles. */
+INLINE void check_read(uintptr_t address, size_t size, uintptr_t return_address) {
+    if (address % size || (size == 4 && *find_word8(address, 0) != SPLIT))
+        return check_slowly(address, size, false, return_address);
+    enum look look = classify_read(&fast, AT(0), AT(1), AT(2));
     if (look == NOTHING_NEW) {
         if (IN_LINE) return;
-        return size == 8 ? note_read8(a) : note_read4(a);
+        return size == 8 ? note_read_line8(address) : note_read_line4(address);
     }
-    if (look == TO_JUDGE || ON_STACK(&fast, a)) return otherwise(a, size, false, from);
-    if (look == TAKE_SECOND) return takes(AT(2), from);
-    if (IN_LINE) changes(a, size);
-    else if (size == 8) note_fresh8(a);
-    else note_fresh4(a);
-    takes(AT(1), from);
+    if (look == TO_JUDGE || ON_STACK(&fast, address)) return check_slowly(address, size, false, return_address);
+    if (look == TAKE_SECOND) return put_own_mark(AT(2), return_address);
+    if (IN_LINE) forget_fresh_note(address, size);
+    else if (size == 8) note_fresh_line8(address);
+    else note_fresh_line4(address);
+    put_own_mark(AT(1), return_address);
 }
-HOOK static __attribute__((noinline)) void reads8(uintptr_t a, uintptr_t from) { reads(a, 8, from); }
-HOOK static __attribute__((noinline)) void reads4(uintptr_t a, uintptr_t from) { reads(a, 4, from); }
-
-INLINE void read_hook(uintptr_t a, size_t size) {
-    uint64_t *n = &NOTED(a, size, false), line = a & ~(uintptr_t)(LINE - size);
-    if (*n == (line | fast.turn)) return;
-    if (*n == (a | fast.fresh)) {
-        *n += size;
-        return takes(AT(1), PLACE);
-    }
-    return size == 8 ? reads8(a, PLACE) : reads4(a, PLACE);
+HOOK static __attribute__((noinline)) void check_read8(uintptr_t address, uintptr_t return_address) {
+    check_read(address, 8, return_address);
+}
+HOOK static __attribute__((noinline)) void check_read4(uintptr_t address, uintptr_t return_address) {
+    check_read(address, 4, return_address);
 }
 
-INLINE void write_hook(uintptr_t a, size_t size) {
-    if (NOTED(a, size, true) == ((a & ~(uintptr_t)(LINE - size)) | fast.turn)) return;
-    if (a % size || (size == 4 && *plane8(a, 0) != SPLIT)) return otherwise(a, size, true, PLACE);
-    enum look look = write_looks(&fast, AT(0), AT(1), AT(2));
+/* Handle the hook of a read of 4 or 8 bytes: a note of its line settles most. */
+INLINE void handle_read(uintptr_t address, size_t size) {
+    uint64_t *note = &NOTED(address, size, false), line = address & ~(uintptr_t)(LINE - size);
+    if (*note == (line | fast.turn)) return;
+    if (*note == (address | fast.fresh)) {
+        *note += size;
+        return put_own_mark(AT(1), PLACE);
+    }
+    return size == 8 ? check_read8(address, PLACE) : check_read4(address, PLACE);
+}
+
+/* Handle the hook of a write of 4 or 8 bytes: a note of its line settles most. */
+INLINE void handle_write(uintptr_t address, size_t size) {
+    if (NOTED(address, size, true) == ((address & ~(uintptr_t)(LINE - size)) | fast.turn)) return;
+    if (address % size || (size == 4 && *find_word8(address, 0) != SPLIT))
+        return check_slowly(address, size, true, PLACE);
+    enum look look = classify_write(&fast, AT(0), AT(1), AT(2));
     if (look == NOTHING_NEW) {
         if (IN_LINE) return;
-        return size == 8 ? note_write8(a) : note_write4(a);
+        return size == 8 ? note_written_line8(address) : note_written_line4(address);
     }
-    if (look == TO_JUDGE || ON_STACK(&fast, a)) return otherwise(a, size, true, PLACE);
-    changes(a, size);
-    takes(AT(0), PLACE);
+    if (look == TO_JUDGE || ON_STACK(&fast, address)) return check_slowly(address, size, true, PLACE);
+    forget_fresh_note(address, size);
+    put_own_mark(AT(0), PLACE);
 }
 
-/* A program that waits for another thread by reading must let that one run. */
-void spins(void) {
+/* Let another thread run at every 64th read of a kind with which programs wait for other threads. */
+void yield_when_polling(void) {
     static unsigned turns;
-    if (++turns % 64 == 0) threads_switch();
+    if (++turns % 64 == 0) yield_to_other_threads();
 }
 
 #define OTHER_HOOKS(n)                                                                                                 \
-    HOOK void __tsan_unaligned_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                                   \
-    HOOK void __tsan_unaligned_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                   \
-    HOOK void __tsan_volatile_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE), spins(); }                           \
-    HOOK void __tsan_volatile_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                    \
-    HOOK void __tsan_unaligned_volatile_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                          \
-    HOOK void __tsan_unaligned_volatile_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }
+    HOOK void __tsan_unaligned_read##n(uintptr_t address) { check_hooked_access(address, n, false, 0, PLACE); }        \
+    HOOK void __tsan_unaligned_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }        \
+    HOOK void __tsan_volatile_read##n(uintptr_t address) {                                                             \
+        check_hooked_access(address, n, false, 0, PLACE), yield_when_polling();                                        \
+    }                                                                                                                  \
+    HOOK void __tsan_volatile_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }         \
+    HOOK void __tsan_unaligned_volatile_read##n(uintptr_t address) {                                                   \
+        check_hooked_access(address, n, false, 0, PLACE);                                                              \
+    }                                                                                                                  \
+    HOOK void __tsan_unaligned_volatile_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }
 #define HOOKS(n)                                                                                                       \
-    HOOK void __tsan_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                                             \
-    HOOK void __tsan_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                             \
+    HOOK void __tsan_read##n(uintptr_t address) { check_hooked_access(address, n, false, 0, PLACE); }                  \
+    HOOK void __tsan_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }                  \
     OTHER_HOOKS(n)
 #define FAST_HOOKS(n)                                                                                                  \
-    HOOK void __tsan_read##n(uintptr_t a) { read_hook(a, n); }                                                         \
-    HOOK void __tsan_write##n(uintptr_t a) { write_hook(a, n); }                                                       \
+    HOOK void __tsan_read##n(uintptr_t address) { handle_read(address, n); }                                           \
+    HOOK void __tsan_write##n(uintptr_t address) { handle_write(address, n); }                                         \
     OTHER_HOOKS(n)
 HOOKS(1)
 HOOKS(2)
@@ -340,7 +397,7 @@ HOOKS(16)
 void __tsan_init(void) {}
 void __tsan_func_entry(void *p) { (void)p; }
 void __tsan_func_exit(void) {}
-void __tsan_vptr_update(void **a, void *b) { (void)a, (void)b; }
-void __tsan_vptr_read(void **a) { (void)a; }
-void __tsan_read_range(uintptr_t a, size_t n) { shadow_range(a, n, false, place_of(PLACE)); }
-void __tsan_write_range(uintptr_t a, size_t n) { shadow_range(a, n, true, place_of(PLACE)); }
+void __tsan_vptr_update(void **address, void *b) { (void)address, (void)b; }
+void __tsan_vptr_read(void **address) { (void)address; }
+void __tsan_read_range(uintptr_t address, size_t n) { check_range_access(address, n, false, place_of(PLACE)); }
+void __tsan_write_range(uintptr_t address, size_t n) { check_range_access(address, n, true, place_of(PLACE)); }

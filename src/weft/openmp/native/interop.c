@@ -3,11 +3,13 @@
 
 #include <string.h>
 
-void GOMP_interop(int d, int made, uintptr_t **make, const int *sorts, const char *const *wishes, int used,
-                  uintptr_t **use, int ended, uintptr_t **end, unsigned flags, void **depend) {
-    (void)d, (void)sorts, (void)wishes, (void)used, (void)use, (void)flags;
-    for (int i = 0; i < made; i++) *make[i] = 0;
-    for (int i = 0; i < ended; i++) *end[i] = 0;
+/* GCC's call for `#pragma omp interop`: each object that is made or destroyed becomes omp_interop_none. */
+void GOMP_interop(int device, int init_count, uintptr_t **init_objects, const int *types,
+                  const char *const *preferences, int use_count, uintptr_t **use_objects, int destroy_count,
+                  uintptr_t **destroy_objects, unsigned flags, void **depend) {
+    (void)device, (void)types, (void)preferences, (void)use_count, (void)use_objects, (void)flags;
+    for (int i = 0; i < init_count; i++) *init_objects[i] = 0;
+    for (int i = 0; i < destroy_count; i++) *destroy_objects[i] = 0;
     if (depend) GOMP_taskwait_depend(depend);
 }
 
@@ -15,24 +17,25 @@ void GOMP_interop(int d, int made, uintptr_t **make, const int *sorts, const cha
 
 enum { LAST_PROPERTY = -1, FIRST_PROPERTY = -9, EMPTY = -1, OUT_OF_RANGE = -2 };
 
-static void answers(int property, int *code) {
+static void set_property_status(int property, int *code) {
     if (code) *code = property < FIRST_PROPERTY || property > LAST_PROPERTY ? OUT_OF_RANGE : EMPTY;
 }
 
 int omp_get_num_interop_properties(uintptr_t object) { return (void)object, 0; }
 intptr_t omp_get_interop_int(uintptr_t object, int property, int *code) {
-    return (void)object, answers(property, code), 0;
+    return (void)object, set_property_status(property, code), 0;
 }
 void *omp_get_interop_ptr(uintptr_t object, int property, int *code) {
-    return (void)object, answers(property, code), NULL;
+    return (void)object, set_property_status(property, code), NULL;
 }
 const char *omp_get_interop_str(uintptr_t object, int property, int *code) {
-    return (void)object, answers(property, code), NULL;
+    return (void)object, set_property_status(property, code), NULL;
 }
 void omp_get_interop_str_(const char **to, size_t *size, uintptr_t object, int property, int *code) {
     TEXT(omp_get_interop_str(object, property, code));
 }
 
+/* OpenMP's function: return the name of a property of interop objects; NULL if there is no such property. */
 const char *omp_get_interop_name(uintptr_t object, int property) {
     static const char *const names[] = {"fr_id",    "fr_name", "vendor",         "vendor_name", "device_num",
                                         "platform", "device",  "device_context", "targetsync"};

@@ -4,7 +4,7 @@
 typedef uint32_t library_place;
 #define HERE place_of(PLACE)
 #define WATCHED (now.on || now.devices)
-#define RANGE(p, n, write, place) shadow_range((uintptr_t)(p), n, write, place)
+#define RANGE(p, n, write, place) check_range_access((uintptr_t)(p), n, write, place)
 #include "fortran.h"
 #include "libc.h"
 
@@ -12,11 +12,11 @@ typedef uint32_t library_place;
 LIBRARY(void *, internal_pack, struct descriptor *d) {
     uint32_t place = HERE;
     void *packed = __real__gfortran_internal_pack(d);
-    if (packed != d->base) array(d, false, place);
+    if (packed != d->base) touch_array(d, false, place);
     return packed;
 }
 LIBRARY(void, internal_unpack, struct descriptor *d, const void *packed) {
-    if (packed != d->base) array(d, true, HERE);
+    if (packed != d->base) touch_array(d, true, HERE);
     __real__gfortran_internal_unpack(d, packed);
 }
 

@@ -21,44 +21,52 @@ void omp_get_partition_place_nums_8_(int64_t *places) { (void)places; }
 
 static char affinity_format[256] = "level %L thread %i affinity %A";
 
-static void keep_format(const char *format, size_t size) {
-    if (size >= sizeof affinity_format) size = sizeof affinity_format - 1;
-    memmove(affinity_format, format, size);
-    affinity_format[size] = 0;
+/* Set the affinity format of `length` bytes, cut to what there is room for. */
+static void set_format(const char *format, size_t length) {
+    if (length >= sizeof affinity_format) length = sizeof affinity_format - 1;
+    memmove(affinity_format, format, length);
+    affinity_format[length] = 0;
 }
 
-void omp_set_affinity_format(const char *format) { keep_format(format, strlen(format)); }
+void omp_set_affinity_format(const char *format) { set_format(format, strlen(format)); }
 void omp_set_affinity_format_(const char *format, size_t size) {
     while (size && format[size - 1] == ' ') size--;
-    keep_format(format, size);
+    set_format(format, size);
 }
 
-size_t omp_get_affinity_format(char *to, size_t room) {
+/* OpenMP's function: copy the format into a buffer as far as it fits, and return its length. */
+size_t omp_get_affinity_format(char *buffer, size_t buffer_size) {
     size_t size = strlen(affinity_format);
-    if (room) {
-        size_t part = size < room ? size : room - 1;
-        memmove(to, affinity_format, part);
-        to[part] = 0;
+    if (buffer_size) {
+        size_t copied = size < buffer_size ? size : buffer_size - 1;
+        memmove(buffer, affinity_format, copied);
+        buffer[copied] = 0;
     }
     return size;
 }
-int omp_get_affinity_format_(char *to, size_t room) {
-    size_t size = strlen(affinity_format), part = size < room ? size : room;
-    memmove(to, affinity_format, part);
-    memset(to + part, ' ', room - part);
+
+/* The same for Fortran: padded with blanks. */
+int omp_get_affinity_format_(char *buffer, size_t buffer_size) {
+    size_t size = strlen(affinity_format), copied = size < buffer_size ? size : buffer_size;
+    memmove(buffer, affinity_format, copied);
+    memset(buffer + copied, ' ', buffer_size - copied);
     return (int)size;
 }
 
 void omp_display_affinity(const char *format) { (void)format; }
 void omp_display_affinity_(const char *format, size_t size) { (void)format, (void)size; }
-size_t omp_capture_affinity(char *to, size_t room, const char *format) {
+
+/* OpenMP's function: threads are bound to no place here, so that the text is empty. */
+size_t omp_capture_affinity(char *buffer, size_t buffer_size, const char *format) {
     (void)format;
-    if (room) *to = 0;
+    if (buffer_size) *buffer = 0;
     return 0;
 }
-int omp_capture_affinity_(char *to, const char *format, size_t room, size_t size) {
-    (void)format, (void)size;
-    memset(to, ' ', room);
+
+/* The same for Fortran: all blanks. */
+int omp_capture_affinity_(char *buffer, const char *format, size_t buffer_size, size_t format_length) {
+    (void)format, (void)format_length;
+    memset(buffer, ' ', buffer_size);
     return 0;
 }
 
@@ -74,10 +82,12 @@ extern void omp_get_schedule(int *kind, int *chunk), omp_set_schedule(int kind, 
 int omp_get_ancestor_thread_num_8_(const int64_t *level) { return omp_get_ancestor_thread_num((int)*level); }
 int omp_get_team_size_8_(const int64_t *level) { return omp_get_team_size((int)*level); }
 void omp_set_schedule_8_(const int *kind, const int64_t *chunk) { omp_set_schedule(*kind, (int)*chunk); }
+
+/* OpenMP's function for Fortran with default integers of 8 bytes. */
 void omp_get_schedule_8_(int *kind, int64_t *chunk) {
-    int as = 0;
-    omp_get_schedule(kind, &as);
-    *chunk = as;
+    int chunk_as_int = 0;
+    omp_get_schedule(kind, &chunk_as_int);
+    *chunk = chunk_as_int;
 }
 void omp_fulfill_event_(uintptr_t event) { omp_fulfill_event(event); }
 int omp_pause_resource_(const int *kind, const int *device) { return (void)kind, (void)device, 0; }

@@ -16,7 +16,8 @@ static bool used; /* any of them, or the order of a loop */
 #define GROUPS 8
 static const char unnamed[GROUPS], atomics;
 
-static int number_of(const void *lock) {
+/* Return the number of a lock, from 0 on; LOCKS for all beyond the first 60. */
+static int find_lock_number(const void *lock) {
     for (int i = 0; i < known; i++)
         if (locks[i].lock == lock) return i;
     if (known == LOCKS) return LOCKS;
@@ -24,32 +25,35 @@ static int number_of(const void *lock) {
     return known++;
 }
 
-void locks_again(void) {
-    strand_t s = me->plain;
-    strand_t again = me->locked;
-    if (me->held && again >= now.base && node(again)->kind == LOCKED && node(again)->parent == s &&
-        node(again)->locks == me->held && node(again)->index == (int64_t)me->shared) {
-        s = again;
+/* Make the running strand the plain one with the locks that are held: the last such strand if it is the same, or a new
+ * one. */
+void refresh_locked_strand(void) {
+    strand_t strand = me->plain;
+    strand_t last = me->locked;
+    if (me->held && last >= now.base && node(last)->kind == LOCKED && node(last)->parent == strand &&
+        node(last)->locks == me->held && node(last)->index == (int64_t)me->shared) {
+        strand = last;
     } else if (me->held) {
-        s = me->locked = strand_new(me->plain, LOCKED, me->held);
-        struct node *n = node(s), *p = node(me->plain);
-        n->loop = p->loop;
-        n->index = (int64_t)me->shared;
-        n->place = p->place;
+        strand = me->locked = create_strand(me->plain, LOCKED, me->held);
+        struct node *strand_node = node(strand), *plain_node = node(me->plain);
+        strand_node->loop = plain_node->loop;
+        strand_node->index = (int64_t)me->shared;
+        strand_node->place = plain_node->place;
     }
-    me->current = s;
-    current_is(s);
+    me->current = strand;
+    set_current_strand(strand);
 }
 
-void lock_number_take(int n) {
-    me->held |= (uint64_t)1 << n;
+/* Let the running strand hold the lock with a number. */
+void hold_lock_number(int number) {
+    me->held |= (uint64_t)1 << number;
     used = true;
-    locks_again();
+    refresh_locked_strand();
 }
 
-void lock_number_leave(int n) {
-    me->held &= ~((uint64_t)1 << n);
-    locks_again();
+void unhold_lock_number(int number) {
+    me->held &= ~((uint64_t)1 << number);
+    refresh_locked_strand();
 }
 
 struct sections {
@@ -57,24 +61,26 @@ struct sections {
     bool outside;         /* what is around is another task's: that may have left its section */
 };
 
-static void add_section(struct sections *all, const struct node *n) {
-    if (n->kind == LOCKED && !all->outside) {
-        all->own |= n->locks & ~(uint64_t)n->index;
-        all->shared |= n->locks & (uint64_t)n->index;
+/* Add the locks of a strand's node to those that one side holds. */
+static void add_node_locks(struct sections *sections, const struct node *strand_node) {
+    if (strand_node->kind == LOCKED && !sections->outside) {
+        sections->own |= strand_node->locks & ~(uint64_t)strand_node->index;
+        sections->shared |= strand_node->locks & (uint64_t)strand_node->index;
     }
-    all->outside = all->outside || n->kind == TASK;
+    sections->outside = sections->outside || strand_node->kind == TASK;
 }
 
-/* The sections of each up to what both are of: a region or a simd loop within a section is in it. */
-bool locks_keep_apart(strand_t a, strand_t b) {
-    struct sections of_a = {0}, of_b = {0};
+/* Return whether both strands run in sections of one lock, not both as readers. The sections of each count up to what
+ * both are part of: a region or a simd loop within a section is in it. */
+bool have_common_lock(strand_t one, strand_t other) {
+    struct sections of_one = {0}, of_other = {0};
     if (!used) return false;
-    while (a != b && (a >= weft_first || b >= weft_first)) {
-        bool up_a = b < weft_first || (a >= weft_first && node(a)->depth >= node(b)->depth);
-        add_section(up_a ? &of_a : &of_b, node(up_a ? a : b));
-        *(up_a ? &a : &b) = node(up_a ? a : b)->parent;
+    while (one != other && (one >= weft_first || other >= weft_first)) {
+        bool is_one_next = other < weft_first || (one >= weft_first && node(one)->depth >= node(other)->depth);
+        add_node_locks(is_one_next ? &of_one : &of_other, node(is_one_next ? one : other));
+        *(is_one_next ? &one : &other) = node(is_one_next ? one : other)->parent;
     }
-    return (of_a.own & (of_b.own | of_b.shared)) || (of_a.shared & of_b.own);
+    return (of_one.own & (of_other.own | of_other.shared)) || (of_one.shared & of_other.own);
 }
 
 /* Two locks that are taken in both orders by strands that no path orders, with no third one around both. */
@@ -85,180 +91,204 @@ static struct taking {
     uint32_t place;
 } takings[4096];
 
-static void order_seen(int second, uint32_t place) {
+/* Report it where two locks are taken in both orders, by strands that no path orders and with no third lock around
+ * both. */
+static void check_lock_order(int second, uint32_t place) {
     for (int first = 0; first < LOCKS; first++) {
         if (!(me->held >> first & 1) || first == second) continue;
-        uint64_t others = me->held & ~((uint64_t)1 << first);
-        struct taking *back = &takings[second * 64 + first], *mine = &takings[first * 64 + second];
-        if (back->place && back->strand >= now.base && !ordered_always(back->strand, me->current) &&
-            !(back->others & others))
-            told_plain("lock-order", "", place, back->place);
-        *mine = (struct taking){first, second, me->current, others, place};
+        uint64_t other_locks = me->held & ~((uint64_t)1 << first);
+        struct taking *reverse = &takings[second * 64 + first], *own = &takings[first * 64 + second];
+        if (reverse->place && reverse->strand >= now.base && !is_ordered_without_locks(reverse->strand, me->current) &&
+            !(reverse->others & other_locks))
+            report_plain_finding("lock-order", "", place, reverse->place);
+        *own = (struct taking){first, second, me->current, other_locks, place};
     }
 }
 
-static void take(const void *lock, uint32_t place, bool as_reader) {
+/* Take a lock as a writer or a reader for the running strand; wait until no other thread excludes that. */
+static void take_lock_as(const void *lock, uint32_t place, bool as_reader) {
     if (!now.on) return;
-    int n = number_of(lock);
-    struct held *h = &locks[n];
-    if (n < LOCKS) order_seen(n, place);
-    else told_plain("left", "locks", place, 0);
-    while (((h->by && h->by != me) || (h->readers && !as_reader)) && n < LOCKS) threads_wait(h, place);
-    if (h->by == me && n < LOCKS) threads_wait(h, place); /* it waits for itself */
+    int number = find_lock_number(lock);
+    struct held *entry = &locks[number];
+    if (number < LOCKS) check_lock_order(number, place);
+    else report_plain_finding("left", "locks", place, 0);
+    while (((entry->by && entry->by != me) || (entry->readers && !as_reader)) && number < LOCKS)
+        wait_until_woken(entry, place);
+    if (entry->by == me && number < LOCKS) wait_until_woken(entry, place); /* it waits for itself */
     if (as_reader) {
-        h->readers++;
-        me->shared |= (uint64_t)1 << n;
+        entry->readers++;
+        me->shared |= (uint64_t)1 << number;
     } else {
-        h->by = me;
+        entry->by = me;
     }
-    me->wrote &= ~((uint64_t)1 << n);
-    lock_number_take(n);
+    me->wrote &= ~((uint64_t)1 << number);
+    hold_lock_number(number);
 }
 
-void lock_take(const void *lock, uint32_t place) { take(lock, place, false); }
+void take_lock(const void *lock, uint32_t place) { take_lock_as(lock, place, false); }
 
-/* Who only looks, or does nothing at all, under a lock waits there for what others did under it: for a flag, for the lock
- * itself. What they did comes before what it does from now on. */
-static void handed_over(struct held *h, bool wrote) {
-    strand_t history = h->history;
-    if (!wrote && history >= now.base) comes_before(segment(), history, now.next - 1);
-    h->history = history_new(history, me->plain);
+/* Order the sections of a lock: who only looks, or does nothing at all, under it waits there for what others did under
+ * it (for a flag, for the lock itself), so that their sections come before what it does from now on. */
+static void note_section_order(struct held *entry, bool has_written) {
+    strand_t history = entry->history;
+    if (!has_written && history >= now.base) order_strand_after(begin_segment(), history, now.next - 1);
+    entry->history = add_release_to_history(history, me->plain);
     me->released = me->plain;
-    current_is(me->current);
+    set_current_strand(me->current);
 }
 
-static void section_ends(struct held *h) {
-    if (h->count && (h->ends[h->count - 1] < now.base || h->ends[h->count - 1] >= now.next)) h->count = 0;
-    GROW(h->ends, h->count, h->room, 64);
-    h->ends[h->count++] = now.next - 1;
+/* Note that a section of a lock ends with the last strand that there is now. */
+static void note_section_end(struct held *entry) {
+    if (entry->count && (entry->ends[entry->count - 1] < now.base || entry->ends[entry->count - 1] >= now.next))
+        entry->count = 0;
+    GROW(entry->ends, entry->count, entry->room, 64);
+    entry->ends[entry->count++] = now.next - 1;
 }
 
-/* The end of the section in which a strand has a lock. */
-static strand_t section_end(const struct held *h, strand_t s) {
-    size_t low = 0, high = h->count;
+/* Return the last strand of the section in which a strand holds a lock; the strand itself where it is not known. */
+static strand_t find_section_end(const struct held *entry, strand_t strand) {
+    size_t low = 0, high = entry->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (h->ends[middle] < s) low = middle + 1;
+        if (entry->ends[middle] < strand) low = middle + 1;
         else high = middle;
     }
-    return low < h->count ? h->ends[low] : s;
+    return low < entry->count ? entry->ends[low] : strand;
 }
 
-void locks_take_over(strand_t writer) {
+/* Let what the running strand does from now on come after a section of a lock, up to its end, since the strand reads
+ * under the lock what `writer` wrote in that section. */
+void order_after_locked_write(strand_t writer) {
     uint64_t common = node(writer)->locks & node(me->current)->locks;
     if (node(me->current)->kind != LOCKED || node(writer)->kind != LOCKED) return; /* parts of larger sections */
-    for (int n = 0; n <= LOCKS; n++) {
-        if (!(common >> n & 1) || locks[n].lock == &atomics) continue;
-        if (!ordered(writer, me->current))
-            comes_before_by_lock(segment(), bare(writer), section_end(&locks[n], writer));
+    for (int number = 0; number <= LOCKS; number++) {
+        if (!(common >> number & 1) || locks[number].lock == &atomics) continue;
+        if (!is_ordered(writer, me->current))
+            order_strand_after_by_lock(begin_segment(), find_strand_without_locks(writer),
+                                       find_section_end(&locks[number], writer));
         return;
     }
 }
 
-void locks_watch(uintptr_t a, bool write) {
-    if (a >= me->stack_low && a < me->frame) return;
-    if (write) me->wrote |= me->held;
-    strand_t left = me->released;
+/* Note an access under locks, or the first one after a lock was released, which begins a segment. */
+void note_access_near_lock(uintptr_t address, bool is_write) {
+    if (address >= me->stack_low && address < me->frame) return;
+    if (is_write) me->wrote |= me->held;
+    strand_t released_strand = me->released;
     me->released = 0;
-    current_is(me->current);
-    if (left && left == me->plain) segment();
+    set_current_strand(me->current);
+    if (released_strand && released_strand == me->plain) begin_segment();
 }
 
-/* Who waits for a flag by asking again and again must let others run. */
-static void take_turns(void) {
+/* Let others run at every 16th release of a lock: who waits for a flag may ask for it again and again. */
+static void yield_at_releases(void) {
     static unsigned turns;
-    if (++turns % 16 == 0) threads_switch();
+    if (++turns % 16 == 0) yield_to_other_threads();
 }
 
-void lock_leave(const void *lock) {
+/* Release a lock, as a reader or a writer, and wake those that wait for it. */
+void release_lock(const void *lock) {
     if (!now.on) return;
-    int n = number_of(lock);
-    bool wrote = me->wrote >> n & 1;
-    if (me->shared >> n & 1) locks[n].readers--;
-    else locks[n].by = NULL;
-    me->shared &= ~((uint64_t)1 << n);
-    lock_number_leave(n);
+    int number = find_lock_number(lock);
+    bool has_written = me->wrote >> number & 1;
+    if (me->shared >> number & 1) locks[number].readers--;
+    else locks[number].by = NULL;
+    me->shared &= ~((uint64_t)1 << number);
+    unhold_lock_number(number);
     if (lock != &atomics) {
-        handed_over(&locks[n], wrote);
-        section_ends(&locks[n]);
+        note_section_order(&locks[number], has_written);
+        note_section_end(&locks[number]);
     }
-    threads_wake(&locks[n]);
-    take_turns();
+    wake_waiting_threads(&locks[number]);
+    yield_at_releases();
 }
 
-/* A critical section keeps out the threads of one contention group (OpenMP 5.2, 15.2): each team of a league has locks of
- * its own, which lie in the bytes of the construct's. Of more than eight teams some share one. */
-static const void *of_group(const char *name) { return name + omp_get_team_num() % GROUPS; }
+/* Return the lock of a critical construct for the running thread's team. It keeps out the threads of one contention
+ * group only (OpenMP 5.2, 15.2): each team of a league has locks of its own, which lie in the bytes of the construct's.
+ * Of more than eight teams some share one. */
+static const void *find_group_lock(const char *name) { return name + omp_get_team_num() % GROUPS; }
 
-void GOMP_critical_start(void) { lock_take(of_group(unnamed), place_of(PLACE)); }
-void GOMP_critical_end(void) { lock_leave(of_group(unnamed)); }
-void GOMP_critical_name_start(void **name) { lock_take(of_group((const char *)name), place_of(PLACE)); }
-void GOMP_critical_name_end(void **name) { lock_leave(of_group((const char *)name)); }
-void GOMP_atomic_start(void) { lock_take(&atomics, place_of(PLACE)); }
-void GOMP_atomic_end(void) { lock_leave(&atomics); }
+void GOMP_critical_start(void) { take_lock(find_group_lock(unnamed), place_of(PLACE)); }
+void GOMP_critical_end(void) { release_lock(find_group_lock(unnamed)); }
+void GOMP_critical_name_start(void **name) { take_lock(find_group_lock((const char *)name), place_of(PLACE)); }
+void GOMP_critical_name_end(void **name) { release_lock(find_group_lock((const char *)name)); }
+void GOMP_atomic_start(void) { take_lock(&atomics, place_of(PLACE)); }
+void GOMP_atomic_end(void) { release_lock(&atomics); }
 
 typedef void *omp_lock_t;
 void omp_init_lock(omp_lock_t *l) { *(int *)l = 0; }
 void omp_destroy_lock(omp_lock_t *l) { (void)l; }
-void omp_set_lock(omp_lock_t *l) { lock_take(l, place_of(PLACE)); }
-void omp_unset_lock(omp_lock_t *l) { lock_leave(l); }
-int omp_test_lock(omp_lock_t *l) {
-    if (now.on && locks[number_of(l)].by) {
-        threads_switch();
+void omp_set_lock(omp_lock_t *l) { take_lock(l, place_of(PLACE)); }
+void omp_unset_lock(omp_lock_t *l) { release_lock(l); }
+
+/* OpenMP's function: take a lock if it is free and return whether it was; let others run if not. */
+int omp_test_lock(omp_lock_t *lock) {
+    if (now.on && locks[find_lock_number(lock)].by) {
+        yield_to_other_threads();
         return 0;
     }
-    lock_take(l, place_of(PLACE));
+    take_lock(lock, place_of(PLACE));
     return 1;
 }
 void omp_init_lock_with_hint(omp_lock_t *l, int hint) { (void)hint, omp_init_lock(l); }
 void omp_init_nest_lock(omp_lock_t *l) { (void)l; }
 void omp_init_nest_lock_with_hint(omp_lock_t *l, int hint) { (void)l, (void)hint; }
 void omp_destroy_nest_lock(omp_lock_t *l) { (void)l; }
-static int nested(omp_lock_t *l, uint32_t place) {
+
+/* Take a nestable lock once more and return how often the running thread has it. */
+static int take_nested_lock(omp_lock_t *lock, uint32_t place) {
     if (!now.on) return 1;
-    struct held *h = &locks[number_of(l)];
-    if (h->by != me) {
-        lock_take(l, place);
-        h->depth = 0;
+    struct held *entry = &locks[find_lock_number(lock)];
+    if (entry->by != me) {
+        take_lock(lock, place);
+        entry->depth = 0;
     }
-    return (int)++h->depth;
+    return (int)++entry->depth;
 }
-void omp_set_nest_lock(omp_lock_t *l) { nested(l, place_of(PLACE)); }
+void omp_set_nest_lock(omp_lock_t *l) { take_nested_lock(l, place_of(PLACE)); }
 void omp_unset_nest_lock(omp_lock_t *l) {
-    if (now.on && --locks[number_of(l)].depth == 0) lock_leave(l);
+    if (now.on && --locks[find_lock_number(l)].depth == 0) release_lock(l);
 }
-int omp_test_nest_lock(omp_lock_t *l) {
-    const struct held *h = &locks[number_of(l)];
-    if (now.on && h->by && h->by != me) {
-        threads_switch();
+
+/* OpenMP's function: take a nestable lock if it is free and return how often it is taken; 0 if another thread has
+ * it. */
+int omp_test_nest_lock(omp_lock_t *lock) {
+    const struct held *entry = &locks[find_lock_number(lock)];
+    if (now.on && entry->by && entry->by != me) {
+        yield_to_other_threads();
         return 0;
     }
-    return nested(l, place_of(PLACE));
+    return take_nested_lock(lock, place_of(PLACE));
 }
 
 /* Mutexes of the system, as std::mutex is one: they are really taken, too, when their turn has come. */
 extern int __real_pthread_mutex_lock(pthread_mutex_t *), __real_pthread_mutex_trylock(pthread_mutex_t *),
     __real_pthread_mutex_unlock(pthread_mutex_t *);
 
-static void mutex_taken(pthread_mutex_t *m, uint32_t place) {
-    if (now.on && (m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) nested((omp_lock_t *)m, place);
-    else lock_take(m, place);
+static void note_mutex_taken(pthread_mutex_t *mutex, uint32_t place) {
+    if (now.on && (mutex->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) take_nested_lock((omp_lock_t *)mutex, place);
+    else take_lock(mutex, place);
 }
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m) {
-    mutex_taken(m, place_of(PLACE));
+    note_mutex_taken(m, place_of(PLACE));
     return __real_pthread_mutex_lock(m);
 }
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *m) {
-    int refused = __real_pthread_mutex_trylock(m);
-    if (!refused) mutex_taken(m, place_of(PLACE));
-    else if (now.on) threads_switch();
+
+/* In place of the library's: the same, noted as a lock; where it is refused, others run. */
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
+    int refused = __real_pthread_mutex_trylock(mutex);
+    if (!refused) note_mutex_taken(mutex, place_of(PLACE));
+    else if (now.on) yield_to_other_threads();
     return refused;
 }
-int __wrap_pthread_mutex_unlock(pthread_mutex_t *m) {
-    int refused = __real_pthread_mutex_unlock(m);
-    if (refused || !now.on || locks[number_of(m)].by != me) return refused; /* it was taken outside of the region */
-    if ((m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) omp_unset_nest_lock((omp_lock_t *)m);
-    else lock_leave(m);
+
+/* In place of the library's: the same, noted as a released lock. */
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+    int refused = __real_pthread_mutex_unlock(mutex);
+    if (refused || !now.on || locks[find_lock_number(mutex)].by != me)
+        return refused; /* it was taken outside of the region */
+    if ((mutex->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) omp_unset_nest_lock((omp_lock_t *)mutex);
+    else release_lock(mutex);
     return 0;
 }
 
@@ -267,36 +297,42 @@ extern int __real_pthread_rwlock_rdlock(pthread_rwlock_t *), __real_pthread_rwlo
     __real_pthread_rwlock_unlock(pthread_rwlock_t *);
 
 int __wrap_pthread_rwlock_rdlock(pthread_rwlock_t *l) {
-    take(l, place_of(PLACE), true);
+    take_lock_as(l, place_of(PLACE), true);
     return __real_pthread_rwlock_rdlock(l);
 }
 int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l) {
-    take(l, place_of(PLACE), false);
+    take_lock_as(l, place_of(PLACE), false);
     return __real_pthread_rwlock_wrlock(l);
 }
-static int tried(pthread_rwlock_t *l, int refused, uint32_t place, bool as_reader) {
-    if (!refused) take(l, place, as_reader);
-    else if (now.on) threads_switch();
-    return refused;
+
+/* Note a lock that was tried as taken unless it was refused, and return the function's result. */
+static int note_tried_lock(pthread_rwlock_t *lock, int error, uint32_t place, bool as_reader) {
+    if (!error) take_lock_as(lock, place, as_reader);
+    else if (now.on) yield_to_other_threads();
+    return error;
 }
 int __wrap_pthread_rwlock_tryrdlock(pthread_rwlock_t *l) {
-    return tried(l, __real_pthread_rwlock_tryrdlock(l), place_of(PLACE), true);
+    return note_tried_lock(l, __real_pthread_rwlock_tryrdlock(l), place_of(PLACE), true);
 }
 int __wrap_pthread_rwlock_trywrlock(pthread_rwlock_t *l) {
-    return tried(l, __real_pthread_rwlock_trywrlock(l), place_of(PLACE), false);
+    return note_tried_lock(l, __real_pthread_rwlock_trywrlock(l), place_of(PLACE), false);
 }
-int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *l) {
-    int refused = __real_pthread_rwlock_unlock(l);
-    if (!refused && now.on && me->held >> number_of(l) & 1) lock_leave(l);
+
+/* In place of the library's: the same, noted as a released lock. */
+int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
+    int refused = __real_pthread_rwlock_unlock(lock);
+    if (!refused && now.on && me->held >> find_lock_number(lock) & 1) release_lock(lock);
     return refused;
 }
 
 /* What runs once: who comes later does nothing under its lock, and so comes after it. */
 extern int __real_pthread_once(pthread_once_t *, void (*)(void));
+
+/* In place of the library's, for what runs once: who comes later does nothing under its lock, and so comes after it. */
 int __wrap_pthread_once(pthread_once_t *once, void (*function)(void)) {
-    lock_take(once, place_of(PLACE));
+    take_lock(once, place_of(PLACE));
     int failed = __real_pthread_once(once, function);
-    lock_leave(once);
+    release_lock(once);
     return failed;
 }
 
@@ -305,16 +341,22 @@ extern int __real___cxa_guard_acquire(uint8_t *) __attribute__((weak));
 extern void __real___cxa_guard_release(uint8_t *) __attribute__((weak)),
     __real___cxa_guard_abort(uint8_t *) __attribute__((weak));
 static unsigned statics_begun;
+
+/* In place of C++'s library: let the thread run that makes a static variable, and come after it where the variable is
+ * there. The compiled program asks by an atomic read whether it is. */
 int __wrap___cxa_guard_acquire(uint8_t *guard) {
-    while (now.on && statics_begun && guard[1] && threads_others()) threads_switch(); /* another one makes it */
+    while (now.on && statics_begun && guard[1] && is_other_thread_ready())
+        yield_to_other_threads(); /* another one makes it */
     int is_first = __real___cxa_guard_acquire(guard);
     if (is_first) statics_begun++;
-    else acquired((uintptr_t)guard, __ATOMIC_ACQUIRE);
+    else note_atomic_acquire((uintptr_t)guard, __ATOMIC_ACQUIRE);
     return is_first;
 }
+
+/* In place of C++'s library: who finds the variable comes after what made it. */
 void __wrap___cxa_guard_release(uint8_t *guard) {
     statics_begun--;
-    released((uintptr_t)guard, __ATOMIC_RELEASE);
+    note_atomic_release((uintptr_t)guard, __ATOMIC_RELEASE);
     __real___cxa_guard_release(guard);
 }
 void __wrap___cxa_guard_abort(uint8_t *guard) {
@@ -325,11 +367,11 @@ void __wrap___cxa_guard_abort(uint8_t *guard) {
 /* Fortran's names. */
 void omp_init_lock_(omp_lock_t *l) { omp_init_lock(l); }
 void omp_destroy_lock_(omp_lock_t *l) { (void)l; }
-void omp_set_lock_(omp_lock_t *l) { lock_take(l, place_of(PLACE)); }
-void omp_unset_lock_(omp_lock_t *l) { lock_leave(l); }
+void omp_set_lock_(omp_lock_t *l) { take_lock(l, place_of(PLACE)); }
+void omp_unset_lock_(omp_lock_t *l) { release_lock(l); }
 int omp_test_lock_(omp_lock_t *l) { return omp_test_lock(l); }
 void omp_init_nest_lock_(omp_lock_t *l) { (void)l; }
 void omp_destroy_nest_lock_(omp_lock_t *l) { (void)l; }
-void omp_set_nest_lock_(omp_lock_t *l) { nested(l, place_of(PLACE)); }
+void omp_set_nest_lock_(omp_lock_t *l) { take_nested_lock(l, place_of(PLACE)); }
 void omp_unset_nest_lock_(omp_lock_t *l) { omp_unset_nest_lock(l); }
 int omp_test_nest_lock_(omp_lock_t *l) { return omp_test_nest_lock(l); }

@@ -7,57 +7,62 @@
 #define PART 1024 /* a power of two */
 #define VERY_MANY (4 * PART)
 
-static struct work *work_met(bool *first) {
+/* Return the worksharing construct that the running thread meets next in its team, made if it is the first one there
+ * (`*is_first`). Aborts without memory. */
+static struct work *meet_construct(bool *is_first) {
     struct team *team = me->team;
     uint32_t number = me->work_number++;
-    struct work **at = &team->works;
-    for (uint32_t i = team->works_made; i > number + 1 && *at; i--) at = &(*at)->next;
+    struct work **link = &team->works;
+    for (uint32_t i = team->works_made; i > number + 1 && *link; i--) link = &(*link)->next;
     if (number < team->works_made) {
-        *first = false;
-        return *at;
+        *is_first = false;
+        return *link;
     }
-    struct work *w = calloc(1, sizeof *w);
-    if (!w) abort();
-    w->next = team->works;
-    team->works = w;
+    struct work *work = calloc(1, sizeof *work);
+    if (!work) abort();
+    work->next = team->works;
+    team->works = work;
     team->works_made++;
-    *first = true;
-    return w;
+    *is_first = true;
+    return work;
 }
 
-uint32_t work_place(const struct team *team, uint32_t number) {
-    const struct work *w = team->works;
-    for (uint32_t i = team->works_made; i > number + 1 && w; i--) w = w->next;
-    return w ? w->place : team->place;
+/* Return the place of a team's construct with a number; the team's own place if it is gone. */
+uint32_t find_construct_place(const struct team *team, uint32_t number) {
+    const struct work *work = team->works;
+    for (uint32_t i = team->works_made; i > number + 1 && work; i--) work = work->next;
+    return work ? work->place : team->place;
 }
 
-static void work_over(struct work *w) {
-    free(w->posted), free(w->post), free(w->memory);
-    w->posted = NULL;
-    w->post = NULL;
-    w->memory = NULL;
+/* Free what a worksharing construct allocated, not the construct itself. */
+static void free_construct_memory(struct work *work) {
+    free(work->posted), free(work->post), free(work->memory);
+    work->posted = NULL;
+    work->post = NULL;
+    work->memory = NULL;
 }
 
-void works_end(struct team *team) {
-    for (struct work *w = team->works; w;) {
-        struct work *next = w->next;
-        work_over(w);
-        free(w);
-        w = next;
+/* Free all worksharing constructs of a team whose region ends. */
+void free_constructs(struct team *team) {
+    for (struct work *work = team->works; work;) {
+        struct work *next = work->next;
+        free_construct_memory(work);
+        free(work);
+        work = next;
     }
     team->works = NULL;
 }
 
 static uint32_t instances;
 
-/* A team of one, or none: the loop's own copy of a construct. */
-static struct team *some_team(void) {
+/* Return the running thread's team; a team of one where it has none, so that loops outside of regions work. */
+static struct team *get_or_make_team(void) {
     static struct team none = {.size = 1};
     static struct thread *only[1];
     if (!me->team) {
         only[0] = me;
         none.threads = only;
-        works_end(&none);
+        free_constructs(&none);
         none.works_made = 0;
         me->work_number = 0;
         me->team = &none;
@@ -81,164 +86,189 @@ static struct dealt {
     uint64_t start, step, count;
 } dealt[4096];
 
-static struct dealt *dealt_by(uint32_t loop) { return &dealt[loop / 2 % (sizeof dealt / sizeof *dealt)]; }
+static struct dealt *find_dealing(uint32_t loop) { return &dealt[loop / 2 % (sizeof dealt / sizeof *dealt)]; }
 
-/* OpenMP 5.2, 11.5.3: the same logical iteration, and the same chunk, which is dealt out in turn, or none and the same number
- * of iterations. */
-bool loops_deal_alike(uint32_t one, uint32_t two, int64_t index) {
-    const struct dealt *a = dealt_by(one), *b = dealt_by(two);
-    if (a->loop != one || b->loop != two) return true;
-    if (a->chunk != b->chunk || (!a->chunk && a->count != b->count)) return false;
-    return ((uint64_t)index - a->start) * b->step == ((uint64_t)index - b->start) * a->step;
+/* Return whether the schedules of two static loops deal the iteration with this index to the same thread (OpenMP 5.2,
+ * 11.5.3): it is the same logical iteration, and the chunks are the same or none with the same number of iterations.
+ * True where not known. */
+bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index) {
+    const struct dealt *dealing = find_dealing(loop), *other_dealing = find_dealing(other_loop);
+    if (dealing->loop != loop || other_dealing->loop != other_loop) return true;
+    if (dealing->chunk != other_dealing->chunk || (!dealing->chunk && dealing->count != other_dealing->count))
+        return false;
+    return ((uint64_t)index - dealing->start) * other_dealing->step ==
+           ((uint64_t)index - other_dealing->start) * dealing->step;
 }
 
-int64_t loops_number(uint32_t loop, int64_t index) {
-    const struct dealt *d = dealt_by(loop);
-    return d->loop == loop && d->step ? (index - (int64_t)d->start) / (int64_t)d->step : -1;
+/* Return the number of an iteration in its loop, from 0 on; -1 if it is not known. */
+int64_t find_iteration_number(uint32_t loop, int64_t index) {
+    const struct dealt *dealing = find_dealing(loop);
+    return dealing->loop == loop && dealing->step ? (index - (int64_t)dealing->start) / (int64_t)dealing->step : -1;
 }
 
-/* OpenMP 5.2, 11.5.3: a chunk of schedule(static, c) or schedule(dynamic, c) has c iterations, and is one thread's. */
-int64_t loops_chunk_of_both(uint32_t loop, int64_t index, int64_t other) {
-    const struct dealt *d = dealt_by(loop);
-    if (d->loop != loop || d->chunk < 2) return 0;
-    return loops_number(loop, index) / d->chunk == loops_number(loop, other) / d->chunk ? d->chunk : 0;
+/* Return the size of the chunk that holds both iterations of a loop; 0: they are not in one. A chunk of
+ * schedule(static, c) or schedule(dynamic, c) has c iterations and is one thread's (OpenMP 5.2, 11.5.3). */
+int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index) {
+    const struct dealt *dealing = find_dealing(loop);
+    if (dealing->loop != loop || dealing->chunk < 2) return 0;
+    return find_iteration_number(loop, index) / dealing->chunk ==
+                   find_iteration_number(loop, other_index) / dealing->chunk
+               ? dealing->chunk
+               : 0;
 }
 
-static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool up, struct said said) {
-    bool first;
-    some_team();
-    struct work *w = work_met(&first);
-    me->work = w;
+/* Let the running thread begin a loop and return it; the first thread of the team computes its iterations. */
+static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool counts_up, struct said schedule) {
+    bool is_first;
+    get_or_make_team();
+    struct work *work = meet_construct(&is_first);
+    me->work = work;
     me->next_row = 0;
     me->iteration = -1;
-    if (first) {
-        uint64_t span = up ? end - start : start - end, by = up ? step : -step;
-        w->start = start;
-        w->step = step;
-        w->count = (up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end) ? (span + by - 1) / by : 0;
-        w->loop = (instances += 2) | said.is_static;
-        w->is_static = said.is_static;
-        w->ordered = said.is_ordered;
-        w->lanes = me->team->lanes;
-        w->safelen = w->lanes ? (int)(me->team->lanes - LANES) : 0;
-        bool many = w->count / (uint64_t)me->team->size >= VERY_MANY && !said.is_ordered && !me->team->number_asked;
-        w->part = many ? PART : 1;
-        w->begun = true;
-        w->place = place_of(said.place);
-        told_line(w->place, (uint32_t)(said.line % LINES));
-        told_construct(w->place, "loop", w->count);
-        *dealt_by(w->loop) = (struct dealt){w->loop, said.line < 0 ? 0 : said.line / LINES, start, step, w->count};
+    if (is_first) {
+        uint64_t span = counts_up ? end - start : start - end, distance = counts_up ? step : -step;
+        work->start = start;
+        work->step = step;
+        work->count = (counts_up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end)
+                          ? (span + distance - 1) / distance
+                          : 0;
+        work->loop = (instances += 2) | schedule.is_static;
+        work->is_static = schedule.is_static;
+        work->ordered = schedule.is_ordered;
+        work->lanes = me->team->lanes;
+        work->safelen = work->lanes ? (int)(me->team->lanes - LANES) : 0;
+        bool has_very_many =
+            work->count / (uint64_t)me->team->size >= VERY_MANY && !schedule.is_ordered && !me->team->number_asked;
+        work->part = has_very_many ? PART : 1;
+        work->begun = true;
+        work->place = place_of(schedule.place);
+        note_directive_line(work->place, (uint32_t)(schedule.line % LINES));
+        count_construct_run(work->place, "loop", work->count);
+        *find_dealing(work->loop) =
+            (struct dealt){work->loop, schedule.line < 0 ? 0 : schedule.line / LINES, start, step, work->count};
     }
-    return w;
+    return work;
 }
 
-/* The strand of the thread, out of which its shares of a work come. */
-static strand_t sharing(void) {
-    strand_t s = trunk(me->plain);
-    while (node(s)->kind == ITERATION || node(s)->kind == LANE || node(s)->kind == SECTION || node(s)->kind == SINGLE)
-        s = node(s)->parent;
-    return s;
+/* Return the strand of the thread, out of which its shares of a construct come. */
+static strand_t find_sharing_strand(void) {
+    strand_t strand = find_whole_strand(me->plain);
+    while (node(strand)->kind == ITERATION || node(strand)->kind == LANE || node(strand)->kind == SECTION ||
+           node(strand)->kind == SINGLE)
+        strand = node(strand)->parent;
+    return strand;
 }
 
 #define SHARED 64 /* iterations of one thread in a strand, where there would be too many */
 
-/* Whether an iteration goes on in the strand of the last one: that touched no memory, or there are too many. */
-static bool goes_on(const struct work *w) {
+/* Return whether an iteration goes on in the strand of the last one: that one touched no memory, or there are too many
+ * strands. */
+static bool shares_strand(const struct work *work) {
     if (me->iteration < 0 || me->plain != me->current) return false;
-    const struct node *n = node(me->plain);
-    if ((n->kind != ITERATION && n->kind != LANE) || n->loop != w->loop) return false;
+    const struct node *strand_node = node(me->plain);
+    if ((strand_node->kind != ITERATION && strand_node->kind != LANE) || strand_node->loop != work->loop) return false;
     if (!now.touched && me->plain == now.next - 1) return true;
-    if (!strands_crowd() || me->next_row % SHARED == 0) return false;
-    told_plain("left", "crowd", w->place, 0);
+    if (!has_too_many_strands() || me->next_row % SHARED == 0) return false;
+    report_plain_finding("left", "crowd", work->place, 0);
     return true;
 }
 
-static void iterate(struct work *w, int64_t k, bool again) {
-    if (alone() && !w->lanes) return;
-    if (again) {
-        if (!now.touched) node(me->plain)->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);
+/* Begin an iteration in a strand of its own, or in that of the last one (`goes_on`). */
+static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
+    if (is_team_of_one() && !work->lanes) return;
+    if (goes_on) {
+        if (!now.touched)
+            node(me->plain)->index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
         return;
     }
     now.touched = false;
-    strand_t parent = sharing();
-    bool row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == w->loop;
-    strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
-    if (!row) {
-        now.row = s;
+    strand_t parent = find_sharing_strand();
+    bool continues_row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == work->loop;
+    strand_t strand = create_strand(parent, work->lanes ? LANE : ITERATION, 0);
+    if (!continues_row) {
+        now.row = strand;
         now.row_mark = now.mark;
     }
-    now.row_end = w->lanes ? 0 : now.next;
-    struct node *n = node(s);
-    n->loop = w->loop;
-    n->place = w->place;
-    n->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);
-    if (w->lanes) n->locks = (uint64_t)w->safelen;
-    me->plain = s;
-    locks_again();
+    now.row_end = work->lanes ? 0 : now.next;
+    struct node *strand_node = node(strand);
+    strand_node->loop = work->loop;
+    strand_node->place = work->place;
+    strand_node->index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
+    if (work->lanes) strand_node->locks = (uint64_t)work->safelen;
+    me->plain = strand;
+    refresh_locked_strand();
 }
 
-static void leave(void) {
+/* Leave a loop or sections: the running thread goes on in the strand that it had before. */
+static void leave_loop(void) {
     if (!me->work || me->iteration < 0) return;
-    strand_t s = sharing();
-    if (s < now.base) return;
-    me->plain = s;
-    locks_again();
+    strand_t strand = find_sharing_strand();
+    if (strand < now.base) return;
+    me->plain = strand;
+    refresh_locked_strand();
     me->iteration = -1;
 }
 
-/* Rows of as many parts as there are threads, of one iteration each where there are not very many; each row begins with
- * another thread, so that no distance between two iterations is always one thread's. */
-static int64_t next_of_mine(const struct work *w) {
-    int64_t threads = me->team->size, shift = w->is_static ? 0 : 1, part = w->part;
+/* Return the number of the running thread's next iteration; from the loop's count on there is none. Iterations are
+ * dealt in rows of as many parts as there are threads, of one iteration each where there are not very many; each row
+ * begins with another thread, so that no distance between two iterations is always one thread's. */
+static int64_t find_next_iteration(const struct work *work) {
+    int64_t threads = me->team->size, shift = work->is_static ? 0 : 1, part = work->part;
     for (;;) {
         int64_t share = me->next_row++;
         if (share & (part - 1)) return me->iteration + 1;
         int64_t row = share / part, first = row * threads;
-        int64_t k = (first + ((me->number - row - shift) % threads + threads) % threads) * part;
-        if (k < (int64_t)w->count || first * part >= (int64_t)w->count) return k;
+        int64_t number = (first + ((me->number - row - shift) % threads + threads) % threads) * part;
+        if (number < (int64_t)work->count || first * part >= (int64_t)work->count) return number;
         me->next_row += part - 1;
     }
 }
 
-static bool take(uint64_t *low, uint64_t *high) {
-    struct work *w = me->work;
-    int64_t k = w->cancelled ? (int64_t)w->count : next_of_mine(w);
-    if (k >= (int64_t)w->count) {
-        leave();
+/* Begin the running thread's next iteration and put its bounds into `*low` and `*high`; false at the loop's end. */
+static bool take_iteration(uint64_t *low, uint64_t *high) {
+    struct work *work = me->work;
+    int64_t number = work->cancelled ? (int64_t)work->count : find_next_iteration(work);
+    if (number >= (int64_t)work->count) {
+        leave_loop();
         return false;
     }
-    bool again = goes_on(w);
-    me->iteration = k;
-    *low = w->start + (uint64_t)k * w->step;
-    *high = *low + w->step;
-    iterate(w, k, again);
+    bool goes_on = shares_strand(work);
+    me->iteration = number;
+    *low = work->start + (uint64_t)number * work->step;
+    *high = *low + work->step;
+    begin_iteration(work, number, goes_on);
     return true;
 }
 
-static bool loop(long s, long e, long i, struct said said, long *a, long *b) {
-    loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, said);
-    return take((uint64_t *)a, (uint64_t *)b);
+/* Begin a loop with a signed variable, and its first iteration of the running thread; false if it has none. */
+static bool start_loop(long start, long end, long step, struct said schedule, long *low, long *high) {
+    begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, schedule);
+    return take_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 typedef unsigned long long ull;
 
-static bool loop_ull(bool up, ull s, ull e, ull i, struct said said, ull *a, ull *b) {
+/* Begin a loop with an unsigned variable, and its first iteration of the running thread; false if it has none. */
+static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, struct said schedule, ull *low,
+                                ull *high) {
     /* Signs are turned, so that the numbers compare as signed ones do. */
-    struct work *w = loop_begin(s, e, i, up, said);
-    if (me->next_row == 0 && w->begun)
-        w->count = (up ? e > s : s > e) ? (up ? e - s + i - 1 : s - e - i - 1) / (up ? i : -i) : 0;
-    return take((uint64_t *)a, (uint64_t *)b);
+    struct work *work = begin_loop(start, end, step, counts_up, schedule);
+    if (me->next_row == 0 && work->begun)
+        work->count = (counts_up ? end > start : start > end)
+                          ? (counts_up ? end - start + step - 1 : start - end - step - 1) / (counts_up ? step : -step)
+                          : 0;
+    return take_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 #define NEXT(name)                                                                                                     \
-    bool GOMP_loop_##name##_next(long *a, long *b) { return take((uint64_t *)a, (uint64_t *)b); }                      \
-    bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take((uint64_t *)a, (uint64_t *)b); }
+    bool GOMP_loop_##name##_next(long *a, long *b) { return take_iteration((uint64_t *)a, (uint64_t *)b); }            \
+    bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take_iteration((uint64_t *)a, (uint64_t *)b); }
 #define LOOP(name, is_static, is_ordered)                                                                              \
     bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                  \
-        return loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                                    \
+        return start_loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                              \
     }                                                                                                                  \
     bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {                           \
-        return loop_ull(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);                      \
+        return start_unsigned_loop(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);           \
     }                                                                                                                  \
     NEXT(name)
 /* schedule(guided) stands for the program's schedule(static), schedule(dynamic) for every other one. */
@@ -252,10 +282,10 @@ LOOP(ordered_guided, true, true)
 LOOP(ordered_static, true, true)
 #define LOOP_RUNTIME(name, is_ordered)                                                                                 \
     bool GOMP_loop_##name##_start(long s, long e, long i, long *a, long *b) {                                          \
-        return loop(s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                        \
+        return start_loop(s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                  \
     }                                                                                                                  \
     bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull *a, ull *b) {                                  \
-        return loop_ull(up, s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                \
+        return start_unsigned_loop(up, s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                     \
     }                                                                                                                  \
     NEXT(name)
 LOOP_RUNTIME(runtime, false)
@@ -271,264 +301,303 @@ struct combined {
     unsigned sections;
 };
 
+/* Begin a thread's part of a combined construct (`parallel for`, `parallel sections`) with its loop, then run the
+ * body. */
 static void begin_combined(void *data) {
-    struct combined *c = data;
-    if (c->sections) {
-        bool first;
-        me->work = work_met(&first);
+    struct combined *combined = data;
+    if (combined->sections) {
+        bool is_first;
+        me->work = meet_construct(&is_first);
         me->iteration = -1;
-        me->work->count = c->sections;
-        if (first) {
+        me->work->count = combined->sections;
+        if (is_first) {
             me->work->loop = instances += 2;
-            me->work->place = place_of(c->said.place);
+            me->work->place = place_of(combined->said.place);
         }
     } else {
-        loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->said);
+        begin_loop((uint64_t)combined->start, (uint64_t)combined->end, (uint64_t)combined->step, combined->step > 0,
+                   combined->said);
     }
-    c->function(c->data);
+    combined->function(combined->data);
 }
 
-static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, struct said said,
-                     uintptr_t frame) {
-    struct combined c = {fn, data, s, e, i, said, 0};
-    region(begin_combined, &c, n, said.place, frame, false);
+/* Run a `parallel for` as a region whose threads begin with its loop. */
+static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_count, long start, long end, long step,
+                              struct said schedule, uintptr_t frame) {
+    struct combined construct = {fn, data, start, end, step, schedule, 0};
+    run_parallel_region(begin_combined, &construct, thread_count, schedule.place, frame, false);
 }
 
 #define COMBINED(name, is_static)                                                                                      \
     void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c,            \
                                    unsigned f) {                                                                       \
         (void)f;                                                                                                       \
-        combined(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);                         \
+        run_combined_loop(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);                \
     }
 COMBINED(dynamic, false)
 COMBINED(guided, true)
 COMBINED(nonmonotonic_dynamic, false)
 COMBINED(nonmonotonic_guided, true)
 
+/* GCC's call at the end of a loop, with its barrier. */
 void GOMP_loop_end(void) {
-    leave();
-    barrier(PLACE);
+    leave_loop();
+    wait_at_barrier(PLACE);
 }
-void GOMP_loop_end_nowait(void) { leave(); }
+void GOMP_loop_end_nowait(void) { leave_loop(); }
+
+/* The same where it can be cancelled: return whether it was. */
 bool GOMP_loop_end_cancel(void) {
-    leave();
-    barrier(PLACE);
+    leave_loop();
+    wait_at_barrier(PLACE);
     return me->team && me->team->cancelled;
 }
 
 /* --- sections and single ----------------------------------------------------------------------------------------- */
 
-static unsigned section(void) {
-    struct work *w = me->work;
-    threads_switch();
-    me->work = w;
-    if (w->taken >= w->count || w->cancelled) {
-        leave();
+/* Begin the next section that no thread has, and return its number from 1 on; 0: there is none. */
+static unsigned take_section(void) {
+    struct work *work = me->work;
+    yield_to_other_threads();
+    me->work = work;
+    if (work->taken >= work->count || work->cancelled) {
+        leave_loop();
         return 0;
     }
-    int64_t k = (int64_t)w->taken++;
-    me->iteration = k;
-    iterate(w, k, false);
-    if (!alone()) {
-        node(trunk(me->plain))->kind = SECTION;
-        node(trunk(me->plain))->index = k;
+    int64_t number = (int64_t)work->taken++;
+    me->iteration = number;
+    begin_iteration(work, number, false);
+    if (!is_team_of_one()) {
+        node(find_whole_strand(me->plain))->kind = SECTION;
+        node(find_whole_strand(me->plain))->index = number;
     }
-    return (unsigned)k + 1;
+    return (unsigned)number + 1;
 }
 
+/* GCC's call for `sections`: begin it and return the first section of the running thread, 0 if it has none. */
 unsigned GOMP_sections_start(unsigned count) {
-    bool first;
-    some_team();
-    me->work = work_met(&first);
+    bool is_first;
+    get_or_make_team();
+    me->work = meet_construct(&is_first);
     me->iteration = -1;
-    if (first) {
+    if (is_first) {
         me->work->count = count;
         me->work->loop = instances += 2;
         me->work->place = place_of(PLACE);
-        told_construct(place_of(PLACE), "loop", count);
+        count_construct_run(place_of(PLACE), "loop", count);
     }
-    return section();
+    return take_section();
 }
-unsigned GOMP_sections_next(void) { return section(); }
-void GOMP_parallel_sections(void (*fn)(void *), void *d, unsigned n, unsigned count, unsigned f) {
-    (void)f;
-    struct combined c = {.function = fn, .data = d, .sections = count, .said.place = BEGINNING(fn)};
-    told_construct(place_of(BEGINNING(fn)), "loop", count);
-    region(begin_combined, &c, n, BEGINNING(fn), FRAME, false);
+unsigned GOMP_sections_next(void) { return take_section(); }
+
+/* GCC's call for `parallel sections`. */
+void GOMP_parallel_sections(void (*fn)(void *), void *data, unsigned thread_count, unsigned count, unsigned flags) {
+    (void)flags;
+    struct combined construct = {.function = fn, .data = data, .sections = count, .said.place = BEGINNING(fn)};
+    count_construct_run(place_of(BEGINNING(fn)), "loop", count);
+    run_parallel_region(begin_combined, &construct, thread_count, BEGINNING(fn), FRAME, false);
 }
+
+/* GCC's call at the end of sections, with their barrier. */
 void GOMP_sections_end(void) {
-    leave();
-    barrier(PLACE);
+    leave_loop();
+    wait_at_barrier(PLACE);
 }
-void GOMP_sections_end_nowait(void) { leave(); }
+void GOMP_sections_end_nowait(void) { leave_loop(); }
+
+/* The same where they can be cancelled: return whether they were. */
 bool GOMP_sections_end_cancel(void) {
-    leave();
-    barrier(PLACE);
+    leave_loop();
+    wait_at_barrier(PLACE);
     return me->team && me->team->cancelled;
 }
 
-static bool single(uint32_t place) {
-    bool first;
-    some_team();
-    struct work *w = work_met(&first);
-    if (!first) return false;
-    w->place = place;
-    told_construct(place, "single", 1);
-    if (alone()) return true;
-    strand_t s = strand_new(sharing(), SINGLE, 0);
-    node(s)->index = me->number;
-    node(s)->place = place;
-    me->plain = s;
-    locks_again();
+/* Return whether the running thread executes a `begin_single` block: the first one that meets it does, in a strand of its
+ * own. */
+static bool begin_single(uint32_t place) {
+    bool is_first;
+    get_or_make_team();
+    struct work *work = meet_construct(&is_first);
+    if (!is_first) return false;
+    work->place = place;
+    count_construct_run(place, "single", 1);
+    if (is_team_of_one()) return true;
+    strand_t strand = create_strand(find_sharing_strand(), SINGLE, 0);
+    node(strand)->index = me->number;
+    node(strand)->place = place;
+    me->plain = strand;
+    refresh_locked_strand();
     return true;
 }
 
-bool GOMP_single_start(void) { return single(place_of(PLACE)); }
+bool GOMP_single_start(void) { return begin_single(place_of(PLACE)); }
 
+/* GCC's call for `single copyprivate`: NULL for the thread that executes it; the others wait and get its data. */
 void *GOMP_single_copy_start(void) {
-    if (single(place_of(PLACE))) return NULL;
-    barrier(PLACE);
+    if (begin_single(place_of(PLACE))) return NULL;
+    wait_at_barrier(PLACE);
     return me->team->copied;
 }
+
+/* GCC's call at its end: hand the data to the other threads. */
 void GOMP_single_copy_end(void *data) {
     me->team->copied = data;
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
 }
 
 /* --- ordered and doacross ---------------------------------------------------------------------------------------- */
 
+/* GCC's call at the start of an `ordered` block: wait for the iteration's turn; the block comes after the one
+ * before. */
 void GOMP_ordered_start(void) {
-    struct work *w = me->work;
-    if (!w || alone()) return;
-    while (w->turn < me->iteration) {
+    struct work *work = me->work;
+    if (!work || is_team_of_one()) return;
+    while (work->turn < me->iteration) {
         /* Iterations that have no ordered block pass their turn when their thread goes on. */
-        threads_switch();
-        int64_t least = w->count ? (int64_t)w->count : 0;
+        yield_to_other_threads();
+        int64_t least_iteration = work->count ? (int64_t)work->count : 0;
         for (int i = 0; i < me->team->size; i++) {
-            struct thread *t = me->team->threads[i];
-            if (t != me && t->work == w && t->iteration >= 0 && t->state == READY && t->iteration < least)
-                least = t->iteration;
+            struct thread *thread = me->team->threads[i];
+            if (thread != me && thread->work == work && thread->iteration >= 0 && thread->state == READY &&
+                thread->iteration < least_iteration)
+                least_iteration = thread->iteration;
         }
-        bool others = false;
+        bool has_earlier = false;
         for (int i = 0; i < me->team->size; i++) {
-            struct thread *t = me->team->threads[i];
-            if (t != me && t->state == READY && (t->work != w || t->iteration < me->iteration)) others = true;
+            struct thread *thread = me->team->threads[i];
+            if (thread != me && thread->state == READY && (thread->work != work || thread->iteration < me->iteration))
+                has_earlier = true;
         }
-        if (!others) w->turn = me->iteration;
+        if (!has_earlier) work->turn = me->iteration;
     }
-    strand_t from = w->last_ordered;
-    segment();
-    if (from >= now.base) comes_before(me->plain, from, w->last_node);
-    lock_number_take(ORDERED_LOCK);
+    strand_t last = work->last_ordered;
+    begin_segment();
+    if (last >= now.base) order_strand_after(me->plain, last, work->last_node);
+    hold_lock_number(ORDERED_LOCK);
 }
 
+/* GCC's call at its end: the next iteration's turn has come. */
 void GOMP_ordered_end(void) {
-    struct work *w = me->work;
-    if (!w || alone()) return;
-    lock_number_leave(ORDERED_LOCK);
-    w->last_ordered = me->plain;
-    w->last_node = now.next - 1;
-    segment();
-    w->turn = me->iteration + 1;
-    threads_switch();
+    struct work *work = me->work;
+    if (!work || is_team_of_one()) return;
+    unhold_lock_number(ORDERED_LOCK);
+    work->last_ordered = me->plain;
+    work->last_node = now.next - 1;
+    begin_segment();
+    work->turn = me->iteration + 1;
+    yield_to_other_threads();
 }
 
-static bool doacross_begin(unsigned n, const long *counts, struct said said, long *a, long *b) {
-    struct work *w = loop_begin(0, (uint64_t)counts[0], 1, true, said);
-    w->part = 1;
-    if (!w->posted) {
-        uint64_t all = 1;
-        w->dimensions = n;
-        for (unsigned i = 0; i < n && i < 16; i++) {
-            w->counts[i] = (uint64_t)counts[i];
-            all *= w->counts[i];
+/* Begin a loop nest of `dimensions` with `ordered(n)`, whose iterations wait for others by `depend(sink)`. */
+static bool start_doacross_loop(unsigned dimensions, const long *counts, struct said schedule, long *low, long *high) {
+    struct work *work = begin_loop(0, (uint64_t)counts[0], 1, true, schedule);
+    work->part = 1;
+    if (!work->posted) {
+        uint64_t iteration_count = 1;
+        work->dimensions = dimensions;
+        for (unsigned i = 0; i < dimensions && i < 16; i++) {
+            work->counts[i] = (uint64_t)counts[i];
+            iteration_count *= work->counts[i];
         }
-        w->posted = calloc(all + 1, 1);
-        w->post = calloc(all + 1, sizeof *w->post);
+        work->posted = calloc(iteration_count + 1, 1);
+        work->post = calloc(iteration_count + 1, sizeof *work->post);
     }
-    return take((uint64_t *)a, (uint64_t *)b);
+    return take_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 #define DOACROSS(name, is_static)                                                                                      \
     bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) {                       \
-        return doacross_begin(n, counts, (struct said){is_static, false, c, PLACE}, a, b);                             \
+        return start_doacross_loop(n, counts, (struct said){is_static, false, c, PLACE}, a, b);                        \
     }
 DOACROSS(dynamic, false)
 DOACROSS(guided, true)
 
-static int64_t at(const struct work *w, const long *index) {
-    int64_t k = 0;
-    for (unsigned i = 0; i < w->dimensions; i++) k = k * (int64_t)w->counts[i] + index[i];
-    return k;
+/* Return the number of an iteration of such a nest by its indices. */
+static int64_t find_doacross_number(const struct work *work, const long *index) {
+    int64_t number = 0;
+    for (unsigned i = 0; i < work->dimensions; i++) number = number * (int64_t)work->counts[i] + index[i];
+    return number;
 }
 
-/* What the iteration did up to now comes before those that wait for it. */
-static void posted(struct work *w, int64_t k) {
-    w->posted[k] = 1;
-    w->post[k] = (struct node_range){me->plain, now.next - 1};
-    segment();
-    threads_wake(&w->posted[k]);
+/* Post an iteration: what it did up to now comes before those that wait for it. */
+static void post_iteration(struct work *work, int64_t number) {
+    work->posted[number] = 1;
+    work->post[number] = (struct node_range){me->plain, now.next - 1};
+    begin_segment();
+    wake_waiting_threads(&work->posted[number]);
 }
 
 void GOMP_doacross_post(long *index) {
-    if (me->work && me->work->posted && !alone()) posted(me->work, at(me->work, index));
+    if (me->work && me->work->posted && !is_team_of_one())
+        post_iteration(me->work, find_doacross_number(me->work, index));
 }
 
-static void doacross_wait(struct work *w, const long *index, uint32_t place) {
-    int64_t k = at(w, index);
-    for (unsigned i = 0; i < w->dimensions; i++)
-        if (index[i] < 0 || (uint64_t)index[i] >= w->counts[i]) return;
-    while (!w->posted[k]) threads_wait(&w->posted[k], place);
-    segment();
-    comes_before(me->plain, w->post[k].node, w->post[k].last);
+/* Wait until the iteration with these indices, if there is one, has posted, and come after it. */
+static void wait_for_posted_iteration(struct work *work, const long *index, uint32_t place) {
+    int64_t number = find_doacross_number(work, index);
+    for (unsigned i = 0; i < work->dimensions; i++)
+        if (index[i] < 0 || (uint64_t)index[i] >= work->counts[i]) return;
+    while (!work->posted[number]) wait_until_woken(&work->posted[number], place);
+    begin_segment();
+    order_strand_after(me->plain, work->post[number].node, work->post[number].last);
 }
 
+/* GCC's call for `depend(sink: …)`: the indices of the iteration to wait for. */
 void GOMP_doacross_wait(long first, ...) {
-    struct work *w = me->work;
-    if (!w || !w->posted || alone()) return;
+    struct work *work = me->work;
+    if (!work || !work->posted || is_team_of_one()) return;
     long index[16] = {first};
-    __builtin_va_list more;
-    __builtin_va_start(more, first);
-    for (unsigned i = 1; i < w->dimensions && i < 16; i++) index[i] = __builtin_va_arg(more, long);
-    __builtin_va_end(more);
-    doacross_wait(w, index, place_of(PLACE));
+    __builtin_va_list arguments;
+    __builtin_va_start(arguments, first);
+    for (unsigned i = 1; i < work->dimensions && i < 16; i++) index[i] = __builtin_va_arg(arguments, long);
+    __builtin_va_end(arguments);
+    wait_for_posted_iteration(work, index, place_of(PLACE));
 }
 
 /* --- the general forms ------------------------------------------------------------------------------------------- */
 
-static void with_memory(struct work *w, uintptr_t *reductions, void **memory) {
+/* Put the memory that all threads of a construct share into `*memory`, which has its size in bytes; NULL: none is
+ * wanted. */
+static void provide_shared_memory(struct work *work, uintptr_t *reductions, void **memory) {
     if (memory) {
         size_t size = (size_t)(uintptr_t)*memory;
-        if (!w->memory && size) {
-            w->memory = calloc(1, size);
-            shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
+        if (!work->memory && size) {
+            work->memory = calloc(1, size);
+            ignore_memory((uintptr_t)work->memory, (uintptr_t)work->memory + size);
         }
-        *memory = w->memory;
+        *memory = work->memory;
     }
     (void)reductions;
 }
 
-/* Among schedules 0 is runtime, 1 static, 2 dynamic, 3 guided. */
-static bool general(long s, long e, long i, long schedule, struct said said, long *a, long *b, uintptr_t *reductions,
-                    void **memory) {
-    said.is_static = (schedule & 0xff) == 3;
-    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, said);
-    with_memory(w, reductions, memory);
-    return a ? take((uint64_t *)a, (uint64_t *)b) : true;
+/* Begin a loop of the general form, by the number of its schedule: 0 is runtime, 1 static, 2 dynamic, 3 guided. */
+static bool start_general_loop(long start, long end, long step, long schedule, struct said directive, long *low,
+                               long *high, uintptr_t *reductions, void **memory) {
+    directive.is_static = (schedule & 0xff) == 3;
+    struct work *work = begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, directive);
+    provide_shared_memory(work, reductions, memory);
+    return low ? take_iteration((uint64_t *)low, (uint64_t *)high) : true;
 }
 
-bool GOMP_loop_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
-                     void **memory) {
-    return general(s, e, i, schedule, (struct said){.line = chunk, .place = PLACE}, a, b, reductions, memory);
+/* GCC's call for a loop with reductions of tasks or shared memory. */
+bool GOMP_loop_start(long start, long end, long step, long schedule, long chunk, long *low, long *high,
+                     uintptr_t *reductions, void **memory) {
+    return start_general_loop(start, end, step, schedule, (struct said){.line = chunk, .place = PLACE}, low, high,
+                              reductions, memory);
 }
-bool GOMP_loop_ordered_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
-                             void **memory) {
-    struct said said = {.is_ordered = true, .line = chunk, .place = PLACE};
-    return general(s, e, i, schedule, said, a, b, reductions, memory);
+
+/* The same for an ordered loop. */
+bool GOMP_loop_ordered_start(long start, long end, long step, long schedule, long chunk, long *low, long *high,
+                             uintptr_t *reductions, void **memory) {
+    struct said directive = {.is_ordered = true, .line = chunk, .place = PLACE};
+    return start_general_loop(start, end, step, schedule, directive, low, high, reductions, memory);
 }
-bool GOMP_loop_doacross_start(unsigned n, long *counts, long schedule, long chunk, long *a, long *b,
+
+/* The same for a loop nest with `ordered(n)`. */
+bool GOMP_loop_doacross_start(unsigned dimensions, long *counts, long schedule, long chunk, long *low, long *high,
                               uintptr_t *reductions, void **memory) {
-    bool found = doacross_begin(n, counts, (struct said){(schedule & 0xff) == 3, false, chunk, PLACE}, a, b);
-    with_memory(me->work, reductions, memory);
-    return found;
+    bool has_iteration =
+        start_doacross_loop(dimensions, counts, (struct said){(schedule & 0xff) == 3, false, chunk, PLACE}, low, high);
+    provide_shared_memory(me->work, reductions, memory);
+    return has_iteration;
 }

@@ -31,16 +31,17 @@ struct list {
 #define PARTS ((size_t)1 << 25) /* addresses are folded into 41 bits, as in the shadow */
 static struct list *parts, large;
 
-static size_t above(const struct list *l, uintptr_t a) {
-    return up_to(l->blocks, l->count, sizeof *l->blocks, offsetof(struct block, low), a);
+static size_t count_blocks_up_to(const struct list *list, uintptr_t address) {
+    return count_elements_up_to(list->blocks, list->count, sizeof *list->blocks, offsetof(struct block, low), address);
 }
 
-static struct list *part_of(uintptr_t a) { return &parts[(a >> PART) % PARTS]; }
-static struct list *list_of(uintptr_t low, size_t size) { return size >> PART ? &large : part_of(low); }
+static struct list *find_part_list(uintptr_t address) { return &parts[(address >> PART) % PARTS]; }
+static struct list *find_list(uintptr_t low, size_t size) { return size >> PART ? &large : find_part_list(low); }
 
 #define LEAST 64
 
-static bool has_parts(void) {
+/* Reserve the lists of all parts of memory once. Return whether they are there. */
+static bool reserve_parts(void) {
     if (parts) return true;
     void *reserved =
         mmap(NULL, PARTS * sizeof *parts, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -48,123 +49,144 @@ static bool has_parts(void) {
     return parts != NULL;
 }
 
-static bool has_room(struct list *l) {
-    if (l->count < l->room) return true;
-    uint32_t more = l->room ? 2 * l->room : 8;
-    struct block *grown = __libc_realloc(l->blocks, more * sizeof *grown);
+/* Make room for one more block in a list. Return whether there is room. */
+static bool make_room_in_list(struct list *list) {
+    if (list->count < list->room) return true;
+    uint32_t new_room = list->room ? 2 * list->room : 8;
+    struct block *grown = __libc_realloc(list->blocks, new_room * sizeof *grown);
     if (!grown) return false;
-    l->blocks = grown;
-    l->room = more;
+    list->blocks = grown;
+    list->room = new_room;
     return true;
 }
 
-static void block_made(void *p, size_t size) {
-    if (!p) return;
-    uintptr_t low = (uintptr_t)p;
-    if (now.next > 2) shadow_clear(low, low + malloc_usable_size(p));
-    if (now.devices) devices_forget(low, low + malloc_usable_size(p));
+/* Note a new block of the heap (NULL: none): earlier accesses of its memory are forgotten, and who allocated it is
+ * remembered. */
+static void note_block(void *block, size_t size) {
+    if (!block) return;
+    uintptr_t low = (uintptr_t)block;
+    if (now.next > 2) clear_shadow(low, low + malloc_usable_size(block));
+    if (now.devices) forget_copy_states(low, low + malloc_usable_size(block));
     if (size < LEAST && !now.on && !(me && me->on_device)) return;
-    if (!has_parts()) return;
-    struct list *l = list_of(low, size);
-    if (!has_room(l)) return;
-    size_t at = above(l, low);
-    memmove(l->blocks + at + 1, l->blocks + at, (l->count - at) * sizeof *l->blocks);
-    l->blocks[at] =
+    if (!reserve_parts()) return;
+    struct list *list = find_list(low, size);
+    if (!make_room_in_list(list)) return;
+    size_t index = count_blocks_up_to(list, low);
+    memmove(list->blocks + index + 1, list->blocks + index, (list->count - index) * sizeof *list->blocks);
+    list->blocks[index] =
         (struct block){low, size, now.on && me ? me->slot : -1, now.on ? now.current : 0, me && me->on_device};
-    l->count++;
+    list->count++;
 }
 
-static bool gone_from(struct list *l, uintptr_t low) {
-    size_t at = above(l, low);
-    if (!at || l->blocks[at - 1].low != low) return false;
-    memmove(l->blocks + at - 1, l->blocks + at, (l->count - at) * sizeof *l->blocks);
-    l->count--;
+/* Remove the block that begins at an address from a list. Return whether the list had it. */
+static bool remove_block_from(struct list *list, uintptr_t low) {
+    size_t end = count_blocks_up_to(list, low);
+    if (!end || list->blocks[end - 1].low != low) return false;
+    memmove(list->blocks + end - 1, list->blocks + end, (list->count - end) * sizeof *list->blocks);
+    list->count--;
     return true;
 }
 
-static void block_gone(void *p) {
-    if (parts && !gone_from(part_of((uintptr_t)p), (uintptr_t)p)) gone_from(&large, (uintptr_t)p);
+static void forget_block(void *block) {
+    if (parts && !remove_block_from(find_part_list((uintptr_t)block), (uintptr_t)block))
+        remove_block_from(&large, (uintptr_t)block);
 }
 
-static const struct block *block_in(const struct list *l, uintptr_t a) {
-    size_t at = above(l, a);
-    return at && a - l->blocks[at - 1].low < l->blocks[at - 1].size ? &l->blocks[at - 1] : NULL;
+/* Return the block of a list that holds an address; NULL if none does. */
+static const struct block *find_block_in(const struct list *list, uintptr_t address) {
+    size_t end = count_blocks_up_to(list, address);
+    return end && address - list->blocks[end - 1].low < list->blocks[end - 1].size ? &list->blocks[end - 1] : NULL;
 }
 
-static const struct block *block_at(uintptr_t a) {
+/* Return the block of the heap that holds an address; NULL if none does. */
+static const struct block *find_block(uintptr_t address) {
     if (!parts) return NULL;
-    const struct block *b = block_in(part_of(a), a);
-    if (!b) b = block_in(part_of(a - ((uintptr_t)1 << PART)), a);
-    return b ? b : block_in(&large, a);
+    const struct block *found = find_block_in(find_part_list(address), address);
+    if (!found) found = find_block_in(find_part_list(address - ((uintptr_t)1 << PART)), address);
+    return found ? found : find_block_in(&large, address);
 }
 
-bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, strand_t *since) {
-    const struct block *b = block_at(a);
-    if (!b) return false;
-    *low = b->low;
-    *size = b->size;
-    *thread = b->thread;
-    *since = b->since;
+/* Return whether a block of the heap holds an address, and put its bounds, the thread that allocated it (-1: outside of
+ * any region) and the strand that did into the last four arguments. */
+bool find_heap_block(uintptr_t address, uintptr_t *low, size_t *size, int *thread, strand_t *since) {
+    const struct block *found = find_block(address);
+    if (!found) return false;
+    *low = found->low;
+    *size = found->size;
+    *thread = found->thread;
+    *since = found->since;
     return true;
 }
 
-/* Memory that only the device has. */
-void *memory_of_device(size_t align, size_t n) {
-    bool was = me->on_device;
+/* Return memory that only the device has; NULL if there is none. */
+void *allocate_device_memory(size_t align, size_t size) {
+    bool was_on_device = me->on_device;
     me->on_device = true;
-    void *p = __libc_memalign(align < 16 ? 16 : align, n);
-    block_made(p, n);
-    me->on_device = was;
-    return p;
+    void *memory = __libc_memalign(align < 16 ? 16 : align, size);
+    note_block(memory, size);
+    me->on_device = was_on_device;
+    return memory;
 }
 
-bool block_of_device(uintptr_t a) {
-    const struct block *b = block_at(a);
-    return b && b->on_device;
+bool is_device_block(uintptr_t address) {
+    const struct block *found = find_block(address);
+    return found && found->on_device;
 }
 
-void *malloc(size_t n) {
-    void *p = __libc_malloc(n);
-    block_made(p, n);
-    return p;
+/* In place of libc's: the same, and the block is noted. */
+void *malloc(size_t size) {
+    void *block = __libc_malloc(size);
+    note_block(block, size);
+    return block;
 }
-void free(void *p) {
-    if (!p) return;
-    block_gone(p);
-    __libc_free(p);
+
+/* In place of libc's: the same, and the block is forgotten. */
+void free(void *block) {
+    if (!block) return;
+    forget_block(block);
+    __libc_free(block);
 }
-void *calloc(size_t n, size_t size) {
-    void *p = __libc_calloc(n, size);
-    block_made(p, n * size);
-    return p;
+/* In place of libc's: the same, and the block is noted. */
+void *calloc(size_t count, size_t size) {
+    void *block = __libc_calloc(count, size);
+    note_block(block, count * size);
+    return block;
 }
-void *realloc(void *p, size_t n) {
-    if (p) block_gone(p);
-    void *q = __libc_realloc(p, n);
-    block_made(q ? q : p, n);
-    return q;
+
+/* In place of libc's: the old block is forgotten, and the new one is noted. */
+void *realloc(void *old, size_t size) {
+    if (old) forget_block(old);
+    void *block = __libc_realloc(old, size);
+    note_block(block ? block : old, size);
+    return block;
 }
-void *memalign(size_t align, size_t n) {
-    void *p = __libc_memalign(align, n);
-    block_made(p, n);
-    return p;
+/* In place of libc's: the same, and the block is noted. */
+void *memalign(size_t align, size_t size) {
+    void *block = __libc_memalign(align, size);
+    note_block(block, size);
+    return block;
 }
 void *aligned_alloc(size_t align, size_t n) { return memalign(align, n); }
-int posix_memalign(void **to, size_t align, size_t n) {
-    void *p = memalign(align, n);
-    if (!p) return ENOMEM;
-    *to = p;
+
+/* In place of libc's, by memalign(). */
+int posix_memalign(void **result, size_t align, size_t size) {
+    void *block = memalign(align, size);
+    if (!block) return ENOMEM;
+    *result = block;
     return 0;
 }
 
-void *GOMP_alloc(size_t align, size_t n, uintptr_t allocator) {
+/* GCC's call for variables with the clause `allocate`. */
+void *GOMP_alloc(size_t align, size_t size, uintptr_t allocator) {
     (void)allocator;
-    return memalign(align < 16 ? 16 : align, n);
+    return memalign(align < 16 ? 16 : align, size);
 }
 /* What an allocator of OpenMP's gave to an allocatable of Fortran is free's here, too: none is kept apart. */
 void GOMP_add_alloc(void *p) { (void)p; }
 int GOMP_is_alloc(void *p) { return (void)p, 0; }
-void GOMP_free(void *p, uintptr_t allocator) {
+
+/* GCC's call at the end of such variables. */
+void GOMP_free(void *block, uintptr_t allocator) {
     (void)allocator;
-    free(p);
+    free(block);
 }

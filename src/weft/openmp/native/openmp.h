@@ -15,7 +15,7 @@
  * place: return address of the hook less the program's start, its top bit set for an atomic access, and so is its mark's. A
  * granule has 8 bytes; where smaller parts are accessed, its write is SPLIT and the planes of 4-byte or 1-byte granules hold.
  * Strands and marks rise with time, and all below `weft_omp.base` and `old` come before everything that runs now: nothing is
- * ever cleared. Marks that rise tell at once who it was: those from `mine` on are the running strand's.
+ * ever cleared. Marks that rise tell at once who it was: those from `is_mark_of_this_turn` on are the running strand's.
  * Example: old 100, mine 140; the word says 120: another strand of this region, to be ordered with ours: marks[120] has it.
  */
 #ifndef WEFT_OPENMP_H
@@ -223,32 +223,35 @@ static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address -
 extern struct node *weft_nodes; /* from `weft_first` on */
 extern strand_t weft_first;
 static inline struct node *node(strand_t s) { return &weft_nodes[s - weft_first]; }
-void current_is(strand_t s); /* which strand accesses memory */
-void checks(bool on);
-strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
-bool ordered(strand_t earlier, strand_t later);
-bool ordered_nearby(strand_t earlier, strand_t later, bool otherwise); /* otherwise: where it is not soon known */
-bool ordered_always(strand_t earlier, strand_t later); /* whoever has a lock first */
-bool same_thread(strand_t earlier, strand_t later);
-void comes_before(strand_t s, strand_t node, strand_t last);
-void comes_before_by_lock(strand_t s, strand_t node, strand_t last);
-bool strands_crowd(void); /* so many that iterations must share them */
-strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
-strand_t history_of_two(strand_t one, strand_t last, strand_t two);
-/* Without locks. */
-static inline strand_t bare(strand_t s) {
-    while (s >= weft_first && node(s)->kind == LOCKED) s = node(s)->parent;
-    return s;
+void set_current_strand(strand_t strand); /* the one that accesses memory from here on */
+void set_checking(bool is_on);
+strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks);
+bool is_ordered(strand_t earlier, strand_t later);
+bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown); /* by a search of a few steps */
+bool is_ordered_without_locks(strand_t earlier, strand_t later); /* whoever has a lock first */
+bool are_of_same_thread(strand_t earlier, strand_t later);
+void order_strand_after(strand_t strand, strand_t earlier, strand_t last);
+void order_strand_after_by_lock(strand_t strand, strand_t earlier, strand_t last);
+bool has_too_many_strands(void); /* so many that iterations must share them */
+strand_t add_release_to_history(strand_t history, strand_t released); /* what was done under a lock, up to now */
+strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second);
+
+/* Return the strand without the locks that it holds. */
+static inline strand_t find_strand_without_locks(strand_t strand) {
+    while (strand >= weft_first && node(strand)->kind == LOCKED) strand = node(strand)->parent;
+    return strand;
 }
-/* Without locks and segments: the strand whose beginning it is. */
-static inline strand_t trunk(strand_t s) {
-    while (s >= weft_first && (node(s)->kind == LOCKED || node(s)->kind == SEGMENT)) s = node(s)->parent;
-    return s;
+
+/* Return the strand without locks and segments: the one whose part it is. */
+static inline strand_t find_whole_strand(strand_t strand) {
+    while (strand >= weft_first && (node(strand)->kind == LOCKED || node(strand)->kind == SEGMENT))
+        strand = node(strand)->parent;
+    return strand;
 }
-void strands_forget(void); /* everything that ran comes before what follows */
-void strands_past(strand_t base);
-void run_as(strand_t s);
-strand_t segment(void); /* what follows of the current strand apart from what was */
+void retire_all_strands(void); /* everything that ran comes before all that follows */
+void retire_strands_before(strand_t base);
+void run_as_strand(strand_t strand);
+strand_t begin_segment(void); /* the running strand from here on, apart from what it did before */
 
 /* A question of the library's without arguments, in C and in Fortran. */
 #define NUMBER(name, value)                                                                                            \
@@ -262,28 +265,28 @@ strand_t segment(void); /* what follows of the current strand apart from what wa
 int omp_get_team_num(void); /* the program's own, too: 0 outside of a league */
 
 /* --- shadow.c */
-void shadow_open(void);
-void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
-void shadow_range(uintptr_t a, size_t size, bool write, uint32_t place); /* of a function that copies */
-void shadow_clear(uintptr_t low, uintptr_t high);
-void shadow_ignore(uintptr_t low, uintptr_t high);
-void shadow_restart(void);
-bool shadow_full(void); /* marks are to begin anew */
-void shadow_turn(void); /* another strand runs, or the same one again */
-void shadow_forget(void); /* all marks are over */
-uint32_t shadow_caller(uint32_t place); /* of a place in the language's library, when it last made a mark; 0: none */
-size_t shadow_places(void); /* at how many an access was looked at */
+void open_shadow(void);
+void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place);
+void check_range_access(uintptr_t address, size_t size, bool is_write, uint32_t place); /* of a function that copies */
+void clear_shadow(uintptr_t low, uintptr_t high);
+void ignore_memory(uintptr_t low, uintptr_t high);
+void empty_shadow(void);
+bool are_marks_nearly_used_up(void); /* whether their numbers are to begin anew */
+void begin_turn_of_marks(void); /* another strand runs from here on, or the same one again */
+void retire_all_marks(void);
+uint32_t get_noted_caller(uint32_t place); /* who called a place in C++'s library when it last made a mark; 0: none */
+size_t count_accessing_places(void); /* at how many places of the program an access was checked */
 
 /* --- hooks.c */
-void hooks_again(void); /* what accesses are compared with has changed */
-void lines_forget(void); /* words of the shadow have changed otherwise than by the running strand's accesses */
+void refresh_hooks(void); /* what accesses are compared with has changed */
+void forget_all_notes(void); /* words of the shadow have changed otherwise than by the running strand's accesses */
 
 #define TERA ((uintptr_t)1 << 40)
 #define SHADOW (16 * TERA)
 #define SHADOW_SIZE (33 * TERA + ((uintptr_t)1 << 30)) /* the planes, and what lies between them */
 #define DEVICE_WORDS (SHADOW + SHADOW_SIZE)
 #define DEVICE_SIZE (13 * TERA)
-void shadow_reserve(uintptr_t at, size_t size);
+void reserve_memory_at(uintptr_t address, size_t size);
 
 /* --- devices.c: which side's copy of what is mapped is old */
 struct items { /* of a construct, as the compiler gives them */
@@ -293,104 +296,106 @@ struct items { /* of a construct, as the compiler gives them */
     const unsigned short *kinds;
     uint32_t place;
 };
-void devices_enter(const struct items *all);
-void devices_leave(const struct items *all, bool structured);
-void devices_update(const struct items *all);
+void map_items(const struct items *items); /* to the device */
+void unmap_items(const struct items *items, bool is_structured);
+void update_items(const struct items *items);
 enum copying { ENTERS, LEAVES, UPDATES };
-void devices_touch(const struct items *all, enum copying when);
-void devices_declare(uintptr_t low, size_t size);
-void devices_access(uintptr_t a, size_t size, bool write, uint32_t place);
-void devices_forget(uintptr_t low, uintptr_t high); /* the memory is another one's from here on */
-void devices_remember(void);
-bool devices_has(uintptr_t a);
+void check_host_side(const struct items *items, enum copying when);
+void declare_device_variable(uintptr_t low, size_t size);
+void check_mapped_access(uintptr_t address, size_t size, bool is_write, uint32_t place);
+void forget_copy_states(uintptr_t low, uintptr_t high); /* the memory is another one's from here on */
+void remember_written_values(void);
+bool is_address_mapped(uintptr_t address);
 
 /* --- targets.c */
-void targets_done(void); /* all target constructs are waited for */
-bool targets_pend(uintptr_t a); /* whether one that is not may still write there */
+void finish_pending_targets(void); /* all target constructs with nowait are waited for */
+bool may_pending_target_write(uintptr_t address); /* whether one that is not waited for may still write there */
 
 /* --- threads.c */
-bool threads_others(void); /* whether another thread is ready */
-void threads_switch(void); /* let another thread run, if one is ready */
-void threads_wait(const void *what, uint32_t place); /* until threads_wake(what) */
-void threads_wake(const void *what);
-void barrier(uintptr_t place);
-void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league);
-bool alone(void); /* in a team of one */
-struct thread *owner_of_stack(uintptr_t a);
+bool is_other_thread_ready(void);
+void yield_to_other_threads(void); /* let another thread run, if one is ready */
+void wait_until_woken(const void *awaited, uint32_t place); /* until wake_waiting_threads(awaited) */
+void wake_waiting_threads(const void *awaited);
+void wait_at_barrier(uintptr_t place);
+void run_parallel_region(void (*function)(void *), void *data, unsigned requested_size, uintptr_t place,
+                         uintptr_t frame, bool is_league);
+bool is_team_of_one(void); /* whether the running thread is alone, in a team of one or in none */
+struct thread *find_stack_owner(uintptr_t address);
 extern int weft_omp_default;
 extern uintptr_t *weft_omp_region_reductions;
 
 /* --- loops.c */
-bool loops_deal_alike(uint32_t one, uint32_t two, int64_t index); /* schedule(static): to the same thread */
-int64_t loops_number(uint32_t loop, int64_t index); /* of an iteration, from 0 on; -1: it is not known */
-int64_t loops_chunk_of_both(uint32_t loop, int64_t index, int64_t other); /* its size; 0: they are not of one chunk */
-void works_end(struct team *team);
-uint32_t work_place(const struct team *team, uint32_t number); /* of the construct with a number */
+bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index); /* by schedule(static) */
+int64_t find_iteration_number(uint32_t loop, int64_t index); /* from 0 on; -1: it is not known */
+int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index); /* 0: they are not of one chunk */
+void free_constructs(struct team *team);
+uint32_t find_construct_place(const struct team *team, uint32_t number);
 
 /* --- atomics.c */
-void released(uintptr_t a, int order);
-void acquired(uintptr_t a, int order);
+void note_atomic_release(uintptr_t address, int order);
+void note_atomic_acquire(uintptr_t address, int order);
 
 /* --- cost.c */
-void cost_open(void);
+void start_cost_watch(void);
 
 /* --- locks.c */
 #define ORDERED_LOCK 62
-bool locks_keep_apart(strand_t a, strand_t b); /* both run in sections of one lock */
-void lock_take(const void *lock, uint32_t place);
-void lock_leave(const void *lock);
-void lock_number_take(int number);
-void lock_number_leave(int number);
-void locks_watch(uintptr_t a, bool write); /* an access under locks, or behind them */
-/* What the running strand reads under a lock, another one wrote under it: all up to the end of that one's section comes
- * before what the running strand does from now on. */
-void locks_take_over(strand_t writer);
-void locks_again(void); /* the current strand is the plain one, with the locks that are held */
+bool have_common_lock(strand_t one, strand_t other); /* whether both run in sections of one lock */
+void take_lock(const void *lock, uint32_t place);
+void release_lock(const void *lock);
+void hold_lock_number(int number);
+void unhold_lock_number(int number);
+void note_access_near_lock(uintptr_t address, bool is_write); /* under locks, or the first one behind them */
+void order_after_locked_write(strand_t writer); /* the running strand, that reads what was written under one lock */
+void refresh_locked_strand(void); /* the current strand is the plain one, with the locks that are held */
 
 /* --- tasks.c */
-void tasks_joined(strand_t **list, size_t *count);
+void join_tasks(strand_t **list, size_t *count);
 void GOMP_taskwait_depend(void **depend);
-void task_begin(struct task *t, struct taskgroup *group);
-void task_end(struct task *t);
-bool task_says(bool is_explicit); /* what the running task is from here on; what it was */
-/* A construct of the device that is a task: what it does is done at once, as a strand of its own. */
-void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool nowait, void **depend);
-bool tasks_beside(void); /* whether such a task, made where nothing else is checked, was not waited for yet */
-void tasks_beside_end(void);
-void tasks_waited(void); /* at a barrier of a single thread: for all that it made */
+void begin_task(struct task *task, struct taskgroup *group);
+void free_task_lists(struct task *task);
+bool set_task_explicit(bool is_explicit); /* what the running task is from here on; returns what it was */
+void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool is_nowait, void **depend);
+bool is_device_task_pending(void); /* whether such a task, made where nothing else is checked, was not waited for yet */
+void forget_device_tasks(void);
+void join_tasks_of_single_thread(void); /* at a barrier of a single thread: for all that it made */
 
 /* --- detached.c */
-uintptr_t event_new(void);
-void event_of(uintptr_t event, strand_t task);
-void detached_awaited(strand_t task); /* others may fulfil its event */
-void detached_before(strand_t s, strand_t task); /* s comes after the task's event, too */
-void detached_joined(void); /* the events of all tasks that are waited for */
+uintptr_t create_event(void);
+void set_event_task(uintptr_t event, strand_t task);
+void wait_for_detached_task(strand_t task); /* others may fulfil its event */
+void order_after_detached_task(strand_t strand, strand_t task); /* after the task's event, too */
+void join_detached_tasks(void); /* the events of all tasks that are waited for */
 
 /* --- memory.c */
-/* How many of a sorted list's elements have an address, `at` bytes into each, that is not above one. */
-static inline size_t up_to(const void *list, size_t count, size_t size, size_t at, uintptr_t a) {
+
+/* Return how many elements of a sorted list have an address, `address_offset` bytes into each, that is not above
+ * `address`. */
+static inline size_t count_elements_up_to(const void *list, size_t count, size_t element_size, size_t address_offset,
+                                          uintptr_t address) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (*(const uintptr_t *)((const char *)list + middle * size + at) <= a) low = middle + 1;
+        if (*(const uintptr_t *)((const char *)list + middle * element_size + address_offset) <= address)
+            low = middle + 1;
         else high = middle;
     }
     return low;
 }
-bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, uint32_t *region_strand);
-bool block_of_device(uintptr_t a);
-void *memory_of_device(size_t align, size_t n);
+bool find_heap_block(uintptr_t address, uintptr_t *low, size_t *size, int *thread, uint32_t *region_strand);
+bool is_device_block(uintptr_t address);
+void *allocate_device_memory(size_t align, size_t size);
 void *real_malloc(size_t n);
 
 /* --- callers.c */
-void callers_open(void);
+void read_library_functions(void);
 bool is_library_place(uint32_t place);
-uint32_t caller_of(uint32_t place); /* whose frame the running thread has; 0: it is not known */
+uint32_t find_library_caller(uint32_t place); /* among the running thread's frames; 0: it is not known */
 
 /* --- privates.c */
-void privates_access(uintptr_t a, size_t size, bool write, uint32_t place);
+void check_private_access(uintptr_t address, size_t size, bool is_write, uint32_t place);
 
-/* --- told.c */
+/* --- findings.c */
 struct access {
     uintptr_t address;
     size_t size;
@@ -406,16 +411,17 @@ struct copy { /* a read of an old copy, an access of what has none */
     bool write, device;
     uint32_t place, other_place, region;
 };
-bool told_open(void); /* whether somebody reads what is told */
-void told_copy(const struct copy *c);
-void told_race(const struct access *a);
-bool told_before(uint32_t place, uint32_t other, bool write, bool other_write); /* a race of two places */
-void told_construct(uint32_t place, const char *kind, uint64_t iterations);
-void told_valueless(uintptr_t a, size_t size, uint32_t place);
-void told_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
-void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other);
-void told_no_memory(void);
-void told_slow(uint32_t place, int times, int share); /* share: of what the runtime takes, in the construct; percent */
-void told_end(void);
+bool open_findings(void); /* returns whether somebody reads them */
+void report_copy(const struct copy *copy);
+void report_race(const struct access *access);
+bool is_race_reported(uint32_t place, uint32_t other, bool is_write, bool is_other_write); /* a race of two places */
+void count_construct_run(uint32_t place, const char *kind, uint64_t iterations);
+void report_valueless_read(uintptr_t address, size_t size, uint32_t place);
+void note_directive_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
+void report_plain_finding(const char *kind, const char *why, uint32_t place, uint32_t other);
+void report_no_memory(void);
+void report_slow_check(uint32_t place, int times,
+                       int share); /* share: percent of the runtime's time, in the construct */
+void write_counts(void);
 
 #endif

@@ -8,50 +8,56 @@
 #define WHOLE 16 /* bytes: what is not larger has its value by one write */
 #define LARGEST ((size_t)1 << 20)
 
-static void bounds(void) {
+/* Compute the bounds of all watched private variables of the running thread, within which accesses are looked at. */
+static void compute_private_bounds(void) {
     me->private_low = me->private_high = 0;
     for (int i = 0; i < me->private_count; i++) {
-        const struct span *s = &me->privates[i];
-        if (!i || s->low < me->private_low) me->private_low = s->low;
-        if (s->high > me->private_high) me->private_high = s->high;
+        const struct span *variable = &me->privates[i];
+        if (!i || variable->low < me->private_low) me->private_low = variable->low;
+        if (variable->high > me->private_high) me->private_high = variable->high;
     }
 }
 
-static void forget(int i) {
-    me->privates[i] = me->privates[--me->private_count];
-    bounds();
+static void stop_watching_private(int index) {
+    me->privates[index] = me->privates[--me->private_count];
+    compute_private_bounds();
 }
 
-/* The compiled program calls it at the start of a construct's body, for each variable of its clause private. */
-int weft_omp_private(void *p, size_t size) {
-    if (!now.on || !p || !size || size > LARGEST) return 1;
-    uintptr_t low = (uintptr_t)p;
+/* Fill a private variable that has no value yet with the pattern and watch its reads. The compiled program calls it at
+ * the start of a construct's body, for each variable of its clause private; it returns 1, since it stands in an
+ * expression. */
+int weft_omp_private(void *variable, size_t size) {
+    if (!now.on || !variable || !size || size > LARGEST) return 1;
+    uintptr_t low = (uintptr_t)variable;
     for (int i = 0; i < me->private_count; i++)
-        if (me->privates[i].low == low) forget(i--);
+        if (me->privates[i].low == low) stop_watching_private(i--);
     if (me->private_count == MOST_PRIVATES) return 1;
-    memset(p, PATTERN, size);
+    memset(variable, PATTERN, size);
     me->privates[me->private_count++] = (struct span){low, low + size};
-    bounds();
+    compute_private_bounds();
     return 1;
 }
 
 /* Fortran's, by value: the compiler knows that an argument by reference is not kept. */
 void weft_omp_private_(void *p, size_t size) { weft_omp_private(p, size); }
 
-static bool untouched(uintptr_t a, size_t size) {
+/* Return whether memory holds nothing but the pattern. */
+static bool has_pattern(uintptr_t address, size_t size) {
     for (size_t i = 0; i < size; i++)
-        if (((const uint8_t *)a)[i] != PATTERN) return false;
+        if (((const uint8_t *)address)[i] != PATTERN) return false;
     return true;
 }
 
-void privates_access(uintptr_t a, size_t size, bool write, uint32_t place) {
+/* Check an access of a watched private variable: a read that finds the whole pattern is reported. A variable that has a
+ * value now is watched no longer. */
+void check_private_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     for (int i = 0; i < me->private_count; i++) {
-        const struct span *s = &me->privates[i];
-        if (a < s->low || a + size > s->high) continue;
-        bool small = s->high - s->low <= WHOLE;
-        if (!write && !((small || size >= 4) && untouched(a, size))) return;
-        if (!write) told_valueless(a, size, place);
-        if (small || !write) forget(i);
+        const struct span *variable = &me->privates[i];
+        if (address < variable->low || address + size > variable->high) continue;
+        bool is_small = variable->high - variable->low <= WHOLE;
+        if (!is_write && !((is_small || size >= 4) && has_pattern(address, size))) return;
+        if (!is_write) report_valueless_read(address, size, place);
+        if (is_small || !is_write) stop_watching_private(i);
         return;
     }
 }

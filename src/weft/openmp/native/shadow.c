@@ -5,18 +5,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void *reserved(void *at, size_t size) {
-    void *p = mmap(at, size, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
-    if (p == MAP_FAILED || (at && p != at)) {
-        told_no_memory();
+/* Map memory at an address (NULL: anywhere) that costs nothing until it is used, and return it. Where the system
+ * refuses, say so and end the program. */
+static void *reserve_memory(void *address, size_t size) {
+    void *memory = mmap(address, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (address ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+    if (memory == MAP_FAILED || (address && memory != address)) {
+        report_no_memory();
         _exit(2);
     }
-    madvise(p, size, MADV_DONTFORK);
-    return p;
+    madvise(memory, size, MADV_DONTFORK);
+    return memory;
 }
 
-void shadow_reserve(uintptr_t at, size_t size) { reserved((void *)at, size); }
+void reserve_memory_at(uintptr_t address, size_t size) { reserve_memory((void *)address, size); }
 
 /* --- marks ------------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +32,9 @@ static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atom
 mark_t *last_marks;
 static uint32_t *callers; /* by place: of code of the language's library */
 
-void shadow_turn(void) {
+/* Begin a turn of the running strand: marks (numbers of who accessed memory and where) that are made from here on are
+ * its own. */
+void begin_turn_of_marks(void) {
     now.mine = now.mark;
     now.room = PLAIN_END - now.mine;
     if (now.any_past) {
@@ -39,279 +43,327 @@ void shadow_turn(void) {
     }
 }
 
-static void marks_restart(void) {
+/* Let the numbers of marks begin anew, in an empty shadow. */
+static void restart_marks(void) {
     now.old = now.mark = now.row_mark = FIRST_PLAIN;
     now.old_atomic = now.atomic = FIRST_ATOMIC;
-    shadow_turn();
-    hooks_again();
-    lines_forget();
+    begin_turn_of_marks();
+    refresh_hooks();
+    forget_all_notes();
 }
 
-void shadow_open(void) {
-    reserved((void *)SHADOW, SHADOW_SIZE);
-    plain_marks = reserved(NULL, MARKS * sizeof *plain_marks);
-    atomic_marks = reserved(NULL, MARKS * sizeof *atomic_marks);
-    last_marks = reserved(NULL, PLACES * sizeof *last_marks);
-    callers = reserved(NULL, PLACES * sizeof *callers);
-    marks_restart();
+/* Reserve the shadow and the tables of marks, at the program's start. */
+void open_shadow(void) {
+    reserve_memory((void *)SHADOW, SHADOW_SIZE);
+    plain_marks = reserve_memory(NULL, MARKS * sizeof *plain_marks);
+    atomic_marks = reserve_memory(NULL, MARKS * sizeof *atomic_marks);
+    last_marks = reserve_memory(NULL, PLACES * sizeof *last_marks);
+    callers = reserve_memory(NULL, PLACES * sizeof *callers);
+    restart_marks();
 }
 
-void shadow_restart(void) {
+/* Give back all words of the shadow and let the numbers of marks begin anew. */
+void empty_shadow(void) {
     madvise((void *)SHADOW, SHADOW_SIZE, MADV_DONTNEED);
     for (size_t place = 0; place < now.text; place++)
         if (last_marks[place]) last_marks[place] = 1;
-    marks_restart();
+    restart_marks();
 }
 
-void shadow_forget(void) {
+/* Declare all marks over: the accesses that they stand for come before all that follows. */
+void retire_all_marks(void) {
     now.old = now.row_mark = now.mark;
     now.old_atomic = now.atomic;
-    shadow_turn();
-    hooks_again();
+    begin_turn_of_marks();
+    refresh_hooks();
 }
 
-bool shadow_full(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
+bool are_marks_nearly_used_up(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
 
-uint32_t shadow_caller(uint32_t place) { return callers[place]; }
+uint32_t get_noted_caller(uint32_t place) { return callers[place]; }
 
-size_t shadow_places(void) {
+/* Return at how many places of the program an access was checked. */
+size_t count_accessing_places(void) {
     size_t count = 0;
     for (size_t i = 0; i < now.text; i++) count += last_marks[i] != 0;
     return count;
 }
 
-INLINE bool over(mark_t m) { return m < (m & ATOMIC ? now.old_atomic : now.old); }
+INLINE bool is_mark_over(mark_t number) { return number < (number & ATOMIC ? now.old_atomic : now.old); }
 
-static inline struct mark *mark(mark_t m) {
-    return m & ATOMIC ? &atomic_marks[(m - now.old_atomic) / 2] : &plain_marks[(m - now.old) / 2];
+/* Return the strand and the place that a mark's number stands for. */
+static inline struct mark *get_mark(mark_t number) {
+    return number & ATOMIC ? &atomic_marks[(number - now.old_atomic) / 2] : &plain_marks[(number - now.old) / 2];
 }
 
-static inline strand_t strand_of(mark_t m) { return mark(m)->strand; }
+static inline strand_t get_mark_strand(mark_t number) { return get_mark(number)->strand; }
 
-mark_t mark_made(uint32_t place) {
-    mark_t *last = &last_marks[place & ~ATOMIC], m = *last;
-    bool earlier = now.first_turn && !(m & ATOMIC) && !mine(m); /* than the strand */
-    if (!earlier && !over(m) && !((m ^ place) & ATOMIC) && strand_of(m) == now.current) return m;
-    mark_t *next = place & ATOMIC ? &now.atomic : &now.mark;
-    if (*next >= (place & ATOMIC ? SPECIAL : PLAIN_END)) { /* what is not marked is as if it were over */
-        told_plain("left", "crowd", place & ~ATOMIC, 0);
+/* Return the mark of an access by the running strand at a place: the last one that was made there if it is the same
+ * strand's, or a new one; 0 where numbers are used up. A place in C++'s library notes its caller. */
+mark_t make_mark(uint32_t place) {
+    mark_t *last_mark = &last_marks[place & ~ATOMIC], number = *last_mark;
+    bool is_older_than_strand =
+        now.first_turn && !(number & ATOMIC) && !is_mark_of_this_turn(number); /* than the strand */
+    if (!is_older_than_strand && !is_mark_over(number) && !((number ^ place) & ATOMIC) &&
+        get_mark_strand(number) == now.current)
+        return number;
+    mark_t *next_number = place & ATOMIC ? &now.atomic : &now.mark;
+    if (*next_number >= (place & ATOMIC ? SPECIAL : PLAIN_END)) { /* what is not marked is as if it were over */
+        report_plain_finding("left", "crowd", place & ~ATOMIC, 0);
         return 0;
     }
-    m = *next;
-    *next += 2;
-    *mark(m) = (struct mark){now.current, place};
-    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = caller_of(place & ~ATOMIC);
-    return *last = m | (now.in_row && !(m & ATOMIC));
+    number = *next_number;
+    *next_number += 2;
+    *get_mark(number) = (struct mark){now.current, place};
+    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = find_library_caller(place & ~ATOMIC);
+    return *last_mark = number | (now.in_row && !(number & ATOMIC));
 }
 
-INLINE mark_t mark_of(uint32_t place) {
-    mark_t m = last_marks[place & ~ATOMIC];
-    return mine(m) && !(place & ATOMIC) ? m : mark_made(place);
+/* Return the running strand's mark at a place; the common case needs no call. */
+INLINE mark_t find_or_make_mark(uint32_t place) {
+    mark_t number = last_marks[place & ~ATOMIC];
+    return is_mark_of_this_turn(number) && !(place & ATOMIC) ? number : make_mark(place);
 }
 
 /* --- what is a conflict ------------------------------------------------------------------------------------------ */
 
-/* Whether what only one thread can have is meant: its stack below the region's start, its thread-local variables, a block
- * that it allocated in this region for itself. */
-static bool own(uintptr_t a, strand_t other) {
-    if (a >= me->stack_low && a < me->frame) return same_thread(other, now.current);
-    if (a >= me->tls_low && a < me->tls_high) return true;
+/* Return whether only one thread can have an address, which ran the other strand, too: its stack below the region's
+ * start, its thread-local variables, or a block that it allocated in this region. */
+static bool is_own_memory(uintptr_t address, strand_t other_strand) {
+    if (address >= me->stack_low && address < me->frame) return are_of_same_thread(other_strand, now.current);
+    if (address >= me->tls_low && address < me->tls_high) return true;
     uintptr_t low;
     size_t size;
     int thread;
     uint32_t since;
-    if (!same_thread(other, now.current)) return false;
+    if (!are_of_same_thread(other_strand, now.current)) return false;
     if (me->team && me->team->number_asked) return true;
-    return block_of(a, &low, &size, &thread, &since) && thread == me->slot && me->team && since >= me->team->region;
+    return find_heap_block(address, &low, &size, &thread, &since) && thread == me->slot && me->team &&
+           since >= me->team->region;
 }
 
-/* Lanes of one simd loop: within safelen, what an earlier one wrote. */
-static bool lanes_apart(strand_t a, strand_t b, bool read_before) {
-    const struct node *na = node(trunk(a)), *nb = node(trunk(b));
-    if (na->kind != LANE || nb->kind != LANE || na->loop != nb->loop) return false;
-    int64_t most = (int64_t)nb->locks;
-    return read_before || (most && nb->index - na->index >= most);
+/* Return whether two lanes of one simd loop cannot race: the earlier one only read, or is at least `safelen` iterations
+ * away. */
+static bool are_lanes_safe(strand_t earlier, strand_t later, bool is_read_first) {
+    const struct node *earlier_node = node(find_whole_strand(earlier)), *later_node = node(find_whole_strand(later));
+    if (earlier_node->kind != LANE || later_node->kind != LANE || earlier_node->loop != later_node->loop) return false;
+    int64_t safelen = (int64_t)later_node->locks;
+    return is_read_first || (safelen && later_node->index - earlier_node->index >= safelen);
 }
 
 /* What is known to come before the running strand, is known of all its accesses. */
 enum search { THOROUGH, BRIEF_OR_TRUE, BRIEF_OR_FALSE };
 
-static bool came_before(mark_t m, enum search search) {
+/* Return whether a mark's strand comes before the running one, and remember the mark as past: what holds of one access
+ * of the strand holds of all. */
+static bool came_before(mark_t number, enum search search) {
     static unsigned turn;
-    strand_t s = strand_of(m);
-    bool is = search == THOROUGH ? ordered(s, now.current) : ordered_nearby(s, now.current, search == BRIEF_OR_TRUE);
-    if (!is) return false;
-    now.past[turn++ % PAST] = m;
+    strand_t strand = get_mark_strand(number);
+    bool result = search == THOROUGH ? is_ordered(strand, now.current)
+                                     : is_ordered_nearby(strand, now.current, search == BRIEF_OR_TRUE);
+    if (!result) return false;
+    now.past[turn++ % PAST] = number;
     now.any_past = true;
     return true;
 }
 
-static bool made_by(strand_t s, enum maker maker) {
-    for (; s >= weft_first; s = node(s)->parent)
-        if (node(s)->kind == TASK && node(s)->loop == (uint32_t)maker) return true;
+/* Return whether a strand is part of a task that a construct of this sort made. */
+static bool is_of_task_made_by(strand_t strand, enum maker maker) {
+    for (; strand >= weft_first; strand = node(strand)->parent)
+        if (node(strand)->kind == TASK && node(strand)->loop == (uint32_t)maker) return true;
     return false;
 }
 
-/* A copy between host and device beside a target region: the one has the host's side, the other the device's. */
-static bool sides_apart(strand_t earlier) {
-    return (me->on_device && made_by(earlier, BY_COPY)) ||
-           (made_by(now.current, BY_COPY) && made_by(earlier, BY_TARGET));
+/* Return whether the running strand and another one access different copies, the host's and the device's: a copy
+ * between both beside a target region. */
+static bool are_on_different_sides(strand_t other_strand) {
+    return (me->on_device && is_of_task_made_by(other_strand, BY_COPY)) ||
+           (is_of_task_made_by(now.current, BY_COPY) && is_of_task_made_by(other_strand, BY_TARGET));
 }
 
 enum pair { READ_OF_WRITE, WRITE_OF_WRITE, WRITE_OF_READ };
 
-static bool conflicts(mark_t m, uintptr_t a, uint32_t place, enum pair pair) {
-    if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m, THOROUGH))) return false;
-    strand_t s = strand_of(m);
-    if (a >= me->stack_low && a < me->frame && same_thread(s, now.current)) return false;
-    if (locks_keep_apart(s, now.current)) {
-        if (pair == READ_OF_WRITE) locks_take_over(s);
+/* Return whether the access of a mark and the current one of the same memory are a race: in strands that no path orders
+ * and no lock keeps apart. Where a lock orders a read after a write, this is noted. */
+static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum pair pair) {
+    if (is_mark_over(number) || (number & place & ATOMIC) ||
+        (get_mark_strand(number) == now.current && came_before(number, THOROUGH)))
+        return false;
+    strand_t strand = get_mark_strand(number);
+    if (address >= me->stack_low && address < me->frame && are_of_same_thread(strand, now.current)) return false;
+    if (have_common_lock(strand, now.current)) {
+        if (pair == READ_OF_WRITE) order_after_locked_write(strand);
         return false;
     }
     /* What was found already is only counted. */
-    bool told = told_before(place, mark(m)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
-    return !came_before(m, told ? BRIEF_OR_TRUE : THOROUGH) && !lanes_apart(s, now.current, pair == WRITE_OF_READ) &&
-           !own(a, s) && !sides_apart(s);
+    bool is_reported = is_race_reported(place, get_mark(number)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
+    return !came_before(number, is_reported ? BRIEF_OR_TRUE : THOROUGH) &&
+           !are_lanes_safe(strand, now.current, pair == WRITE_OF_READ) && !is_own_memory(address, strand) &&
+           !are_on_different_sides(strand);
 }
 
-static int64_t chunk_of_both(strand_t a, strand_t b) {
-    const struct node *na = node(trunk(a)), *nb = node(trunk(b));
-    if (na->kind != ITERATION || nb->kind != ITERATION || na->loop != nb->loop) return 0;
-    return loops_chunk_of_both(na->loop, na->index, nb->index);
+/* Return the size of the chunk that holds the iterations of both strands; 0 where there is none. */
+static int64_t find_common_chunk(strand_t one, strand_t other) {
+    const struct node *node_one = node(find_whole_strand(one)), *node_other = node(find_whole_strand(other));
+    if (node_one->kind != ITERATION || node_other->kind != ITERATION || node_one->loop != node_other->loop) return 0;
+    return find_shared_chunk_size(node_one->loop, node_one->index, node_other->index);
 }
 
-static void race(mark_t m, uintptr_t a, size_t size, bool write, bool other_write, uint32_t place) {
-    told_race(&(struct access){.address = a,
-                               .size = size,
-                               .write = write,
-                               .other_write = other_write,
-                               .place = place,
-                               .other_place = mark(m)->place,
-                               .strand = now.current,
-                               .other = strand_of(m),
-                               .chunk = chunk_of_both(strand_of(m), now.current)});
+/* Report a race between the access of a mark and the current one. */
+static void report_conflict(mark_t number, uintptr_t address, size_t size, bool is_write, bool is_other_write,
+                            uint32_t place) {
+    report_race(&(struct access){.address = address,
+                                 .size = size,
+                                 .write = is_write,
+                                 .other_write = is_other_write,
+                                 .place = place,
+                                 .other_place = get_mark(number)->place,
+                                 .strand = now.current,
+                                 .other = get_mark_strand(number),
+                                 .chunk = find_common_chunk(get_mark_strand(number), now.current)});
 }
 
-/* Whether what stands there says more than the current access: the same strand, with fewer locks. */
-static bool weaker(mark_t m, uint32_t place) {
-    if (over(m) || trunk(strand_of(m)) != trunk(now.current)) return false;
-    const struct node *n = node(strand_of(m)), *current = node(now.current);
-    uint64_t held = n->kind == LOCKED ? n->locks : 0, mine = current->kind == LOCKED ? current->locks : 0;
-    return ((held & ~mine) == 0 && held != mine) || (held == mine && place & ATOMIC && !(m & ATOMIC));
+/* Return whether a mark says more than the current access would: it is the same strand's, with fewer locks. */
+static bool is_mark_more_general(mark_t number, uint32_t place) {
+    if (is_mark_over(number) || find_whole_strand(get_mark_strand(number)) != find_whole_strand(now.current))
+        return false;
+    const struct node *mark_node = node(get_mark_strand(number)), *current = node(now.current);
+    uint64_t mark_locks = mark_node->kind == LOCKED ? mark_node->locks : 0,
+             own_locks = current->kind == LOCKED ? current->locks : 0;
+    return ((mark_locks & ~own_locks) == 0 && mark_locks != own_locks) ||
+           (mark_locks == own_locks && place & ATOMIC && !(number & ATOMIC));
 }
 
-/* One of the two words of reads: who reads now takes the place of who comes before it. */
-static bool reads(mark_t *m, uint32_t place) {
-    if (!over(*m) && !came_before(*m, BRIEF_OR_FALSE)) return false;
-    if (!weaker(*m, place)) *m = mark_of(place);
+/* Put the current read into one of the two words of reads if that word's reader comes before it. Return whether it
+ * did. */
+static bool take_read_word(mark_t *word, uint32_t place) {
+    if (!is_mark_over(*word) && !came_before(*word, BRIEF_OR_FALSE)) return false;
+    if (!is_mark_more_general(*word, place)) *word = find_or_make_mark(place);
     return true;
 }
 
-static bool has_read(mark_t m, uint32_t place) {
-    return !over(m) && strand_of(m) == now.current && !((m ^ place) & ATOMIC);
+static bool is_same_read(mark_t number, uint32_t place) {
+    return !is_mark_over(number) && get_mark_strand(number) == now.current && !((number ^ place) & ATOMIC);
 }
 
-/* An access of a granule with its words: the last write, two reads. */
-void judge(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, size_t size, bool write, uint32_t place) {
-    line_changes(a);
-    if (!mine(*w) && conflicts(*w, a, place, write ? WRITE_OF_WRITE : READ_OF_WRITE))
-        race(*w, a, size, write, true, place);
-    if (write) {
-        if (!mine(*r) && conflicts(*r, a, place, WRITE_OF_READ)) race(*r, a, size, true, false, place);
-        else if (!mine(*q) && conflicts(*q, a, place, WRITE_OF_READ)) race(*q, a, size, true, false, place);
-        if (!weaker(*w, place)) *w = mark_of(place);
-    } else if (!has_read(*r, place) && !has_read(*q, place) && !reads(r, place)) {
-        reads(q, place);
+/* Check an access of a granule (the memory that shares words of the shadow) against its three words, report a race, and
+ * put the access into them. */
+void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
+                   bool is_write, uint32_t place) {
+    forget_fresh_notes(address);
+    if (!is_mark_of_this_turn(*last_write) &&
+        is_conflict(*last_write, address, place, is_write ? WRITE_OF_WRITE : READ_OF_WRITE))
+        report_conflict(*last_write, address, size, is_write, true, place);
+    if (is_write) {
+        if (!is_mark_of_this_turn(*first_read) && is_conflict(*first_read, address, place, WRITE_OF_READ))
+            report_conflict(*first_read, address, size, true, false, place);
+        else if (!is_mark_of_this_turn(*second_read) && is_conflict(*second_read, address, place, WRITE_OF_READ))
+            report_conflict(*second_read, address, size, true, false, place);
+        if (!is_mark_more_general(*last_write, place)) *last_write = find_or_make_mark(place);
+    } else if (!is_same_read(*first_read, place) && !is_same_read(*second_read, place) &&
+               !take_read_word(first_read, place)) {
+        take_read_word(second_read, place);
     }
 }
 
-static void split8(uintptr_t a) {
-    for (int p = 0; p < 3; p++) {
-        mark_t m = *plane8(a, p), *finer = plane4(a & ~(uintptr_t)7, p);
-        if (m || finer[0] || finer[1]) finer[0] = finer[1] = m;
+/* Copy the words of 8 bytes to those of its two parts of 4 bytes, which count from here on. */
+static void split_granule8(uintptr_t address) {
+    for (int plane = 0; plane < 3; plane++) {
+        mark_t number = *find_word8(address, plane), *finer = find_word4(address & ~(uintptr_t)7, plane);
+        if (number || finer[0] || finer[1]) finer[0] = finer[1] = number;
     }
-    *plane8(a, 0) = SPLIT;
-    lines_forget();
+    *find_word8(address, 0) = SPLIT;
+    forget_all_notes();
 }
 
-static void split4(uintptr_t a) {
-    for (int p = 0; p < 3; p++) {
-        mark_t m = *plane4(a, p), *finer = plane1(a & ~(uintptr_t)3, p);
-        if (m || finer[0] || finer[1] || finer[2] || finer[3]) finer[0] = finer[1] = finer[2] = finer[3] = m;
+/* Copy the words of 4 bytes to those of its single bytes, which count from here on. */
+static void split_granule4(uintptr_t address) {
+    for (int plane = 0; plane < 3; plane++) {
+        mark_t number = *find_word4(address, plane), *finer = find_word1(address & ~(uintptr_t)3, plane);
+        if (number || finer[0] || finer[1] || finer[2] || finer[3]) finer[0] = finer[1] = finer[2] = finer[3] = number;
     }
-    *plane4(a, 0) = SPLIT;
-    lines_forget();
+    *find_word4(address, 0) = SPLIT;
+    forget_all_notes();
 }
 
-static void access4(uintptr_t a, size_t size, bool write, uint32_t place) {
-    mark_t *w = plane4(a, 0);
-    if (*w != SPLIT && size < 4) split4(a);
-    if (*w != SPLIT) {
-        judge(w, plane4(a, 1), plane4(a, 2), a, 4, write, place);
+/* Check an access of at most 4 bytes, within one granule of 4. */
+static void check_access_within4(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    mark_t *word = find_word4(address, 0);
+    if (*word != SPLIT && size < 4) split_granule4(address);
+    if (*word != SPLIT) {
+        check_granule(word, find_word4(address, 1), find_word4(address, 2), address, 4, is_write, place);
         return;
     }
     for (size_t i = 0; i < size; i++)
-        judge(plane1(a + i, 0), plane1(a + i, 1), plane1(a + i, 2), a + i, 1, write, place);
+        check_granule(find_word1(address + i, 0), find_word1(address + i, 1), find_word1(address + i, 2), address + i,
+                      1, is_write, place);
 }
 
-static void access8(uintptr_t a, size_t size, bool write, uint32_t place) {
-    mark_t *w = plane8(a, 0);
-    if (*w == IGNORED) return;
-    if (*w != SPLIT && size < 8) split8(a);
-    if (*w != SPLIT) {
-        judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
+/* Check an access of at most 8 bytes, within one granule of 8. */
+static void check_access_within8(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    mark_t *word = find_word8(address, 0);
+    if (*word == IGNORED) return;
+    if (*word != SPLIT && size < 8) split_granule8(address);
+    if (*word != SPLIT) {
+        check_granule(word, find_word8(address, 1), find_word8(address, 2), address, 8, is_write, place);
         return;
     }
     while (size) {
-        size_t part = 4 - a % 4 < size ? 4 - a % 4 : size;
-        access4(a, part, write, place);
-        a += part;
+        size_t part = 4 - address % 4 < size ? 4 - address % 4 : size;
+        check_access_within4(address, part, is_write, place);
+        address += part;
         size -= part;
     }
 }
 
-void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place) {
+/* Check an access of any size and alignment, and report its races. `place`: of the access, with ATOMIC for an atomic
+ * one. */
+void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     now.touched = true;
-    comes_down_to(a);
+    note_lowest_stack_address(address);
     while (size) {
-        size_t part = 8 - a % 8 < size ? 8 - a % 8 : size;
-        access8(a, part, write, place);
-        a += part;
+        size_t part = 8 - address % 8 < size ? 8 - address % 8 : size;
+        check_access_within8(address, part, is_write, place);
+        address += part;
         size -= part;
     }
 }
 
-void shadow_range(uintptr_t a, size_t size, bool write, uint32_t place) {
-    if (now.devices && size) devices_access(a, size, write, place);
-    if (now.on) shadow_access(a, size, write, place);
+/* Check an access of many bytes by a function that copies or fills, against the device's copies and for races. */
+void check_range_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    if (now.devices && size) check_mapped_access(address, size, is_write, place);
+    if (now.on) check_access(address, size, is_write, place);
 }
 
-/* What is nothing already stays untouched: it takes no memory. */
-static void nothing_in(mark_t *first, size_t bytes) {
-    for (size_t i = 0; i < bytes / sizeof *first; i++)
-        if (first[i]) first[i] = 0;
+/* Set words of the shadow to zero; those that are zero already are not written, so that their pages take no memory. */
+static void zero_words(mark_t *words, size_t byte_count) {
+    for (size_t i = 0; i < byte_count / sizeof *words; i++)
+        if (words[i]) words[i] = 0;
 }
 
 #define PAGE 8192 /* of memory that has a page of the coarsest plane */
-void shadow_clear(uintptr_t low, uintptr_t high) {
-    lines_forget();
+
+/* Forget all accesses of the memory from `low` up to `high`, which is about to be used for something else. */
+void clear_shadow(uintptr_t low, uintptr_t high) {
+    forget_all_notes();
     low &= ~(uintptr_t)7;
     high = (high + 7) & ~(uintptr_t)7;
     uintptr_t inner = (low + PAGE - 1) & ~(uintptr_t)(PAGE - 1), end = high & ~(uintptr_t)(PAGE - 1);
     if (high - low < 64 * PAGE) {
-        for (int p = 0; p < 3; p++) nothing_in(plane8(low, p), (high - low) / 2);
+        for (int p = 0; p < 3; p++) zero_words(find_word8(low, p), (high - low) / 2);
         return;
     }
     for (int p = 0; p < 3; p++) {
-        madvise(plane8(inner, p), (end - inner) / 2, MADV_DONTNEED);
-        madvise(plane4(inner, p), end - inner, MADV_DONTNEED);
-        madvise(plane1(inner, p), 4 * (end - inner), MADV_DONTNEED);
-        nothing_in(plane8(low, p), (inner - low) / 2);
-        nothing_in(plane8(end, p), (high - end) / 2);
+        madvise(find_word8(inner, p), (end - inner) / 2, MADV_DONTNEED);
+        madvise(find_word4(inner, p), end - inner, MADV_DONTNEED);
+        madvise(find_word1(inner, p), 4 * (end - inner), MADV_DONTNEED);
+        zero_words(find_word8(low, p), (inner - low) / 2);
+        zero_words(find_word8(end, p), (high - end) / 2);
     }
 }
 
-void shadow_ignore(uintptr_t low, uintptr_t high) {
-    for (uintptr_t a = low & ~(uintptr_t)7; a < high; a += 8) *plane8(a, 0) = IGNORED;
-    lines_forget();
+/* Let no access of the memory from `low` up to `high` be checked: it is the runtime's own. */
+void ignore_memory(uintptr_t low, uintptr_t high) {
+    for (uintptr_t address = low & ~(uintptr_t)7; address < high; address += 8) *find_word8(address, 0) = IGNORED;
+    forget_all_notes();
 }

@@ -13,32 +13,35 @@
 #define FOLD (2 * TERA - 1)
 #define SKEW ((uintptr_t)0x2493000)
 
-INLINE mark_t *plane8(uintptr_t a, int p) {
-    return (mark_t *)(SHADOW + (uintptr_t)p * (TERA + SKEW) + ((a & FOLD & ~(uintptr_t)7) >> 1));
+/* Return the word for the 8 bytes around an address; plane 0: the last write, 1 and 2: two reads. */
+INLINE mark_t *find_word8(uintptr_t address, int plane) {
+    return (mark_t *)(SHADOW + (uintptr_t)plane * (TERA + SKEW) + ((address & FOLD & ~(uintptr_t)7) >> 1));
 }
-INLINE mark_t *plane4(uintptr_t a, int p) {
-    return (mark_t *)(SHADOW + 3 * (TERA + SKEW) + (uintptr_t)p * (2 * TERA + SKEW) + (a & FOLD & ~(uintptr_t)3));
+INLINE mark_t *find_word4(uintptr_t address, int plane) {
+    return (mark_t *)(SHADOW + 3 * (TERA + SKEW) + (uintptr_t)plane * (2 * TERA + SKEW) +
+                      (address & FOLD & ~(uintptr_t)3));
 }
-INLINE mark_t *plane1(uintptr_t a, int p) {
-    return (mark_t *)(SHADOW + 9 * TERA + 6 * SKEW + (uintptr_t)p * (8 * TERA + SKEW) + ((a & FOLD) << 2));
+INLINE mark_t *find_word1(uintptr_t address, int plane) {
+    return (mark_t *)(SHADOW + 9 * TERA + 6 * SKEW + (uintptr_t)plane * (8 * TERA + SKEW) + ((address & FOLD) << 2));
 }
 
 extern mark_t *last_marks HERE; /* by place: the last one that was made there */
 
-mark_t mark_made(uint32_t place);
-void judge(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, size_t size, bool write, uint32_t place);
+mark_t make_mark(uint32_t place);
+void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
+                   bool is_write, uint32_t place);
 
-/* Whether the running strand made it since it runs, by an access that is not atomic. */
-INLINE bool mine(mark_t m) { return m - now.mine < now.room; }
+/* Return whether the running strand made a mark since it runs, by an access that is not atomic. */
+INLINE bool is_mark_of_this_turn(mark_t number) { return number - now.mine < now.room; }
 
-/* A task's part of the stack is forgotten with it, down to the lowest place that it came to. */
-static inline void comes_down_to(uintptr_t a) {
-    if (a - me->stack_low < me->stack_high - me->stack_low && a < me->lowest) me->lowest = a;
+/* Note how deep the running task's part of the stack was used: it is forgotten with the task. */
+static inline void note_lowest_stack_address(uintptr_t address) {
+    if (address - me->stack_low < me->stack_high - me->stack_low && address < me->lowest) me->lowest = address;
 }
 
 /* --- hooks.c */
-void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from);
-void spins(void);
-void line_changes(uintptr_t a); /* a granule of the line, otherwise than by the hooks' short way */
+void check_hooked_access(uintptr_t a, size_t size, bool is_write, uint32_t flag, uintptr_t return_address);
+void yield_when_polling(void);
+void forget_fresh_notes(uintptr_t address); /* a granule of the line, otherwise than by the hooks' short way */
 
 #endif

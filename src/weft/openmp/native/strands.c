@@ -20,26 +20,31 @@ static uint32_t searches;
 #define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
 static bool any_before, any_history;
 
-static void reserve(void) {
+/* Map the table of strands, `weft_nodes`, once for the whole run; its pages cost nothing until they are used. Aborts
+ * where the system refuses. */
+static void reserve_strand_nodes(void) {
     weft_nodes = mmap(NULL, MOST * sizeof *weft_nodes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (weft_nodes == MAP_FAILED) abort();
 }
 
-strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks) {
-    if (!weft_nodes) reserve();
-    strand_t s = now.next++;
-    if (s - weft_first >= MOST) { /* more strands at once than there is room for: the last ones are one */
+/* Return the number of a new strand (what executes code: an iteration, a task, a thread) with its parent, its kind and
+ * the locks that it holds, a bit for each. Where the table is full, the last strand is returned again. */
+strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks) {
+    if (!weft_nodes) reserve_strand_nodes();
+    strand_t strand = now.next++;
+    if (strand - weft_first >= MOST) { /* more strands at once than there is room for: the last ones are one */
         now.next--;
-        return s - 1;
+        return strand - 1;
     }
-    struct node *n = node(s);
-    *n = (struct node){.parent = parent, .kind = kind, .locks = locks};
-    n->depth = parent >= weft_first ? node(parent)->depth + 1 : 0;
-    return s;
+    struct node *created = node(strand);
+    *created = (struct node){.parent = parent, .kind = kind, .locks = locks};
+    created->depth = parent >= weft_first ? node(parent)->depth + 1 : 0;
+    return strand;
 }
 
-bool strands_crowd(void) { return now.next - now.base > (strand_t)24 << 20; }
+/* Return whether a region has so many strands that iterations must share them. */
+bool has_too_many_strands(void) { return now.next - now.base > (strand_t)24 << 20; }
 
 /* What comes before strands: in chunks, which are used again when all strands are over. */
 #define CHUNK 4096
@@ -49,7 +54,9 @@ static struct chunk {
 } *chunks, *chunk;
 static size_t chunk_used;
 
-static struct before *before_new(void) {
+/* Return an unused edge "this strand comes after that one", from chunks that are used again when all strands are over;
+ * NULL without memory. */
+static struct before *create_order_edge(void) {
     if (!chunk || chunk_used == CHUNK) {
         struct chunk **next = chunk ? &chunk->next : &chunks;
         if (!*next) {
@@ -62,166 +69,189 @@ static struct before *before_new(void) {
     return &chunk->all[chunk_used++];
 }
 
-/* In the midst of a region: all but the threads' new strands is over. Pages of the old ones go back. */
-void strands_past(strand_t base) {
+/* In the midst of a region: declare all strands below the number `base` over, because they come before all that
+ * follows. Pages of their nodes go back to the system. */
+void retire_strands_before(strand_t base) {
     const uintptr_t page = 4096;
     uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1),
               high = (uintptr_t)node(base) & ~(page - 1);
     if (!any_before && !any_history && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
     any_before = false; /* all paths are over */
-    shadow_forget();
+    retire_all_marks();
 }
 
-void strands_forget(void) {
-    if (!weft_nodes) reserve();
+/* Declare all strands over and begin with a new root: everything that ran comes before what follows. Where their
+ * numbers or those of the marks are nearly used up, both begin anew. */
+void retire_all_strands(void) {
+    if (!weft_nodes) reserve_strand_nodes();
     chunk = NULL;
     any_before = any_history = false;
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
-    if (now.next > 0xF0000000u || shadow_full()) {
-        shadow_restart();
+    if (now.next > 0xF0000000u || are_marks_nearly_used_up()) {
+        empty_shadow();
         now.next = 2;
         now.newest = 0;
     }
-    shadow_forget();
+    retire_all_marks();
     weft_first = now.base = now.next;
     now.row = now.row_end = 0;
-    strand_t root = strand_new(0, ROOT, 0);
+    strand_t root = create_strand(0, ROOT, 0);
     node(root)->depth = 0;
-    run_as(root);
+    run_as_strand(root);
 }
 
-void current_is(strand_t s) {
-    now.current = s;
-    now.first_turn = s > now.newest;
-    if (now.first_turn) now.newest = s;
-    shadow_turn();
-    now.in_row = s - now.row < now.row_end - now.row && !any_before;
+/* Say which strand accesses memory from here on, and compute from it how accesses are to be checked (`weft_omp`). */
+void set_current_strand(strand_t strand) {
+    now.current = strand;
+    now.first_turn = strand > now.newest;
+    if (now.first_turn) now.newest = strand;
+    begin_turn_of_marks();
+    now.in_row = strand - now.row < now.row_end - now.row && !any_before;
     now.locks = me && (me->held || me->released);
     now.apart = !now.on || !me || now.locks || now.devices;
-    hooks_again();
+    refresh_hooks();
 }
 
-void checks(bool on) {
-    now.on = on;
-    current_is(now.current);
+/* Switch the check of accesses on or off. */
+void set_checking(bool is_on) {
+    now.on = is_on;
+    set_current_strand(now.current);
 }
 
-void run_as(strand_t s) {
-    if (me) me->current = me->plain = s;
-    current_is(s);
+/* Let the running thread go on as a strand without locks. */
+void run_as_strand(strand_t strand) {
+    if (me) me->current = me->plain = strand;
+    set_current_strand(strand);
 }
 
-/* From here on a path may lead from a strand, and from all that it is of, to others. */
-static void leads_on(strand_t s) {
-    for (; s >= weft_first && !node(s)->leads_on; s = node(s)->parent) node(s)->leads_on = true;
+/* Note of a strand, and of all strands that it is a part of, that an edge leads from it to others. */
+static void mark_as_leading_on(strand_t strand) {
+    for (; strand >= weft_first && !node(strand)->leads_on; strand = node(strand)->parent)
+        node(strand)->leads_on = true;
 }
 
-static void add_before(strand_t s, strand_t earlier, strand_t last) {
-    leads_on(earlier);
-    struct before *b = before_new();
-    if (!b) return;
-    *b = (struct before){.node = earlier, .last = last, .next = node(s)->before};
-    node(s)->before = b;
+/* Add an edge: `earlier`, and what follows of it up to the number `last`, comes before a strand. Without memory there
+ * is none. */
+static void add_order_edge(strand_t strand, strand_t earlier, strand_t last) {
+    mark_as_leading_on(earlier);
+    struct before *edge = create_order_edge();
+    if (!edge) return;
+    *edge = (struct before){.node = earlier, .last = last, .next = node(strand)->before};
+    node(strand)->before = edge;
 }
 
-void comes_before(strand_t s, strand_t earlier, strand_t last) {
+/* Note that `earlier`, and what follows of it up to the number `last`, comes before a strand; what is over already
+ * needs no note. */
+void order_strand_after(strand_t strand, strand_t earlier, strand_t last) {
     if (earlier < now.base) return;
-    add_before(s, earlier, last);
+    add_order_edge(strand, earlier, last);
     any_before = true;
     now.in_row = false;
-    hooks_again();
+    refresh_hooks();
 }
 
-void comes_before_by_lock(strand_t s, strand_t earlier, strand_t last) {
-    const struct before *was = node(s)->before;
-    comes_before(s, earlier, last);
-    if (node(s)->before != was) node(s)->before->by_lock = true;
+/* Note the same order where only this run has it, by who had a lock first. */
+void order_strand_after_by_lock(strand_t strand, strand_t earlier, strand_t last) {
+    const struct before *old_edge = node(strand)->before;
+    order_strand_after(strand, earlier, last);
+    if (node(strand)->before != old_edge) node(strand)->before->by_lock = true;
 }
 
-/* A list of releases: each is behind the earlier ones. Whose strand was the last already, goes on in it. */
-strand_t history_new(strand_t earlier, strand_t released) {
-    if (earlier >= now.base) {
-        struct before *b = node(earlier)->before;
-        if (b && trunk(b->node) == trunk(released)) {
-            b->node = released;
-            b->last = now.next - 1;
-            leads_on(released);
-            return earlier;
+/* Return a history (a list of releases of a lock, each behind the earlier ones) with one more release by the strand
+ * `note_atomic_release`. Where that strand was the last already, the history itself goes on. */
+strand_t add_release_to_history(strand_t history, strand_t released) {
+    if (history >= now.base) {
+        struct before *edge = node(history)->before;
+        if (edge && find_whole_strand(edge->node) == find_whole_strand(released)) {
+            edge->node = released;
+            edge->last = now.next - 1;
+            mark_as_leading_on(released);
+            return history;
         }
     }
-    strand_t s = strand_new(0, HISTORY, 0);
+    strand_t extended = create_strand(0, HISTORY, 0);
     any_history = true;
-    if (earlier >= now.base) add_before(s, earlier, now.next);
-    add_before(s, released, now.next - 1);
-    return s;
+    if (history >= now.base) add_order_edge(extended, history, now.next);
+    add_order_edge(extended, released, now.next - 1);
+    return extended;
 }
 
-/* Two releases, each of which comes before who acquires. */
-strand_t history_of_two(strand_t one, strand_t last, strand_t two) {
-    strand_t s = strand_new(0, HISTORY, 0);
+/* Return a history of two releases that are not ordered, each of which comes before who acquires: by `first` up to the
+ * strand `first_last`, and by `second` up to now. */
+strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second) {
+    strand_t history = create_strand(0, HISTORY, 0);
     any_history = true;
-    add_before(s, one, last);
-    add_before(s, two, now.next - 1);
-    return s;
+    add_order_edge(history, first, first_last);
+    add_order_edge(history, second, now.next - 1);
+    return history;
 }
 
-strand_t segment(void) {
-    strand_t was = bare(me->plain), root = trunk(was);
-    strand_t s = strand_new(root, SEGMENT, 0);
-    struct node *n = node(s), *r = node(root);
-    n->loop = r->loop;
-    n->index = r->index;
-    n->place = r->place;
-    if (was != root) comes_before(s, was, was);
-    me->plain = s;
-    locks_again();
-    return s;
+/* Begin a segment of the running strand, what it does from here on apart from what it did before, and return its
+ * number. Where others must come after the first part only, or the second part after others. */
+strand_t begin_segment(void) {
+    strand_t previous = find_strand_without_locks(me->plain), whole = find_whole_strand(previous);
+    strand_t created = create_strand(whole, SEGMENT, 0);
+    struct node *segment_node = node(created), *whole_node = node(whole);
+    segment_node->loop = whole_node->loop;
+    segment_node->index = whole_node->index;
+    segment_node->place = whole_node->place;
+    if (previous != whole) order_strand_after(created, previous, previous);
+    me->plain = created;
+    refresh_locked_strand();
+    return created;
 }
 
-static bool over(const struct node *n) { return n->joined && (n->kind == IMPLICIT || n->kind == REGION); }
-
-static bool is_share(const struct node *n) {
-    return n->kind == ITERATION || n->kind == SECTION || n->kind == SINGLE || n->kind == LANE;
+static bool is_awaited_thread_part(const struct node *ended) {
+    return ended->joined && (ended->kind == IMPLICIT || ended->kind == REGION);
 }
 
-/* By the tree alone: every strand from the earlier one up to below the common ancestor was waited for. What a thread does
- * behind a single block is in its strand too, so that only shares of other constructs are apart from it: any thread may
- * have them. */
-static bool by_tree(strand_t a, strand_t b) {
-    bool fine = true, share = false;
-    while (a != b) {
-        if (a < weft_first || b < weft_first) return true;
-        const struct node *na = node(a), *nb = node(b);
-        if (na->depth < nb->depth) {
-            share = is_share(nb);
-            b = nb->parent;
+/* Return whether a strand is a share of a worksharing construct, which any thread of the team may have. */
+static bool is_share(const struct node *candidate) {
+    return candidate->kind == ITERATION || candidate->kind == SECTION || candidate->kind == SINGLE ||
+           candidate->kind == LANE;
+}
+
+/* Return whether the tree of strands alone orders two: every strand from the earlier one up to below the common
+ * ancestor was waited for. What a thread does behind a `single` block is in that block's strand too, so that only
+ * shares of other constructs are apart from it. */
+static bool is_ordered_by_tree(strand_t earlier, strand_t later) {
+    bool is_joined = true, is_in_share = false;
+    while (earlier != later) {
+        if (earlier < weft_first || later < weft_first) return true;
+        const struct node *earlier_node = node(earlier), *later_node = node(later);
+        if (earlier_node->depth < later_node->depth) {
+            is_in_share = is_share(later_node);
+            later = later_node->parent;
             continue;
         }
-        if (over(na)) fine = true;
-        else if (na->kind == SINGLE && na->parent == b && !share) return fine;
-        else if (na->kind != LOCKED && na->kind != SEGMENT && !na->joined) fine = false;
-        a = na->parent;
+        if (is_awaited_thread_part(earlier_node)) is_joined = true;
+        else if (earlier_node->kind == SINGLE && earlier_node->parent == later && !is_in_share) return is_joined;
+        else if (earlier_node->kind != LOCKED && earlier_node->kind != SEGMENT && !earlier_node->joined)
+            is_joined = false;
+        earlier = earlier_node->parent;
     }
-    return fine;
+    return is_joined;
 }
 
-/* Iterations of two loops with schedule(static) over the same indices: the same number is the same thread. */
-static bool same_static(strand_t a, strand_t b) {
-    a = trunk(a);
-    b = trunk(b);
-    if (a < weft_first || b < weft_first) return false;
-    const struct node *na = node(a), *nb = node(b);
-    return na->kind == ITERATION && nb->kind == ITERATION && na->index == nb->index && na->loop != nb->loop &&
-           (na->loop & nb->loop & 1) && na->parent == nb->parent && loops_deal_alike(na->loop, nb->loop, na->index);
+/* Return whether two are iterations of two loops with schedule(static) that deal both to the same thread. */
+static bool are_of_same_static_share(strand_t one, strand_t other) {
+    one = find_whole_strand(one);
+    other = find_whole_strand(other);
+    if (one < weft_first || other < weft_first) return false;
+    const struct node *node_one = node(one), *node_other = node(other);
+    return node_one->kind == ITERATION && node_other->kind == ITERATION && node_one->index == node_other->index &&
+           node_one->loop != node_other->loop && (node_one->loop & node_other->loop & 1) &&
+           node_one->parent == node_other->parent &&
+           are_dealt_to_same_thread(node_one->loop, node_other->loop, node_one->index);
 }
 
-/* Whether a strand neither gave something to others, nor is over for whom waited for it. */
-static bool leads_nowhere(strand_t a) {
-    strand_t s = trunk(a);
-    if (s < weft_first || node(s)->leads_on || node(s)->kind == SINGLE) return false;
-    for (; s >= weft_first; s = node(s)->parent)
-        if (node(s)->joined) return false;
+/* Return whether no path can lead out of a strand: it gave nothing to others and nobody waited for it. */
+static bool leads_nowhere(strand_t strand) {
+    strand_t whole = find_whole_strand(strand);
+    if (whole < weft_first || node(whole)->leads_on || node(whole)->kind == SINGLE) return false;
+    for (; whole >= weft_first; whole = node(whole)->parent)
+        if (node(whole)->joined) return false;
     return true;
 }
 
@@ -230,94 +260,108 @@ static bool leads_nowhere(strand_t a) {
 #define SHORT 64
 static int64_t steps_left = SEARCHES;
 
-/* Whether a search may go on; the answer of one that may not is that there is a path. */
-static bool may_step(struct short_search *own) {
-    if (own) return own->steps-- > 0;
+/* Return whether a search for a path may make one more step. Where a long one may not, it says once that not all was
+ * checked. */
+static bool may_search_on(struct short_search *short_search) {
+    if (short_search) return short_search->steps-- > 0;
     if (steps_left-- > 0) return true;
-    told_plain("left", "paths", node(trunk(now.current))->place, 0);
+    report_plain_finding("left", "paths", node(find_whole_strand(now.current))->place, 0);
     return false;
 }
 
-/* Along what comes before strands otherwise than by the tree: dependences, releases, turns. `own`: of a short search. */
-static bool by_paths(strand_t a, strand_t b, bool locks, struct short_search *own) {
-    if (leads_nowhere(a)) return false;
+/* Search back from `later` along the edges (dependences, releases, turns) and return whether `earlier` is reached;
+ * edges that only a lock made count if `with_locks`. A search that ends early returns its own answer, or true. */
+static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
+    if (leads_nowhere(earlier)) return false;
     if (steps_left < SEARCHES - SEARCH) steps_left += SEARCH;
     static strand_t *stack;
     static size_t room;
     size_t count = 0;
     uint32_t search = ++searches;
     GROW(stack, count, room, 1024);
-    stack[count++] = b;
+    stack[count++] = later;
     while (count) {
-        strand_t s = stack[--count];
-        for (; s >= weft_first; s = node(s)->parent) {
-            struct node *n = node(s);
-            if (n->seen == search) break;
-            n->seen = search;
-            if (!may_step(own)) return !own || own->answer;
-            for (const struct before *e = n->before; e; e = e->next) {
-                if (a > e->last || e->node < weft_first || (e->by_lock && !locks)) continue;
-                if (node(e->node)->kind != HISTORY && (trunk(e->node) == trunk(a) || by_tree(a, e->node))) return true;
+        strand_t strand = stack[--count];
+        for (; strand >= weft_first; strand = node(strand)->parent) {
+            struct node *visited = node(strand);
+            if (visited->seen == search) break;
+            visited->seen = search;
+            if (!may_search_on(short_search)) return !short_search || short_search->answer;
+            for (const struct before *edge = visited->before; edge; edge = edge->next) {
+                if (earlier > edge->last || edge->node < weft_first || (edge->by_lock && !with_locks)) continue;
+                if (node(edge->node)->kind != HISTORY && (find_whole_strand(edge->node) == find_whole_strand(earlier) ||
+                                                          is_ordered_by_tree(earlier, edge->node)))
+                    return true;
                 GROW(stack, count, room, 1024);
-                stack[count++] = e->node;
+                stack[count++] = edge->node;
             }
         }
     }
     return false;
 }
 
-static bool find(strand_t a, strand_t b, bool locks, struct short_search *own) {
-    if (a < now.base || a == b) return true;
-    a = bare(a);
-    b = bare(b);
-    if (a == b || trunk(a) == trunk(b)) return true;
-    if (by_tree(a, b) || same_static(a, b)) return true;
-    return any_before && by_paths(a, b, locks, own);
+/* Return whether a strand comes before another one, by the tree or by edges, without the cache of `is_ordered_by`. */
+static bool search_order(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
+    if (earlier < now.base || earlier == later) return true;
+    earlier = find_strand_without_locks(earlier);
+    later = find_strand_without_locks(later);
+    if (earlier == later || find_whole_strand(earlier) == find_whole_strand(later)) return true;
+    if (is_ordered_by_tree(earlier, later) || are_of_same_static_share(earlier, later)) return true;
+    return any_before && is_ordered_by_edges(earlier, later, with_locks, short_search);
 }
 
-static bool iterations_of_one(strand_t a, strand_t b) {
-    const struct node *na = node(a), *nb = node(b);
-    return na->kind == ITERATION && nb->kind == ITERATION && na->loop == nb->loop && !any_before;
+/* Return whether two are iterations of one loop and no edge exists that could order them. */
+static bool are_iterations_of_same_loop(strand_t one, strand_t other) {
+    const struct node *node_one = node(one), *node_other = node(other);
+    return node_one->kind == ITERATION && node_other->kind == ITERATION && node_one->loop == node_other->loop &&
+           !any_before;
 }
 
-static bool ordered_by(strand_t earlier, strand_t later, struct short_search *own) {
+/* Return whether a strand comes before another one; answers are remembered. `short_search` bounds the search, NULL does
+ * not. */
+static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search *short_search) {
     if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !any_before)
         return earlier == later;
     static struct {
         strand_t a, b;
-        bool is;
+        bool result;
     } known[4096];
     if (earlier < now.base || earlier == later) return true;
-    if (iterations_of_one(earlier, later)) return false;
+    if (are_iterations_of_same_loop(earlier, later)) return false;
     unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
-    if (known[slot].a == earlier && known[slot].b == later && known[slot].is) return true;
-    bool is = find(earlier, later, true, own);
-    if (own && own->steps < 0) return is; /* that is not sure */
+    if (known[slot].a == earlier && known[slot].b == later && known[slot].result) return true;
+    bool result = search_order(earlier, later, true, short_search);
+    if (short_search && short_search->steps < 0) return result; /* that is not sure */
     known[slot].a = earlier;
     known[slot].b = later;
-    known[slot].is = is;
-    return is;
+    known[slot].result = result;
+    return result;
 }
 
-bool ordered(strand_t earlier, strand_t later) { return ordered_by(earlier, later, NULL); }
-bool ordered_nearby(strand_t earlier, strand_t later, bool otherwise) {
-    return ordered_by(earlier, later, &(struct short_search){SHORT, otherwise});
-}
-bool ordered_always(strand_t earlier, strand_t later) { return find(earlier, later, false, NULL); }
+bool is_ordered(strand_t earlier, strand_t later) { return is_ordered_by(earlier, later, NULL); }
 
-/* Whether one thread ran both, in its implicit task: then what is that thread's own is no matter of two. */
-bool same_thread(strand_t a, strand_t b) {
-    while (a != b) {
-        if (a < weft_first || b < weft_first) return false;
-        if (node(a)->depth >= node(b)->depth) {
-            if (node(a)->kind == TASK) return false;
-            a = node(a)->parent;
+/* Return the same by a search of a few steps only, or `answer_if_unknown`. */
+bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown) {
+    return is_ordered_by(earlier, later, &(struct short_search){SHORT, answer_if_unknown});
+}
+
+/* Return whether a strand comes before another one whoever has a lock first. */
+bool is_ordered_without_locks(strand_t earlier, strand_t later) { return search_order(earlier, later, false, NULL); }
+
+/* Return whether one thread ran both strands in its implicit task, so that memory of that thread's own is not shared by
+ * them. */
+bool are_of_same_thread(strand_t one, strand_t other) {
+    while (one != other) {
+        if (one < weft_first || other < weft_first) return false;
+        if (node(one)->depth >= node(other)->depth) {
+            if (node(one)->kind == TASK) return false;
+            one = node(one)->parent;
         } else {
-            if (node(b)->kind == TASK) return false;
-            b = node(b)->parent;
+            if (node(other)->kind == TASK) return false;
+            other = node(other)->parent;
         }
     }
-    for (; a >= weft_first; a = node(a)->parent)
-        if (node(a)->kind == IMPLICIT || node(a)->kind == TASK) return true;
+    for (; one >= weft_first; one = node(one)->parent)
+        if (node(one)->kind == IMPLICIT || node(one)->kind == TASK) return true;
     return false;
 }

@@ -16,23 +16,26 @@ static bool names_host(int d) { return d == HOST || d == -1; }
 /* A program that requires one memory is linked with this name. */
 extern char weft_omp_one_memory __attribute__((weak));
 
-static bool is_host(int d) {
-    if (d == -1) d = device;
-    return d != 0 || &weft_omp_one_memory || me->on_device;
+/* Return whether a device's number in a construct means the host (-1: the default device). */
+static bool is_host(int device_number) {
+    if (device_number == -1) device_number = device;
+    return device_number != 0 || &weft_omp_one_memory || me->on_device;
 }
 
-static void run_on_device(void (*fn)(void *), void **given, uint32_t place, uintptr_t frame) {
-    bool was = me->on_device;
+/* Run the body of a target region with the running thread as the device: below `frame` its stack is the region's
+ * own. */
+static void run_on_device(void (*fn)(void *), void **arguments, uint32_t place, uintptr_t frame) {
+    bool was_on_device = me->on_device;
     uintptr_t was_frame = me->device_frame;
     uint32_t was_target = me->target;
     me->on_device = true;
     me->device_frame = frame;
     me->target = place;
-    fn(given);
-    me->on_device = was;
+    fn(arguments);
+    me->on_device = was_on_device;
     me->device_frame = was_frame;
     me->target = was_target;
-    devices_remember();
+    remember_written_values();
 }
 
 /* Items whose copies are made later: at the end of a data region, or when a construct with nowait is waited for. */
@@ -42,52 +45,58 @@ struct data_region {
     struct data_region *outer;
 };
 
-static void *kept_of(const void *p, size_t size) {
-    void *q = malloc(size ? size : 1);
-    if (!q) abort();
-    return memcpy(q, p, size);
+/* Return a copy of memory on the heap. Aborts without memory. */
+static void *copy_bytes(const void *source, size_t size) {
+    void *copy = malloc(size ? size : 1);
+    if (!copy) abort();
+    return memcpy(copy, source, size);
 }
 
-static void keep(struct data_region **list, const struct items *all, void (*ends)(const struct items *)) {
-    size_t n = all->count;
-    struct data_region *r = malloc(sizeof *r);
-    if (!r) abort();
-    *r =
-        (struct data_region){{n, kept_of(all->host, n * sizeof *all->host), kept_of(all->sizes, n * sizeof *all->sizes),
-                              kept_of(all->kinds, n * sizeof *all->kinds), all->place},
-                             ends,
-                             *list};
-    *list = r;
+/* Put a copy of a construct's items on a list; `ends` is to be called with them when the list's first region ends. */
+static void push_data_region(struct data_region **list, const struct items *items, void (*ends)(const struct items *)) {
+    size_t count = items->count;
+    struct data_region *region = malloc(sizeof *region);
+    if (!region) abort();
+    *region = (struct data_region){{count, copy_bytes(items->host, count * sizeof *items->host),
+                                    copy_bytes(items->sizes, count * sizeof *items->sizes),
+                                    copy_bytes(items->kinds, count * sizeof *items->kinds), items->place},
+                                   ends,
+                                   *list};
+    *list = region;
 }
 
-static void end_of(struct data_region **list) {
-    struct data_region *r = *list;
-    *list = r->outer;
-    if (r->items.count) r->ends(&r->items);
-    free(r->items.host), free((void *)r->items.sizes), free((void *)r->items.kinds), free(r);
+/* End the first data region of a list, which frees it. */
+static void end_data_region(struct data_region **list) {
+    struct data_region *region = *list;
+    *list = region->outer;
+    if (region->items.count) region->ends(&region->items);
+    free(region->items.host), free((void *)region->items.sizes), free((void *)region->items.kinds), free(region);
 }
 
 static struct data_region *pending; /* of constructs with nowait */
 
-void targets_done(void) {
-    while (pending) end_of(&pending);
+/* Copy back for all target constructs with `nowait`, because they are waited for now. */
+void finish_pending_targets(void) {
+    while (pending) end_data_region(&pending);
 }
 
-bool targets_pend(uintptr_t a) {
-    for (const struct data_region *r = pending; r; r = r->outer)
-        for (size_t i = 0; i < r->items.count; i++)
-            if (a - (uintptr_t)r->items.host[i] < r->items.sizes[i]) return true;
+/* Return whether a target construct with `nowait` that was not waited for may still write to an address. */
+bool may_pending_target_write(uintptr_t address) {
+    for (const struct data_region *region = pending; region; region = region->outer)
+        for (size_t i = 0; i < region->items.count; i++)
+            if (address - (uintptr_t)region->items.host[i] < region->items.sizes[i]) return true;
     return false;
 }
 
-static void leaves_region(const struct items *all) { devices_leave(all, true); }
-static void leaves_data(const struct items *all) { devices_leave(all, false); }
+static void leaves_region(const struct items *all) { unmap_items(all, true); }
+static void leaves_data(const struct items *all) { unmap_items(all, false); }
 
 enum { NOWAIT = 1, EXIT = 2 };
 
-static void ends_now_or_later(const struct items *all, unsigned flags, void (*ends)(const struct items *)) {
-    if (flags & NOWAIT) keep(&pending, all, ends);
-    else ends(all);
+/* Call `ends` for the items of a construct, or put it off until a construct with `nowait` is waited for. */
+static void end_items_now_or_later(const struct items *items, unsigned flags, void (*ends)(const struct items *)) {
+    if (flags & NOWAIT) push_data_region(&pending, items, ends);
+    else ends(items);
 }
 
 struct target {
@@ -99,55 +108,62 @@ struct target {
     bool on_host;
 };
 
-static void run_target(void *data) {
-    const struct target *t = data;
+/* Run a target region, `data` as a `struct target`: map its items, run its body on the device or on the host, and
+ * unmap. */
+static void run_target_construct(void *data) {
+    const struct target *target = data;
     uintptr_t was_frame = me->target_frame;
-    bool was_explicit = task_says(false);
-    me->target_frame = t->frame;
-    if (t->on_host) {
-        t->fn(t->given);
+    bool was_explicit = set_task_explicit(false);
+    me->target_frame = target->frame;
+    if (target->on_host) {
+        target->fn(target->given);
     } else {
-        targets_done();
-        devices_enter(t->all);
-        run_on_device(t->fn, t->given, t->all->place, t->frame);
-        ends_now_or_later(t->all, t->flags, leaves_region);
+        finish_pending_targets();
+        map_items(target->all);
+        run_on_device(target->fn, target->given, target->all->place, target->frame);
+        end_items_now_or_later(target->all, target->flags, leaves_region);
     }
     me->target_frame = was_frame;
-    task_says(was_explicit);
+    set_task_explicit(was_explicit);
 }
 
-void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_t *sizes, unsigned short *kinds,
-                     unsigned flags, void **depend, void **args) {
+/* GCC's call for `#pragma omp target`: `fn` gets the addresses of `host`, firstprivate ones replaced by copies on the
+ * device. */
+void GOMP_target_ext(int device_number, void (*fn)(void *), size_t item_count, void **host, size_t *sizes,
+                     unsigned short *kinds, unsigned flags, void **depend, void **args) {
     (void)args;
-    const struct items all = {count, host, sizes, kinds, place_of(BEGINNING(fn))};
-    void *given[count + 1], *copies[count + 1];
-    size_t copied = 0;
-    for (size_t i = 0; i < count; i++) {
+    const struct items items = {item_count, host, sizes, kinds, place_of(BEGINNING(fn))};
+    void *given[item_count + 1], *copy_items[item_count + 1];
+    size_t copy_count = 0;
+    for (size_t i = 0; i < item_count; i++) {
         given[i] = host[i];
         if ((kinds[i] & 0xff) != FIRSTPRIVATE) continue;
         size_t align = (size_t)1 << (kinds[i] >> 8);
-        copies[copied] = memory_of_device(align, sizes[i]);
-        if (now.devices) devices_access((uintptr_t)host[i], sizes[i], false, all.place);
-        given[i] = memcpy(copies[copied++], host[i], sizes[i]);
+        copy_items[copy_count] = allocate_device_memory(align, sizes[i]);
+        if (now.devices) check_mapped_access((uintptr_t)host[i], sizes[i], false, items.place);
+        given[i] = memcpy(copy_items[copy_count++], host[i], sizes[i]);
     }
-    told_construct(all.place, "region", 0);
-    struct target t = {fn, given, &all, flags, FRAME, is_host(d)};
-    if (flags & NOWAIT || depend) task_of_target(run_target, &t, all.place, BY_TARGET, flags & NOWAIT, depend);
-    else run_target(&t);
-    while (copied) free(copies[--copied]);
+    count_construct_run(items.place, "region", 0);
+    struct target target = {fn, given, &items, flags, FRAME, is_host(device_number)};
+    if (flags & NOWAIT || depend)
+        run_target_task(run_target_construct, &target, items.place, BY_TARGET, flags & NOWAIT, depend);
+    else run_target_construct(&target);
+    while (copy_count) free(copy_items[--copy_count]);
 }
 
-void GOMP_target_data_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds) {
-    const struct items all = {is_host(d) ? 0 : n, host, sizes, kinds, place_of(PLACE)};
-    told_construct(all.place, "region", 0);
-    targets_done();
-    keep(&me->data_regions, &all, leaves_region);
-    devices_enter(&all);
+/* GCC's call for the start of `#pragma omp target data`. */
+void GOMP_target_data_ext(int device_number, size_t item_count, void **host, size_t *sizes, unsigned short *kinds) {
+    const struct items items = {is_host(device_number) ? 0 : item_count, host, sizes, kinds, place_of(PLACE)};
+    count_construct_run(items.place, "region", 0);
+    finish_pending_targets();
+    push_data_region(&me->data_regions, &items, leaves_region);
+    map_items(&items);
 }
 
+/* GCC's call for its end. */
 void GOMP_target_end_data(void) {
-    targets_done();
-    if (me->data_regions) end_of(&me->data_regions);
+    finish_pending_targets();
+    if (me->data_regions) end_data_region(&me->data_regions);
 }
 
 struct data_copy {
@@ -156,30 +172,36 @@ struct data_copy {
     enum copying when;
 };
 
-static void copies(void *data) {
-    const struct data_copy *c = data;
-    if (c->flags & NOWAIT) devices_touch(c->all, c->when);
-    if (c->when == ENTERS) devices_enter(c->all);
-    else ends_now_or_later(c->all, c->flags, c->when == LEAVES ? leaves_data : devices_update);
+/* Do what a `target update`, `enter data` or `exit data` says of its items, `data` as a `struct data_copy`. */
+static void copy_items(void *data) {
+    const struct data_copy *copy = data;
+    if (copy->flags & NOWAIT) check_host_side(copy->all, copy->when);
+    if (copy->when == ENTERS) map_items(copy->all);
+    else end_items_now_or_later(copy->all, copy->flags, copy->when == LEAVES ? leaves_data : update_items);
 }
 
-static void copy_now_or_beside(struct data_copy *c, void **depend) {
-    targets_done();
-    told_construct(c->all->place, "region", 0);
-    if (c->flags & NOWAIT || depend) task_of_target(copies, c, c->all->place, BY_COPY, c->flags & NOWAIT, depend);
-    else copies(c);
+/* Do the same at once, or as a task beside what follows (`nowait`, `depend`). */
+static void copy_now_or_beside(struct data_copy *copy, void **depend) {
+    finish_pending_targets();
+    count_construct_run(copy->all->place, "region", 0);
+    if (copy->flags & NOWAIT || depend)
+        run_target_task(copy_items, copy, copy->all->place, BY_COPY, copy->flags & NOWAIT, depend);
+    else copy_items(copy);
 }
 
-void GOMP_target_update_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
-                            void **depend) {
-    const struct items all = {n, host, sizes, kinds, place_of(PLACE)};
-    if (!is_host(d)) copy_now_or_beside(&(struct data_copy){&all, flags, UPDATES}, depend);
+/* GCC's call for `#pragma omp target update`. */
+void GOMP_target_update_ext(int device_number, size_t item_count, void **host, size_t *sizes, unsigned short *kinds,
+                            unsigned flags, void **depend) {
+    const struct items items = {item_count, host, sizes, kinds, place_of(PLACE)};
+    if (!is_host(device_number)) copy_now_or_beside(&(struct data_copy){&items, flags, UPDATES}, depend);
 }
 
-void GOMP_target_enter_exit_data(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
-                                 void **depend) {
-    const struct items all = {n, host, sizes, kinds, place_of(PLACE)};
-    if (!is_host(d)) copy_now_or_beside(&(struct data_copy){&all, flags, flags & EXIT ? LEAVES : ENTERS}, depend);
+/* GCC's call for `#pragma omp target enter data` and `exit data`. */
+void GOMP_target_enter_exit_data(int device_number, size_t item_count, void **host, size_t *sizes,
+                                 unsigned short *kinds, unsigned flags, void **depend) {
+    const struct items items = {item_count, host, sizes, kinds, place_of(PLACE)};
+    if (!is_host(device_number))
+        copy_now_or_beside(&(struct data_copy){&items, flags, flags & EXIT ? LEAVES : ENTERS}, depend);
 }
 
 void GOMP_offload_register_ver(unsigned version, const void *table, int type, const void *data) {
@@ -199,11 +221,13 @@ void *GOMP_target_map_indirect_ptr(void *p) { return p; }
 extern const void *const __OFFLOAD_TABLE__[] __attribute__((weak));
 #define LINKED ((uintptr_t)1 << (8 * sizeof(uintptr_t) - 1))
 
-__attribute__((constructor(102))) static void declared(void) {
+/* Declare the variables of `declare target` to the device, from the linker's list, before the program's own
+ * constructors run. */
+__attribute__((constructor(102))) static void declare_linked_variables(void) {
     if (!__OFFLOAD_TABLE__ || &weft_omp_one_memory) return;
-    const uintptr_t *one = __OFFLOAD_TABLE__[2], *end = __OFFLOAD_TABLE__[3];
-    for (; one < end; one += 2)
-        if (!(one[1] & LINKED)) devices_declare(one[0], one[1]);
+    const uintptr_t *entry = __OFFLOAD_TABLE__[2], *end = __OFFLOAD_TABLE__[3];
+    for (; entry < end; entry += 2)
+        if (!(entry[1] & LINKED)) declare_device_variable(entry[0], entry[1]);
 }
 
 /* --- what programs ask -------------------------------------------------------------------------------------------- */
@@ -218,9 +242,9 @@ void omp_set_default_device(int d) { device = d; }
 void omp_set_default_device_(const int *d) { device = *d; }
 void omp_set_default_device_8_(const int64_t *d) { device = (int)*d; }
 
-void *omp_target_alloc(size_t n, int d) { return names_host(d) ? malloc(n) : memory_of_device(16, n); }
+void *omp_target_alloc(size_t n, int d) { return names_host(d) ? malloc(n) : allocate_device_memory(16, n); }
 void omp_target_free(void *p, int d) { (void)d, free(p); }
-int omp_target_is_present(const void *p, int d) { return names_host(d) || devices_has((uintptr_t)p); }
+int omp_target_is_present(const void *p, int d) { return names_host(d) || is_address_mapped((uintptr_t)p); }
 int omp_target_is_accessible(const void *p, size_t size, int d) {
     return (void)p, (void)size, names_host(d) || &weft_omp_one_memory;
 }
@@ -228,19 +252,21 @@ int omp_target_is_accessible(const void *p, size_t size, int d) {
 void *omp_get_mapped_ptr(const void *p, int d) { return omp_target_is_present(p, d) ? (void *)(uintptr_t)p : NULL; }
 
 /* No memory of the program's own can be another one's copy here. */
-int omp_target_associate_ptr(const void *host, const void *of, size_t size, size_t at, int d) {
-    (void)host, (void)of, (void)size, (void)at, (void)d;
+int omp_target_associate_ptr(const void *host, const void *device_memory, size_t size, size_t offset,
+                             int device_number) {
+    (void)host, (void)device_memory, (void)size, (void)offset, (void)device_number;
     return EINVAL;
 }
 int omp_target_disassociate_ptr(const void *p, int d) { return (void)p, (void)d, EINVAL; }
 
-/* A copy between devices reads or writes one side's copy of what is mapped. */
-static void touched(const void *p, size_t n, bool write, int d, uint32_t place) {
-    bool was = me->on_device;
-    if (!now.devices || (!names_host(d) && !devices_has((uintptr_t)p))) return;
-    me->on_device = !names_host(d);
-    devices_access((uintptr_t)p, n, write, place);
-    me->on_device = was;
+/* Check a library call's access of one side's copy of mapped memory, by the device's number. */
+static void check_device_side_access(const void *memory, size_t byte_count, bool is_write, int device_number,
+                                     uint32_t place) {
+    bool was_on_device = me->on_device;
+    if (!now.devices || (!names_host(device_number) && !is_address_mapped((uintptr_t)memory))) return;
+    me->on_device = !names_host(device_number);
+    check_mapped_access((uintptr_t)memory, byte_count, is_write, place);
+    me->on_device = was_on_device;
 }
 
 /* A call that copies or fills. */
@@ -255,120 +281,143 @@ struct transfer {
     bool beside; /* what others do meanwhile is compared with it */
 };
 
-static void used(const struct transfer *t, const void *p, size_t n, bool write) {
-    touched(p, n, write, write ? t->to_device : t->from_device, t->place);
-    if (t->beside && n) shadow_range((uintptr_t)p, n, write, t->place);
+/* Check one of the two accesses of a transfer. */
+static void check_transfer_access(const struct transfer *request, const void *memory, size_t byte_count,
+                                  bool is_write) {
+    check_device_side_access(memory, byte_count, is_write, is_write ? request->to_device : request->from_device,
+                             request->place);
+    if (request->beside && byte_count) check_range_access((uintptr_t)memory, byte_count, is_write, request->place);
 }
 
-static void copied(const struct transfer *t, void *to, const void *from, size_t n) {
-    used(t, from, n, false), used(t, to, n, true);
-    memcpy(to, from, n);
-    devices_remember();
+/* Copy bytes of a transfer and check both accesses. */
+static void copy_and_check(const struct transfer *request, void *to, const void *from, size_t byte_count) {
+    check_transfer_access(request, from, byte_count, false), check_transfer_access(request, to, byte_count, true);
+    memcpy(to, from, byte_count);
+    remember_written_values();
 }
 
-/* The part of a box below one of its dimensions. */
-static void copy_box(char *to, const char *from, const struct transfer *t, int dimension) {
-    size_t to_row = t->element, from_row = t->element;
-    for (int d = dimension + 1; d < t->dimensions; d++) {
-        to_row *= t->to_size[d];
-        from_row *= t->from_size[d];
+/* Copy the part of a box (omp_target_memcpy_rect) below one of its dimensions, row by row. */
+static void copy_box(char *target, const char *source, const struct transfer *request, int dimension) {
+    size_t to_row = request->element, from_row = request->element;
+    for (int inner = dimension + 1; inner < request->dimensions; inner++) {
+        to_row *= request->to_size[inner];
+        from_row *= request->from_size[inner];
     }
-    to += t->to_at[dimension] * to_row;
-    from += t->from_at[dimension] * from_row;
-    if (dimension + 1 == t->dimensions) {
-        copied(t, to, from, t->volume[dimension] * t->element);
+    target += request->to_at[dimension] * to_row;
+    source += request->from_at[dimension] * from_row;
+    if (dimension + 1 == request->dimensions) {
+        copy_and_check(request, target, source, request->volume[dimension] * request->element);
         return;
     }
-    for (size_t i = 0; i < t->volume[dimension]; i++) copy_box(to + i * to_row, from + i * from_row, t, dimension + 1);
+    for (size_t i = 0; i < request->volume[dimension]; i++)
+        copy_box(target + i * to_row, source + i * from_row, request, dimension + 1);
 }
 
-static void transfer(void *data) {
-    const struct transfer *t = data;
-    if (t->dimensions) {
-        copy_box(t->to, t->from, t, 0);
-    } else if (t->from) {
-        copied(t, t->to, t->from, t->element);
+/* Make a transfer, `data` as a `struct transfer`: copy a box or bytes, or fill. */
+static void run_transfer(void *data) {
+    const struct transfer *request = data;
+    if (request->dimensions) {
+        copy_box(request->to, request->from, request, 0);
+    } else if (request->from) {
+        copy_and_check(request, request->to, request->from, request->element);
     } else {
-        used(t, t->to, t->element, true);
-        memset(t->to, t->value, t->element);
-        devices_remember();
+        check_transfer_access(request, request->to, request->element, true);
+        memset(request->to, request->value, request->element);
+        remember_written_values();
     }
 }
 
-/* The same as a task that comes after what its objects of depend name. */
-static void transfer_beside(struct transfer *t, int count, void *objects) {
-    t->beside = true;
+/* Make a transfer as a task beside what follows, after the tasks that its depend objects name. */
+static void run_transfer_beside(struct transfer *request, int count, void *objects) {
+    request->beside = true;
     void *depend[count > 0 ? count + 5 : 1];
-    bool any = count > 0 && objects;
-    if (any) memcpy(depend, (void *[]){NULL, (void *)(intptr_t)count, NULL, NULL, NULL}, 5 * sizeof *depend);
-    for (int i = 0; any && i < count; i++) depend[5 + i] = (char *)objects + (size_t)i * 2 * sizeof(void *);
-    task_of_target(transfer, t, t->place, BY_COPY, true, any ? depend : NULL);
+    bool has_dependences = count > 0 && objects;
+    if (has_dependences)
+        memcpy(depend, (void *[]){NULL, (void *)(intptr_t)count, NULL, NULL, NULL}, 5 * sizeof *depend);
+    for (int i = 0; has_dependences && i < count; i++) depend[5 + i] = (char *)objects + (size_t)i * 2 * sizeof(void *);
+    run_target_task(run_transfer, request, request->place, BY_COPY, true, has_dependences ? depend : NULL);
 }
 
-static struct transfer whole(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
-                             int from_device, uint32_t place) {
-    return (struct transfer){.to = (char *)to + to_at,
-                             .from = (const char *)from + from_at,
-                             .element = n,
+/* Return a transfer of bytes that has no dimensions. */
+static struct transfer make_transfer(void *to, const void *from, size_t byte_count, size_t to_offset,
+                                     size_t from_offset, int to_device, int from_device, uint32_t place) {
+    return (struct transfer){.to = (char *)to + to_offset,
+                             .from = (const char *)from + from_offset,
+                             .element = byte_count,
                              .to_device = to_device,
                              .from_device = from_device,
                              .place = place};
 }
 
-int omp_target_memcpy(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
-                      int from_device) {
-    struct transfer t = whole(to, from, n, to_at, from_at, to_device, from_device, place_of(PLACE));
-    return transfer(&t), 0;
+/* OpenMP's function; returns 0. */
+int omp_target_memcpy(void *to, const void *from, size_t byte_count, size_t to_offset, size_t from_offset,
+                      int to_device, int from_device) {
+    struct transfer request =
+        make_transfer(to, from, byte_count, to_offset, from_offset, to_device, from_device, place_of(PLACE));
+    return run_transfer(&request), 0;
 }
-int omp_target_memcpy_async(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
-                            int from_device, int count, void *objects) {
-    struct transfer t = whole(to, from, n, to_at, from_at, to_device, from_device, place_of(PLACE));
-    return transfer_beside(&t, count, objects), 0;
+
+/* OpenMP's function, with `count` depend objects; returns 0. */
+int omp_target_memcpy_async(void *to, const void *from, size_t byte_count, size_t to_offset, size_t from_offset,
+                            int to_device, int from_device, int count, void *objects) {
+    struct transfer request =
+        make_transfer(to, from, byte_count, to_offset, from_offset, to_device, from_device, place_of(PLACE));
+    return run_transfer_beside(&request, count, objects), 0;
 }
 
 #define BOX                                                                                                            \
     void *to, const void *from, size_t element, int dimensions, const size_t *volume, const size_t *to_at,             \
         const size_t *from_at, const size_t *to_size, const size_t *from_size, int to_device, int from_device
 
-static int box_of(struct transfer *t, BOX, uint32_t place) {
-    *t = (struct transfer){.to = to,
-                           .from = from,
-                           .element = element,
-                           .dimensions = dimensions,
-                           .volume = volume,
-                           .to_at = to_at,
-                           .from_at = from_at,
-                           .to_size = to_size,
-                           .from_size = from_size,
-                           .to_device = to_device,
-                           .from_device = from_device,
-                           .place = place};
+/* Fill a transfer of a box. Return 0, EINVAL without dimensions, or INT_MAX if the program asks how many dimensions are
+ * possible. */
+static int fill_box_transfer(struct transfer *request, BOX, uint32_t place) {
+    *request = (struct transfer){.to = to,
+                                 .from = from,
+                                 .element = element,
+                                 .dimensions = dimensions,
+                                 .volume = volume,
+                                 .to_at = to_at,
+                                 .from_at = from_at,
+                                 .to_size = to_size,
+                                 .from_size = from_size,
+                                 .to_device = to_device,
+                                 .from_device = from_device,
+                                 .place = place};
     if (!to && !from) return INT_MAX;
     return dimensions < 1 ? EINVAL : 0;
 }
 
+/* OpenMP's function; returns 0 or what fill_box_transfer() says. */
 int omp_target_memcpy_rect(BOX) {
-    struct transfer t;
-    int answer = box_of(&t, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size, to_device,
-                        from_device, place_of(PLACE));
-    if (!answer) transfer(&t);
-    return answer;
-}
-int omp_target_memcpy_rect_async(BOX, int count, void *objects) {
-    struct transfer t;
-    int answer = box_of(&t, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size, to_device,
-                        from_device, place_of(PLACE));
-    if (!answer) transfer_beside(&t, count, objects);
+    struct transfer request;
+    int answer = fill_box_transfer(&request, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size,
+                                   to_device, from_device, place_of(PLACE));
+    if (!answer) run_transfer(&request);
     return answer;
 }
 
-void *omp_target_memset(void *to, int value, size_t n, int d) {
-    struct transfer t = {.to = to, .value = value, .element = n, .to_device = d, .place = place_of(PLACE)};
-    return transfer(&t), to;
+/* OpenMP's function, with `count` depend objects. */
+int omp_target_memcpy_rect_async(BOX, int count, void *objects) {
+    struct transfer request;
+    int answer = fill_box_transfer(&request, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size,
+                                   to_device, from_device, place_of(PLACE));
+    if (!answer) run_transfer_beside(&request, count, objects);
+    return answer;
 }
-void *omp_target_memset_async(void *to, int value, size_t n, int d, int count, void *objects) {
-    struct transfer t = {.to = to, .value = value, .element = n, .to_device = d, .place = place_of(PLACE)};
-    return transfer_beside(&t, count, objects), to;
+
+/* OpenMP's function; returns `to`. */
+void *omp_target_memset(void *to, int value, size_t byte_count, int device_number) {
+    struct transfer request = {
+        .to = to, .value = value, .element = byte_count, .to_device = device_number, .place = place_of(PLACE)};
+    return run_transfer(&request), to;
+}
+
+/* OpenMP's function, with `count` depend objects. */
+void *omp_target_memset_async(void *to, int value, size_t byte_count, int device_number, int count, void *objects) {
+    struct transfer request = {
+        .to = to, .value = value, .element = byte_count, .to_device = device_number, .place = place_of(PLACE)};
+    return run_transfer_beside(&request, count, objects), to;
 }
 
 /* --- how devices are called --------------------------------------------------------------------------------------- */
@@ -377,14 +426,18 @@ void *omp_target_memset_async(void *to, int value, size_t n, int d, int count, v
 static const char *const uids[] = {"WEFT_DEVICE", "WEFT_HOST"};
 
 const char *omp_get_uid_from_device(int d) { return names_host(d) ? uids[HOST] : d == 0 ? uids[0] : NULL; }
+
+/* OpenMP's function: return the number of the device with a name; -4 if there is none. */
 int omp_get_device_from_uid(const char *uid) {
-    for (int d = 0; d <= HOST; d++)
-        if (!strcmp(uid, uids[d])) return d;
+    for (int device_number = 0; device_number <= HOST; device_number++)
+        if (!strcmp(uid, uids[device_number])) return device_number;
     return INVALID;
 }
+
+/* The same for Fortran, whose text has a length. */
 int omp_get_device_from_uid_(const char *uid, size_t size) {
-    for (int d = 0; d <= HOST; d++)
-        if (size == strlen(uids[d]) && !memcmp(uid, uids[d], size)) return d;
+    for (int device_number = 0; device_number <= HOST; device_number++)
+        if (size == strlen(uids[device_number]) && !memcmp(uid, uids[device_number], size)) return device_number;
     return INVALID;
 }
 void omp_get_uid_from_device_(const char **to, size_t *size, int d) { TEXT(omp_get_uid_from_device(d)); }

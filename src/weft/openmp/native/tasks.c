@@ -19,36 +19,39 @@ enum {
     STRICT = 1 << 14
 };
 
-static void append(strand_t **list, size_t *count, size_t *room, strand_t s) {
+static void append_strand(strand_t **list, size_t *count, size_t *room, strand_t strand) {
     GROW(*list, *count, *room, 16);
-    (*list)[(*count)++] = s;
+    (*list)[(*count)++] = strand;
 }
 
-void tasks_joined(strand_t **list, size_t *count) {
+/* Note of all tasks of a list that they were waited for, and empty the list. */
+void join_tasks(strand_t **list, size_t *count) {
     for (size_t i = 0; i < *count; i++)
         if ((*list)[i] >= now.base) node((*list)[i])->joined = true;
     *count = 0;
 }
 
-void task_begin(struct task *t, struct taskgroup *group) { t->group = group; }
+void begin_task(struct task *task, struct taskgroup *group) { task->group = group; }
 
-bool task_says(bool is_explicit) {
-    bool was = me->task->is_explicit;
+/* Say whether the running code is that of an explicit task, and return what it was before, to be restored. */
+bool set_task_explicit(bool is_explicit) {
+    bool old = me->task->is_explicit;
     me->task->is_explicit = is_explicit;
-    return was;
+    return old;
 }
 
-/* A task where nothing is checked. */
-static void run_plain(void (*fn)(void *), void *data) {
-    bool was = task_says(true);
+/* Run a task's function where nothing is checked. */
+static void run_unchecked_task(void (*fn)(void *), void *data) {
+    bool was_explicit = set_task_explicit(true);
     fn(data);
-    task_says(was);
+    set_task_explicit(was_explicit);
 }
 
-void task_end(struct task *t) {
-    free(t->children);
-    for (size_t i = 0; i < sizeof t->depends / sizeof *t->depends; i++)
-        for (struct depend *d = t->depends[i]; d;) {
+/* Free the lists of a task that is over: its children and its dependences. */
+void free_task_lists(struct task *task) {
+    free(task->children);
+    for (size_t i = 0; i < sizeof task->depends / sizeof *task->depends; i++)
+        for (struct depend *d = task->depends[i]; d;) {
             struct depend *next = d->next;
             free(d->ins), free(d->in_lasts), free(d->before), free(d);
             d = next;
@@ -63,82 +66,92 @@ enum sort { IN = 1, OUT = 2, INOUT = 3, MUTEX = 4, DEPOBJ = 5, INOUTSET = 6 };
 char weft_omp_all_memory_;
 #define ALL ((uintptr_t)&weft_omp_all_memory_)
 
-static struct depend **slot_of(struct task *t, uintptr_t a) { return &t->depends[(a >> 2) % 64]; }
-
-static struct depend *known_depend(struct task *t, uintptr_t a) {
-    struct depend *d = *slot_of(t, a);
-    while (d && d->address != a) d = d->next;
-    return d;
+static struct depend **find_depend_slot(struct task *task, uintptr_t address) {
+    return &task->depends[(address >> 2) % 64];
 }
 
-static struct depend *depend_of(struct task *t, uintptr_t a) {
-    struct depend *d = known_depend(t, a), **at = slot_of(t, a);
-    if (d) return d;
-    d = calloc(1, sizeof *d);
-    if (!d) abort();
-    d->address = a;
-    d->next = *at;
-    const struct depend *all = known_depend(t, ALL);
-    if (all && all->count) {
-        append(&d->ins, &d->count, &d->room, all->ins[all->count - 1]);
-        d->sort = OUT;
+/* Return the dependences of a task's children on an address; NULL if there are none. */
+static struct depend *find_depend(struct task *task, uintptr_t address) {
+    struct depend *depend = *find_depend_slot(task, address);
+    while (depend && depend->address != address) depend = depend->next;
+    return depend;
+}
+
+/* Return the entry for the dependences of a task's children on an address, made if there is none: its first ones come
+ * after the last `omp_all_memory`. */
+static struct depend *find_or_create_depend(struct task *task, uintptr_t address) {
+    struct depend *depend = find_depend(task, address), **slot = find_depend_slot(task, address);
+    if (depend) return depend;
+    depend = calloc(1, sizeof *depend);
+    if (!depend) abort();
+    depend->address = address;
+    depend->next = *slot;
+    const struct depend *all_memory = find_depend(task, ALL);
+    if (all_memory && all_memory->count) {
+        append_strand(&depend->ins, &depend->count, &depend->room, all_memory->ins[all_memory->count - 1]);
+        depend->sort = OUT;
     }
-    return *at = d;
+    return *slot = depend;
 }
 
-static void after(strand_t s, strand_t earlier) {
+/* Note that a strand comes after a task (0: none) and after the event of its clause `detach`. */
+static void order_after_task(strand_t strand, strand_t earlier) {
     if (!earlier) return;
-    comes_before(s, earlier, UINT32_MAX);
-    detached_before(s, earlier);
+    order_strand_after(strand, earlier, UINT32_MAX);
+    order_after_detached_task(strand, earlier);
 }
 
-/* The last ones of one address: a set of tasks of one sort, with what the whole set comes after. */
-static void depends(struct task *t, strand_t s, uintptr_t a, enum sort sort) {
-    for (size_t i = 0; a == ALL && i < sizeof t->depends / sizeof *t->depends; i++)
-        for (const struct depend *d = t->depends[i]; d; d = d->next)
-            if (d->address != ALL) depends(t, s, d->address, OUT);
-    struct depend *d = depend_of(t, a);
-    bool joins = sort == d->sort && (sort == IN || sort == MUTEX || sort == INOUTSET);
-    if (!joins) {
-        free(d->before);
-        d->before = d->ins;
-        d->before_count = d->count;
-        d->ins = NULL;
-        d->count = d->room = 0;
-        d->sort = sort;
+/* Order a new task's strand after the earlier tasks that its clause `depend` with this address and sort names, and add
+ * it to the entry of the address. An entry has the last set of tasks of one sort, and what the whole set comes
+ * after. */
+static void add_dependence(struct task *task, strand_t strand, uintptr_t address, enum sort sort) {
+    for (size_t i = 0; address == ALL && i < sizeof task->depends / sizeof *task->depends; i++)
+        for (const struct depend *depend = task->depends[i]; depend; depend = depend->next)
+            if (depend->address != ALL) add_dependence(task, strand, depend->address, OUT);
+    struct depend *depend = find_or_create_depend(task, address);
+    bool joins_set = sort == depend->sort && (sort == IN || sort == MUTEX || sort == INOUTSET);
+    if (!joins_set) {
+        free(depend->before);
+        depend->before = depend->ins;
+        depend->before_count = depend->count;
+        depend->ins = NULL;
+        depend->count = depend->room = 0;
+        depend->sort = sort;
     }
-    for (size_t i = 0; i < d->before_count; i++) after(s, d->before[i]);
-    append(&d->ins, &d->count, &d->room, s);
+    for (size_t i = 0; i < depend->before_count; i++) order_after_task(strand, depend->before[i]);
+    append_strand(&depend->ins, &depend->count, &depend->room, strand);
 }
 
-/* The clause as the compiler lays it out: counts, then addresses; or (first 0) counts of four sorts and of objects. */
-static void each_depend(void **clause, void (*use)(void *, uintptr_t, enum sort), void *context) {
-    uintptr_t all = (uintptr_t)clause[0];
-    if (all) {
+/* Call `use(context, address, sort)` for each item of a `depend` clause as GCC lays it out: count, count of out,
+ * addresses; or (first word 0) count, counts of out, mutexinoutset and in, then addresses and depend objects. */
+static void for_each_depend(void **clause, void (*use)(void *, uintptr_t, enum sort), void *context) {
+    uintptr_t count = (uintptr_t)clause[0];
+    if (count) {
         uintptr_t out = (uintptr_t)clause[1];
-        for (uintptr_t i = 0; i < all; i++) use(context, (uintptr_t)clause[2 + i], i < out ? OUT : IN);
+        for (uintptr_t i = 0; i < count; i++) use(context, (uintptr_t)clause[2 + i], i < out ? OUT : IN);
         return;
     }
-    all = (uintptr_t)clause[1];
+    count = (uintptr_t)clause[1];
     uintptr_t out = (uintptr_t)clause[2], mutex = (uintptr_t)clause[3], in = (uintptr_t)clause[4];
-    for (uintptr_t i = 0; i < all; i++) {
-        uintptr_t a = (uintptr_t)clause[5 + i];
+    for (uintptr_t i = 0; i < count; i++) {
+        uintptr_t address = (uintptr_t)clause[5 + i];
         enum sort sort = i < out ? OUT : i < out + mutex ? MUTEX : i < out + mutex + in ? IN : DEPOBJ;
         if (sort == DEPOBJ) {
-            void **object = (void **)a;
+            void **object = (void **)address;
             uintptr_t kind = (uintptr_t)object[1];
             use(context, (uintptr_t)object[0], kind == OUT || kind == INOUT ? OUT : (enum sort)kind);
         } else {
-            use(context, a, sort);
+            use(context, address, sort);
         }
     }
 }
 
-/* Before a task is made: those that it comes after may still wait for their events. */
-static void awaited(void *context, uintptr_t a, enum sort sort) {
+/* For `for_each_depend`, before a task is made: let the tasks that it comes after fulfil the events that they wait
+ * for. */
+static void wait_for_detached_dependence(void *context, uintptr_t address, enum sort sort) {
     (void)sort;
-    const struct depend *d = known_depend(((struct task *)context), a);
-    for (size_t i = 0; d && i < d->count; i++) detached_awaited(d->ins[i]);
+    const struct depend *depend = find_depend(((struct task *)context), address);
+    for (size_t i = 0; depend && i < depend->count; i++) wait_for_detached_task(depend->ins[i]);
 }
 
 struct making {
@@ -148,79 +161,90 @@ struct making {
     int lock_count;
 };
 
-static void made_after(void *context, uintptr_t a, enum sort sort) {
-    struct making *m = context;
-    depends(m->task, m->strand, a, sort);
-    if (sort == MUTEX && m->lock_count < 16) m->locks[m->lock_count++] = depend_of(m->task, a);
+/* For `for_each_depend`: order the task of `context`, a `struct making`, after the tasks that one item names; note the
+ * lock of a mutexinoutset. */
+static void add_made_task_dependence(void *context, uintptr_t address, enum sort sort) {
+    struct making *making = context;
+    add_dependence(making->task, making->strand, address, sort);
+    if (sort == MUTEX && making->lock_count < 16)
+        making->locks[making->lock_count++] = find_or_create_depend(making->task, address);
 }
 
-static void waited(void *context, uintptr_t a, enum sort sort) {
-    struct making *m = context;
-    for (size_t i = 0; a == ALL && i < sizeof m->task->depends / sizeof *m->task->depends; i++)
-        for (const struct depend *d = m->task->depends[i]; d; d = d->next)
-            if (d->address != ALL) waited(context, d->address, OUT);
-    struct depend *d = depend_of(m->task, a);
-    bool joins = sort == d->sort && sort == IN;
-    const strand_t *of = joins ? d->before : d->ins;
-    size_t count = joins ? d->before_count : d->count;
-    for (size_t i = 0; i < count; i++) after(m->strand, of[i]);
+/* For `for_each_depend` of a `taskwait depend`: order what follows in the running task after the tasks that one item
+ * names. */
+static void order_wait_after_dependence(void *context, uintptr_t address, enum sort sort) {
+    struct making *making = context;
+    for (size_t i = 0; address == ALL && i < sizeof making->task->depends / sizeof *making->task->depends; i++)
+        for (const struct depend *depend = making->task->depends[i]; depend; depend = depend->next)
+            if (depend->address != ALL) order_wait_after_dependence(context, depend->address, OUT);
+    struct depend *depend = find_or_create_depend(making->task, address);
+    bool joins_set = sort == depend->sort && sort == IN;
+    const strand_t *awaited_tasks = joins_set ? depend->before : depend->ins;
+    size_t count = joins_set ? depend->before_count : depend->count;
+    for (size_t i = 0; i < count; i++) order_after_task(making->strand, awaited_tasks[i]);
 }
 
 /* --- making and running ------------------------------------------------------------------------------------------ */
 
-static bool plain_run(void) { return !now.on; }
+static bool is_unchecked(void) { return !now.on; }
 
 /* Where one thread runs, nothing is checked but what a device does beside it: from its first task of a construct with
  * nowait on, until none is left that was not waited for. */
 static struct task *beside;
 
-bool tasks_beside(void) { return beside != NULL; }
-void tasks_beside_end(void) { beside = NULL; }
+bool is_device_task_pending(void) { return beside != NULL; }
+void forget_device_tasks(void) { beside = NULL; }
 
-/* The thread's own tasks run on the thread. */
-static bool at_once(void) { return beside && alone(); }
+/* Return whether the running thread, alone, waits for its own tasks at once: only those of a device are beside it. */
+static bool runs_tasks_at_once(void) { return beside && is_team_of_one(); }
 
-static void waited_for_all(void) {
-    struct task *t = me->task;
-    if (!beside || t != beside) return;
-    for (size_t i = 0; i < t->count; i++)
-        if (t->children[i] >= now.base && !node(t->children[i])->joined) return;
-    t->count = 0;
+/* Stop checking where one thread runs, once all tasks beside it (of a device) were waited for. */
+static void end_device_task_check(void) {
+    struct task *task = me->task;
+    if (!beside || task != beside) return;
+    for (size_t i = 0; i < task->count; i++)
+        if (task->children[i] >= now.base && !node(task->children[i])->joined) return;
+    task->count = 0;
     beside = NULL;
-    checks(false);
-    if (!me->team) strands_forget();
+    set_checking(false);
+    if (!me->team) retire_all_strands();
 }
 
-static void *arguments(void *data, void (*copy)(void *, void *), long size, long align, void **block) {
+/* Return the arguments of a task, copied into new memory with this size and alignment (`copy`: by the compiler's
+ * function); `*block` is to be freed. Aborts without memory. */
+static void *copy_arguments(void *data, void (*copy)(void *, void *), long size, long align, void **block) {
     *block = malloc((size_t)(size + align + 16));
     if (!*block) abort();
-    char *at = (char *)(((uintptr_t)*block + (uintptr_t)align - 1) & ~(uintptr_t)(align - 1));
-    shadow_clear((uintptr_t)*block, (uintptr_t)*block + (size_t)(size + align + 16));
-    if (copy) copy(at, data);
-    else memcpy(at, data, (size_t)size);
-    return at;
+    char *arguments = (char *)(((uintptr_t)*block + (uintptr_t)align - 1) & ~(uintptr_t)(align - 1));
+    clear_shadow((uintptr_t)*block, (uintptr_t)*block + (size_t)(size + align + 16));
+    if (copy) copy(arguments, data);
+    else memcpy(arguments, data, (size_t)size);
+    return arguments;
 }
 
-static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool final, const struct making *m) {
+/* Run a task's function as its strand, within the locks that `making` names, and restore the running thread's state. An
+ * included task is one that its maker waits for at once. */
+static void run_task(void (*fn)(void *), void *data, strand_t strand, bool is_included, bool is_final,
+                     const struct making *making) {
     struct thread before = *me;
-    struct task task = {.outer = me->task, .final = final, .is_explicit = node(s)->loop == BY_TASK};
-    task_begin(&task, me->task ? me->task->group : NULL);
+    struct task task = {.outer = me->task, .final = is_final, .is_explicit = node(strand)->loop == BY_TASK};
+    begin_task(&task, me->task ? me->task->group : NULL);
     me->task = &task;
     me->lowest = UINTPTR_MAX;
     me->held = 0;
     me->work = NULL;
     me->private_count = 0;
     me->private_low = me->private_high = 0;
-    me->plain = s;
-    locks_again();
-    for (int i = 0; m && i < m->lock_count; i++) lock_take(m->locks[i], node(s)->place);
+    me->plain = strand;
+    refresh_locked_strand();
+    for (int i = 0; making && i < making->lock_count; i++) take_lock(making->locks[i], node(strand)->place);
     uintptr_t frame = FRAME;
     fn(data);
-    for (int i = 0; m && i < m->lock_count; i++) lock_leave(m->locks[i]);
-    task_end(&task);
+    for (int i = 0; making && i < making->lock_count; i++) release_lock(making->locks[i]);
+    free_task_lists(&task);
     uintptr_t lowest = me->lowest;
-    if (lowest < frame) shadow_clear(lowest, frame);
-    if (included) node(s)->joined = true;
+    if (lowest < frame) clear_shadow(lowest, frame);
+    if (is_included) node(strand)->joined = true;
     me->task = before.task;
     me->held = before.held;
     me->work = before.work;
@@ -231,120 +255,132 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
     me->lowest = lowest < before.lowest ? lowest : before.lowest;
     me->plain = before.plain;
     me->current = before.current;
-    current_is(me->current);
+    set_current_strand(me->current);
 }
 
 static int64_t task_number;
 
-static strand_t task_strand(bool included, uint32_t place, enum maker maker) {
-    strand_t s = strand_new(bare(me->plain), TASK, 0);
-    node(s)->index = ++task_number;
-    node(s)->place = place;
-    node(s)->loop = maker;
-    struct task *t = me->task;
-    if (included) return s;
-    append(&t->children, &t->count, &t->room, s);
-    if (t->group) append(&t->group->tasks, &t->group->count, &t->group->room, s);
-    return s;
+/* Return a new strand for a task of the running one. Unless it is included, it is a child that is waited for later. */
+static strand_t create_task_strand(bool is_included, uint32_t place, enum maker maker) {
+    strand_t strand = create_strand(find_strand_without_locks(me->plain), TASK, 0);
+    node(strand)->index = ++task_number;
+    node(strand)->place = place;
+    node(strand)->loop = maker;
+    struct task *task = me->task;
+    if (is_included) return strand;
+    append_strand(&task->children, &task->count, &task->room, strand);
+    if (task->group) append_strand(&task->group->tasks, &task->group->count, &task->group->room, strand);
+    return strand;
 }
 
+/* GCC's call for `#pragma omp task`: run `fn` with a copy of `data` at once, as a strand that nothing has waited for
+ * yet. */
 void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, bool if_clause,
                unsigned flags, void **depend, int priority, void *detach) {
     (void)priority;
-    uintptr_t event = flags & DETACH && detach ? event_new() : 0;
+    uintptr_t event = flags & DETACH && detach ? create_event() : 0;
     if (event) *(uintptr_t *)detach = event;
     if (event && data) *(uintptr_t *)data = event;
     if (me->task->group && me->task->group->cancelled) return;
     void *block = NULL;
-    bool included = !if_clause || me->task->final || plain_run() || at_once();
-    void *at = copy || !included || flags & DETACH ? arguments(data, copy, size, align, &block) : data;
+    bool is_included = !if_clause || me->task->final || is_unchecked() || runs_tasks_at_once();
+    void *arguments_at =
+        copy || !is_included || flags & DETACH ? copy_arguments(data, copy, size, align, &block) : data;
     uint32_t place = place_of(BEGINNING(fn));
-    if (flags & DEPEND && !me->on_device) targets_done();
-    told_construct(place, "task", 1);
-    if (plain_run()) {
-        run_plain(fn, at);
+    if (flags & DEPEND && !me->on_device) finish_pending_targets();
+    count_construct_run(place, "task", 1);
+    if (is_unchecked()) {
+        run_unchecked_task(fn, arguments_at);
         free(block);
         return;
     }
-    if (flags & DEPEND && depend) each_depend(depend, awaited, me->task);
-    struct making m = {.task = me->task, .strand = task_strand(included, place, BY_TASK)};
-    if (event) event_of(event, m.strand);
-    if (flags & DEPEND && depend) each_depend(depend, made_after, &m);
-    run(fn, at, m.strand, included, me->task->final || flags & FINAL, &m);
+    if (flags & DEPEND && depend) for_each_depend(depend, wait_for_detached_dependence, me->task);
+    struct making making = {.task = me->task, .strand = create_task_strand(is_included, place, BY_TASK)};
+    if (event) set_event_task(event, making.strand);
+    if (flags & DEPEND && depend) for_each_depend(depend, add_made_task_dependence, &making);
+    run_task(fn, arguments_at, making.strand, is_included, me->task->final || flags & FINAL, &making);
     /* Who made a task that is run at once has waited for what that one comes after. */
-    if (included && flags & DEPEND && depend) comes_before(segment(), m.strand, now.next - 1);
+    if (is_included && flags & DEPEND && depend) order_strand_after(begin_segment(), making.strand, now.next - 1);
     free(block);
 }
 
-void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool nowait, void **depend) {
-    if (plain_run() && !nowait) {
+/* Run a construct of the device that is a task (`nowait`, `depend`) at once, as a strand of its own. Where one thread
+ * runs, the first one with `nowait` switches the check on. */
+void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool is_nowait, void **depend) {
+    if (is_unchecked() && !is_nowait) {
         fn(data);
         return;
     }
-    if (plain_run()) {
+    if (is_unchecked()) {
         beside = me->task;
-        checks(true);
+        set_checking(true);
     }
-    if (depend) each_depend(depend, awaited, me->task);
-    struct making m = {.task = me->task, .strand = task_strand(!nowait, place, maker)};
-    if (depend) each_depend(depend, made_after, &m);
-    run(fn, data, m.strand, !nowait, false, &m);
-    if (!nowait && depend) comes_before(segment(), m.strand, now.next - 1);
+    if (depend) for_each_depend(depend, wait_for_detached_dependence, me->task);
+    struct making making = {.task = me->task, .strand = create_task_strand(!is_nowait, place, maker)};
+    if (depend) for_each_depend(depend, add_made_task_dependence, &making);
+    run_task(fn, data, making.strand, !is_nowait, false, &making);
+    if (!is_nowait && depend) order_strand_after(begin_segment(), making.strand, now.next - 1);
 }
 
+/* GCC's call for `#pragma omp taskwait`: all children of the running task come before what follows. */
 void GOMP_taskwait(void) {
-    if (!me->on_device) targets_done();
-    if (plain_run()) return;
-    tasks_joined(&me->task->children, &me->task->count);
-    detached_joined();
-    waited_for_all();
+    if (!me->on_device) finish_pending_targets();
+    if (is_unchecked()) return;
+    join_tasks(&me->task->children, &me->task->count);
+    join_detached_tasks();
+    end_device_task_check();
 }
 
-void tasks_waited(void) {
-    if (plain_run()) return;
-    tasks_joined(&me->task->children, &me->task->count);
-    waited_for_all();
+/* Join all children of the running task, at a barrier of a single thread. */
+void join_tasks_of_single_thread(void) {
+    if (is_unchecked()) return;
+    join_tasks(&me->task->children, &me->task->count);
+    end_device_task_check();
 }
 
+/* GCC's call for `taskwait depend(…)`: what follows comes after the tasks that the clause names. */
 void GOMP_taskwait_depend(void **depend) {
-    if (!me->on_device) targets_done();
-    if (plain_run()) return;
-    each_depend(depend, awaited, me->task);
-    struct making m = {.task = me->task, .strand = segment()};
-    each_depend(depend, waited, &m);
+    if (!me->on_device) finish_pending_targets();
+    if (is_unchecked()) return;
+    for_each_depend(depend, wait_for_detached_dependence, me->task);
+    struct making making = {.task = me->task, .strand = begin_segment()};
+    for_each_depend(depend, order_wait_after_dependence, &making);
 }
 
-/* A task that does nothing: others that come after it come after what it comes after. */
+/* GCC's call for `taskwait depend(…) nowait`: a task that does nothing, so that later ones that depend on it come after
+ * what it comes after. */
 void GOMP_taskwait_depend_nowait(void **depend) {
-    if (plain_run()) return;
-    each_depend(depend, awaited, me->task);
-    struct making m = {.task = me->task, .strand = task_strand(false, place_of(PLACE), BY_TASK)};
-    each_depend(depend, made_after, &m);
+    if (is_unchecked()) return;
+    for_each_depend(depend, wait_for_detached_dependence, me->task);
+    struct making making = {.task = me->task, .strand = create_task_strand(false, place_of(PLACE), BY_TASK)};
+    for_each_depend(depend, add_made_task_dependence, &making);
 }
 void GOMP_taskyield(void) {
-    if (now.on) threads_switch();
+    if (now.on) yield_to_other_threads();
 }
 
 /* --- groups ------------------------------------------------------------------------------------------------------ */
 
+/* GCC's call for the start of a `taskgroup`, within the current one. */
 void GOMP_taskgroup_start(void) {
-    struct taskgroup *g = calloc(1, sizeof *g);
-    if (!g) abort();
-    g->outer = me->task->group;
-    g->reductions = g->outer ? g->outer->reductions : NULL;
-    me->task->group = g;
+    struct taskgroup *group = calloc(1, sizeof *group);
+    if (!group) abort();
+    group->outer = me->task->group;
+    group->reductions = group->outer ? group->outer->reductions : NULL;
+    me->task->group = group;
 }
 
+/* GCC's call for the end of a `taskgroup`: all tasks made in it come before what follows. */
 void GOMP_taskgroup_end(void) {
-    if (!me->on_device) targets_done();
-    struct taskgroup *g = me->task->group;
-    if (!g) return;
-    tasks_joined(&g->tasks, &g->count);
-    detached_joined();
-    me->task->group = g->outer;
-    free(g->tasks);
-    free(g);
-    waited_for_all();
+    if (!me->on_device) finish_pending_targets();
+    struct taskgroup *group = me->task->group;
+    if (!group) return;
+    join_tasks(&group->tasks, &group->count);
+    join_detached_tasks();
+    me->task->group = group->outer;
+    free(group->tasks);
+    free(group);
+    end_device_task_check();
 }
 
 /* --- taskloop: a task for each iteration ------------------------------------------------------------------------- */
@@ -356,119 +392,131 @@ struct range {
 
 void GOMP_taskgroup_reduction_register(uintptr_t *data);
 
-static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
-                     unsigned flags, uint64_t start, uint64_t step, uint64_t count) {
+/* Run a `run_taskloop` as one task for each of its iterations, which `fn` finds as (start, end) in the first words of its
+ * data. */
+static void run_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
+                         unsigned flags, uint64_t start, uint64_t step, uint64_t count) {
     uint32_t place = place_of(BEGINNING(fn));
     if (!(flags & NOGROUP)) {
         GOMP_taskgroup_start();
         if (flags & REDUCTION) GOMP_taskgroup_reduction_register(((struct range *)data)->reductions);
     }
-    told_construct(place, "loop", count);
+    count_construct_run(place, "loop", count);
     for (uint64_t k = 0; k < count; k++) {
         if (me->task->group && me->task->group->cancelled) break;
         void *block;
-        uint64_t *at = arguments(data, copy, size, align, &block);
-        at[0] = start + k * step;
-        at[1] = start + (k + 1) * step;
-        if (plain_run()) {
-            run_plain(fn, at);
+        uint64_t *bounds = copy_arguments(data, copy, size, align, &block);
+        bounds[0] = start + k * step;
+        bounds[1] = start + (k + 1) * step;
+        if (is_unchecked()) {
+            run_unchecked_task(fn, bounds);
         } else {
-            bool included = !(flags & IF) || me->task->final || at_once();
-            strand_t s = task_strand(included, place, BY_TASK);
-            node(s)->index = (int64_t)k;
-            run(fn, at, s, included, me->task->final || flags & FINAL, NULL);
+            bool included = !(flags & IF) || me->task->final || runs_tasks_at_once();
+            strand_t strand = create_task_strand(included, place, BY_TASK);
+            node(strand)->index = (int64_t)k;
+            run_task(fn, bounds, strand, included, me->task->final || flags & FINAL, NULL);
         }
         free(block);
     }
     if (!(flags & NOGROUP)) GOMP_taskgroup_end();
 }
 
+/* GCC's call for `run_taskloop` with a signed variable. */
 void GOMP_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, unsigned flags,
                    unsigned long tasks, int priority, long start, long end, long step) {
     (void)tasks, (void)priority;
     uint64_t count = step > 0 ? (end > start ? (uint64_t)(end - start + step - 1) / (uint64_t)step : 0)
                               : (end < start ? (uint64_t)(start - end - step - 1) / (uint64_t)-step : 0);
-    taskloop(fn, data, copy, size, align, flags, (uint64_t)start, (uint64_t)step, count);
+    run_taskloop(fn, data, copy, size, align, flags, (uint64_t)start, (uint64_t)step, count);
 }
 
+/* GCC's call for `run_taskloop` with an unsigned variable; the flag UP says that it counts up. */
 void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                        unsigned flags, unsigned long tasks, int priority, uint64_t start, uint64_t end, uint64_t step) {
     (void)tasks, (void)priority;
     uint64_t count = flags & UP ? (end > start ? (end - start + step - 1) / step : 0)
                                 : (end < start ? (start - end - step - 1) / -step : 0);
-    taskloop(fn, data, copy, size, align, flags, start, step, count);
+    run_taskloop(fn, data, copy, size, align, flags, start, step, count);
 }
 
 /* --- reductions of tasks: a copy for each thread ----------------------------------------------------------------- */
 
-/* A registration: 0 how many, 1 bytes of a thread's part, 2 alignment, then the memory, 4 the next, 6 its end, from 7 on
+/* Allocate the copies of task reductions, one part for each thread, and append the outer registrations. A registration
+ * of GCC's: 0 how many, 1 bytes of a thread's part, 2 alignment, then the memory, 4 the next, 6 its end, from 7 on
  * three words for each variable: its address, its offset in the part, the runtime's. */
-static void reductions_made(uintptr_t *data, uintptr_t *outer, int threads) {
-    for (uintptr_t *d = data;; d = (uintptr_t *)d[4]) {
-        size_t size = d[1] * (size_t)threads, align = d[2] < sizeof(void *) ? sizeof(void *) : d[2];
+static void allocate_reductions(uintptr_t *data, uintptr_t *outer, int threads) {
+    for (uintptr_t *registration = data;; registration = (uintptr_t *)registration[4]) {
+        size_t size = registration[1] * (size_t)threads,
+               align = registration[2] < sizeof(void *) ? sizeof(void *) : registration[2];
         void *memory = NULL;
         if (posix_memalign(&memory, align, size ? size : 1)) abort();
         memset(memory, 0, size);
-        shadow_ignore((uintptr_t)memory, (uintptr_t)memory + size);
-        d[2] = (uintptr_t)memory;
-        d[6] = d[2] + size;
-        if (!d[4]) {
-            d[4] = (uintptr_t)outer;
+        ignore_memory((uintptr_t)memory, (uintptr_t)memory + size);
+        registration[2] = (uintptr_t)memory;
+        registration[6] = registration[2] + size;
+        if (!registration[4]) {
+            registration[4] = (uintptr_t)outer;
             return;
         }
     }
 }
 
-static int threads_now(void) { return me->team ? me->team->size : 1; }
+static int get_thread_count(void) { return me->team ? me->team->size : 1; }
 
+/* GCC's call for the clause `task_reduction` of a `taskgroup`. */
 void GOMP_taskgroup_reduction_register(uintptr_t *data) {
-    struct taskgroup *g = me->task->group;
-    if (!g) return;
-    reductions_made(data, g->reductions, threads_now());
-    g->reductions = data;
+    struct taskgroup *group = me->task->group;
+    if (!group) return;
+    allocate_reductions(data, group->reductions, get_thread_count());
+    group->reductions = data;
 }
 
+/* GCC's call at the end of it: free the threads' parts. */
 void GOMP_taskgroup_reduction_unregister(uintptr_t *data) {
-    for (uintptr_t *d = data; d && d[2]; d = (uintptr_t *)d[4]) {
-        free((void *)d[2]);
-        if (d == data) break;
+    for (uintptr_t *registration = data; registration && registration[2]; registration = (uintptr_t *)registration[4]) {
+        free((void *)registration[2]);
+        if (registration == data) break;
     }
 }
 
+/* GCC's call at the start of a task with `in_reduction`: replace the address of each variable by that of the running
+ * thread's copy, and give back the first `originals` addresses behind them. */
 void GOMP_task_reduction_remap(size_t count, size_t originals, void **pointers) {
     uintptr_t *first = me->task->group ? me->task->group->reductions : NULL;
     if (!first && me->team) first = me->team->reductions;
     for (size_t i = 0; i < count; i++) {
-        uintptr_t a = (uintptr_t)pointers[i];
-        for (uintptr_t *d = first; d; d = (uintptr_t *)d[4]) {
-            for (uintptr_t j = 0; j < d[0]; j++) {
-                uintptr_t *v = d + 7 + 3 * j;
-                bool inside = a >= d[2] && a < d[6] && (a - d[2]) % d[1] == v[1];
-                if (v[0] != a && !inside) continue;
-                pointers[i] = (void *)(d[2] + (uintptr_t)me->number * d[1] + v[1]);
-                if (i < originals) pointers[count + i] = (void *)v[0];
-                a = 0;
+        uintptr_t address = (uintptr_t)pointers[i];
+        for (uintptr_t *registration = first; registration; registration = (uintptr_t *)registration[4]) {
+            for (uintptr_t j = 0; j < registration[0]; j++) {
+                uintptr_t *variable = registration + 7 + 3 * j;
+                bool inside = address >= registration[2] && address < registration[6] &&
+                              (address - registration[2]) % registration[1] == variable[1];
+                if (variable[0] != address && !inside) continue;
+                pointers[i] = (void *)(registration[2] + (uintptr_t)me->number * registration[1] + variable[1]);
+                if (i < originals) pointers[count + i] = (void *)variable[0];
+                address = 0;
                 break;
             }
-            if (!a) break;
+            if (!address) break;
         }
     }
 }
 
-/* A parallel or worksharing construct whose reductions tasks take part in. */
-unsigned GOMP_parallel_reductions(void (*fn)(void *), void *data, unsigned n, unsigned flags) {
+/* GCC's call for a parallel or worksharing construct in whose reductions tasks take part. Returns the count of
+ * threads. */
+unsigned GOMP_parallel_reductions(void (*fn)(void *), void *data, unsigned requested, unsigned flags) {
     (void)flags;
     uintptr_t *list = *(uintptr_t **)data;
-    unsigned size = n ? n : (unsigned)weft_omp_default;
-    reductions_made(list, NULL, (int)size);
+    unsigned size = requested ? requested : (unsigned)weft_omp_default;
+    allocate_reductions(list, NULL, (int)size);
     weft_omp_region_reductions = list;
-    region(fn, data, size, BEGINNING(fn), FRAME, false);
+    run_parallel_region(fn, data, size, BEGINNING(fn), FRAME, false);
     return size;
 }
 
 void GOMP_workshare_task_reduction_unregister(bool cancelled) {
     GOMP_taskgroup_end();
-    if (!cancelled) barrier(PLACE);
+    if (!cancelled) wait_at_barrier(PLACE);
 }
 
 void GOMP_scope_start(uintptr_t *reductions) { (void)reductions; }
@@ -477,21 +525,24 @@ void GOMP_scope_start(uintptr_t *reductions) { (void)reductions; }
 
 enum { PARALLEL = 1, LOOP = 2, SECTIONS = 4, TASKGROUP = 8 };
 
-static bool may_cancel(void) {
+static bool is_cancellation_allowed(void) {
     const char *asked = getenv("OMP_CANCELLATION");
     return asked && (asked[0] == 't' || asked[0] == 'T');
 }
 
+/* GCC's call for `cancellation point`: return whether the construct of this kind was cancelled. */
 bool GOMP_cancellation_point(int which) {
-    if (!may_cancel()) return false;
+    if (!is_cancellation_allowed()) return false;
     if (which & (LOOP | SECTIONS)) return me->work && me->work->cancelled;
     if (which & TASKGROUP) return me->task->group && me->task->group->cancelled;
     return me->team && me->team->cancelled;
 }
 
-bool GOMP_cancel(int which, bool really) {
-    if (!may_cancel()) return false;
-    if (!really) return GOMP_cancellation_point(which);
+/* GCC's call for `cancel`: cancel the construct of this kind unless the clause `if` is false, and return whether it is
+ * cancelled. */
+bool GOMP_cancel(int which, bool is_active) {
+    if (!is_cancellation_allowed()) return false;
+    if (!is_active) return GOMP_cancellation_point(which);
     if (which & (LOOP | SECTIONS)) {
         if (me->work) me->work->cancelled = 1;
     } else if (which & TASKGROUP) {

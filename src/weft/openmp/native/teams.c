@@ -14,95 +14,100 @@ struct league {
 
 static struct league *leagues; /* one within another */
 
-static void team_begins(struct league *l, int number) {
-    strand_t s = strand_new(l->team.region, IMPLICIT, 0);
-    node(s)->index = number;
-    node(s)->place = l->team.place;
+/* Begin the turn of one team of a league in the running thread, as a strand of its own. */
+static void begin_team_turn(struct league *league, int number) {
+    strand_t strand = create_strand(league->team.region, IMPLICIT, 0);
+    node(strand)->index = number;
+    node(strand)->place = league->team.place;
     me->number = number;
     me->lowest = UINTPTR_MAX;
-    checks(true);
-    run_as(s);
+    set_checking(true);
+    run_as_strand(strand);
 }
 
-/* The next team uses the same part of the stack. */
-static void team_ends(const struct league *l) {
-    uintptr_t low = me->lowest < FRAME ? me->lowest : FRAME, high = l->before.target_frame;
-    if (low < high && high <= me->stack_high) shadow_clear(low, high);
+/* Forget the accesses of the stack that a team's turn used: the next team uses the same part. */
+static void clear_team_stack(const struct league *league) {
+    uintptr_t low = me->lowest < FRAME ? me->lowest : FRAME, high = league->before.target_frame;
+    if (low < high && high <= me->stack_high) clear_shadow(low, high);
 }
 
-static void league_begins(int size, uintptr_t place) {
-    struct league *l = calloc(1, sizeof *l);
-    if (!l) abort();
-    *l = (struct league){.before = *me, .member = me, .first = !now.on, .outer = leagues};
-    l->team = (struct team){.size = size,
-                            .threads = &l->member,
-                            .outer = me->team,
-                            .place = place_of(place),
-                            .level = me->team ? me->team->level + 1 : 1,
-                            .league = true,
-                            .in_turn = true,
-                            .on_device = me->on_device,
-                            .target = me->target};
-    leagues = l;
-    if (l->first) strands_forget();
-    l->team.region = strand_new(me->current, REGION, 0);
-    node(l->team.region)->place = l->team.place;
-    told_construct(l->team.place, "teams", 0);
-    me->team = &l->team;
+/* Begin a league of `size` teams that run one after another in the running thread. Aborts without memory. */
+static void begin_league(int size, uintptr_t place) {
+    struct league *league = calloc(1, sizeof *league);
+    if (!league) abort();
+    *league = (struct league){.before = *me, .member = me, .first = !now.on, .outer = leagues};
+    league->team = (struct team){.size = size,
+                                 .threads = &league->member,
+                                 .outer = me->team,
+                                 .place = place_of(place),
+                                 .level = me->team ? me->team->level + 1 : 1,
+                                 .league = true,
+                                 .in_turn = true,
+                                 .on_device = me->on_device,
+                                 .target = me->target};
+    leagues = league;
+    if (league->first) retire_all_strands();
+    league->team.region = create_strand(me->current, REGION, 0);
+    node(league->team.region)->place = league->team.place;
+    count_construct_run(league->team.place, "teams", 0);
+    me->team = &league->team;
     me->frame = me->target_frame;
 }
 
-static void league_ends(void) {
-    struct league *l = leagues;
-    works_end(&l->team);
-    node(l->team.region)->joined = true;
-    if (l->before.lowest < me->lowest) me->lowest = l->before.lowest;
-    me->team = l->before.team;
-    me->number = l->before.number;
-    me->frame = l->before.frame;
-    me->plain = l->before.plain;
-    me->current = l->before.current;
-    checks(!l->first);
-    if (l->first) strands_forget();
-    else current_is(me->current);
-    leagues = l->outer;
-    free(l);
+/* End the innermost league and restore the running thread's state. */
+static void end_league(void) {
+    struct league *league = leagues;
+    free_constructs(&league->team);
+    node(league->team.region)->joined = true;
+    if (league->before.lowest < me->lowest) me->lowest = league->before.lowest;
+    me->team = league->before.team;
+    me->number = league->before.number;
+    me->frame = league->before.frame;
+    me->plain = league->before.plain;
+    me->current = league->before.current;
+    set_checking(!league->first);
+    if (league->first) retire_all_strands();
+    else set_current_strand(me->current);
+    leagues = league->outer;
+    free(league);
 }
 
-void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned teams, unsigned limit, unsigned flags) {
-    (void)limit, (void)flags;
-    region(fn, data, teams ? teams : TEAMS, BEGINNING(fn), FRAME, true);
+/* GCC's call for `teams` outside of target regions: a region in which each team is a thread. */
+void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned team_count, unsigned thread_limit, unsigned flags) {
+    (void)thread_limit, (void)flags;
+    run_parallel_region(fn, data, team_count ? team_count : TEAMS, BEGINNING(fn), FRAME, true);
 }
 
-/* Before each team's turn: whether there is one more. */
-bool GOMP_teams4(unsigned low, unsigned high, unsigned limit, bool first) {
-    (void)low, (void)limit;
-    if (first) {
-        league_begins(high ? (int)high : TEAMS, PLACE);
-        team_begins(leagues, 0);
+/* GCC's call before each team's turn of `teams` in a target region: return whether there is one more team. */
+bool GOMP_teams4(unsigned lower_bound, unsigned upper_bound, unsigned thread_limit, bool is_first) {
+    (void)lower_bound, (void)thread_limit;
+    if (is_first) {
+        begin_league(upper_bound ? (int)upper_bound : TEAMS, PLACE);
+        begin_team_turn(leagues, 0);
         return true;
     }
-    struct league *l = leagues;
-    team_ends(l);
-    bool more = me->number + 1 < l->team.size;
-    if (more) team_begins(l, me->number + 1);
-    else league_ends();
-    return more;
+    struct league *league = leagues;
+    clear_team_stack(league);
+    bool has_more = me->number + 1 < league->team.size;
+    if (has_more) begin_team_turn(league, me->number + 1);
+    else end_league();
+    return has_more;
 }
 void GOMP_teams(unsigned teams, unsigned limit) { (void)teams, (void)limit; }
 
-/* The league that a thread is in, however deep. */
-static const struct team *league(void) {
-    const struct team *t = me->team;
-    while (t && !t->league) t = t->outer;
-    return t;
+/* Return the league that the running thread is in, however deep; NULL: none. */
+static const struct team *find_league(void) {
+    const struct team *team = me->team;
+    while (team && !team->league) team = team->outer;
+    return team;
 }
 
-static int team_number(void) {
+/* Return the number of the running thread's team in its league. */
+static int find_team_number(void) {
     int number = me->number;
-    for (const struct team *t = me->team; t && !t->league; t = t->outer) number = t->within;
+    for (const struct team *team = me->team; team && !team->league; team = team->outer) number = team->within;
     return number;
 }
 
-NUMBER(get_num_teams, league() ? league()->size : 1)
-NUMBER(get_team_num, league() ? team_number() : 0)
+NUMBER(get_num_teams, find_league() ? find_league()->size : 1)
+NUMBER(get_team_num, find_league() ? find_team_number() : 0)

@@ -17,186 +17,208 @@ uintptr_t *weft_omp_region_reductions; /* of the region that begins (tasks.c) */
 static struct thread *threads[MOST_THREADS];
 static int thread_count;
 
-static int own_tls(struct dl_phdr_info *info, size_t size, void *data) {
-    struct thread *t = data;
+/* Callback of dl_iterate_phdr(): put the bounds of the thread-local variables of the first module that has some, the
+ * program, into the thread `data`. */
+static int find_thread_local_memory(struct dl_phdr_info *info, size_t size, void *data) {
+    struct thread *thread = data;
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data && !t->tls_low) {
-            t->tls_low = (uintptr_t)info->dlpi_tls_data;
-            t->tls_high = t->tls_low + info->dlpi_phdr[i].p_memsz;
+        if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data && !thread->tls_low) {
+            thread->tls_low = (uintptr_t)info->dlpi_tls_data;
+            thread->tls_high = thread->tls_low + info->dlpi_phdr[i].p_memsz;
         }
     return 0;
 }
 
-static void stack_of_main(struct thread *t) {
-    t->id = pthread_self();
-    t->system_id = gettid();
+/* Put the ids and the bounds of the stack of the program's first thread into its entry. */
+static void note_main_thread(struct thread *thread) {
+    thread->id = pthread_self();
+    thread->system_id = gettid();
     pthread_attr_t attributes;
     void *low;
     size_t size;
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
-    t->stack_low = (uintptr_t)low;
-    t->stack_high = t->stack_low + size;
+    thread->stack_low = (uintptr_t)low;
+    thread->stack_high = thread->stack_low + size;
 }
 
-static struct thread *thread_made(void) {
-    struct thread *t = calloc(1, sizeof *t);
-    if (!t) abort();
-    t->slot = thread_count;
-    t->lowest = UINTPTR_MAX;
-    sem_init(&t->go, 0, 0);
-    threads[thread_count++] = t;
-    return t;
+/* Return a new entry of the table of threads, not yet with a thread. Aborts without memory. */
+static struct thread *create_thread_entry(void) {
+    struct thread *thread = calloc(1, sizeof *thread);
+    if (!thread) abort();
+    thread->slot = thread_count;
+    thread->lowest = UINTPTR_MAX;
+    sem_init(&thread->go, 0, 0);
+    threads[thread_count++] = thread;
+    return thread;
 }
 
-struct thread *owner_of_stack(uintptr_t a) {
+/* Return the thread whose stack holds an address; NULL if none has it. */
+struct thread *find_stack_owner(uintptr_t address) {
     for (int i = 0; i < thread_count; i++)
-        if (a - threads[i]->stack_low < threads[i]->stack_high - threads[i]->stack_low) return threads[i];
+        if (address - threads[i]->stack_low < threads[i]->stack_high - threads[i]->stack_low) return threads[i];
     return NULL;
 }
 
 /* --- one runs ---------------------------------------------------------------------------------------------------- */
 
-static void go_to(struct thread *t) {
-    struct thread *mine = me;
-    if (t == mine) return;
-    mine->parked_frame = FRAME;
-    current_is(t->current);
-    sem_post(&t->go);
-    while (sem_wait(&mine->go)) {
+/* Let another thread run, and sleep until this one's turn comes again. */
+static void switch_to_thread(struct thread *next) {
+    struct thread *self = me;
+    if (next == self) return;
+    self->parked_frame = FRAME;
+    set_current_strand(next->current);
+    sem_post(&next->go);
+    while (sem_wait(&self->go)) {
     }
-    weft_me = mine;
-    current_is(mine->current);
+    weft_me = self;
+    set_current_strand(self->current);
 }
 
-static struct thread *next_ready(void) {
+/* Return the next thread in turn that can run, the running one last; NULL if none can. */
+static struct thread *find_next_ready_thread(void) {
     for (int i = 1; i <= thread_count; i++) {
-        struct thread *t = threads[(me->slot + i) % thread_count];
-        if (t->state == READY) return t;
+        struct thread *candidate = threads[(me->slot + i) % thread_count];
+        if (candidate->state == READY) return candidate;
     }
     return NULL;
 }
 
-bool threads_others(void) {
-    const struct thread *t = next_ready();
-    return t && t != me;
+/* Return whether a thread other than the running one could run. */
+bool is_other_thread_ready(void) {
+    const struct thread *next = find_next_ready_thread();
+    return next && next != me;
 }
 
-void threads_switch(void) {
-    struct thread *t = next_ready();
-    if (t) go_to(t);
+/* Let the next thread run if one is ready. */
+void yield_to_other_threads(void) {
+    struct thread *next = find_next_ready_thread();
+    if (next) switch_to_thread(next);
 }
 
-static void stuck(void) {
-    const struct thread *other = NULL;
+/* Report a deadlock, since no thread can run, and end the program with status 3. */
+static void end_deadlocked_program(void) {
+    const struct thread *other_waiter = NULL;
     for (int i = 0; i < thread_count; i++)
-        if (threads[i] != me && threads[i]->state == WAITING) other = threads[i];
-    told_plain("deadlock", "", me->wait_place, other ? other->wait_place : 0);
-    told_end();
+        if (threads[i] != me && threads[i]->state == WAITING) other_waiter = threads[i];
+    report_plain_finding("deadlock", "", me->wait_place, other_waiter ? other_waiter->wait_place : 0);
+    write_counts();
     fflush(NULL);
     _exit(3);
 }
 
-static void wait_turn(void) {
-    struct thread *t = next_ready();
-    if (!t) stuck();
-    go_to(t);
+/* Let the next ready thread run in place of this one, which waits. Without one it is a deadlock. */
+static void run_next_thread(void) {
+    struct thread *next = find_next_ready_thread();
+    if (!next) end_deadlocked_program();
+    switch_to_thread(next);
 }
 
-void threads_wait(const void *what, uint32_t place) {
-    me->waits_for = what;
+/* Let the running thread wait until `wake_waiting_threads(awaited)`; `place` is where it waits, for a report of a
+ * deadlock. */
+void wait_until_woken(const void *awaited, uint32_t place) {
+    me->waits_for = awaited;
     me->wait_place = place;
     me->state = WAITING;
-    wait_turn();
+    run_next_thread();
 }
 
-void threads_wake(const void *what) {
+/* Make all threads ready that wait for `awaited`. */
+void wake_waiting_threads(const void *awaited) {
     for (int i = 0; i < thread_count; i++)
-        if (threads[i]->state == WAITING && threads[i]->waits_for == what) threads[i]->state = READY;
+        if (threads[i]->state == WAITING && threads[i]->waits_for == awaited) threads[i]->state = READY;
 }
 
 /* --- barriers ---------------------------------------------------------------------------------------------------- */
 
-static strand_t implicit(struct team *team, int number) {
-    strand_t s = strand_new(team->region, IMPLICIT, 0);
-    node(s)->index = number;
-    node(s)->place = team->place;
-    return s;
+/* Return a new strand for what a thread of a team does up to its next barrier. */
+static strand_t create_implicit_strand(struct team *team, int number) {
+    strand_t strand = create_strand(team->region, IMPLICIT, 0);
+    node(strand)->index = number;
+    node(strand)->place = team->place;
+    return strand;
 }
 
-static bool outermost(const struct team *team) {
-    for (const struct team *t = team->outer; t; t = t->outer)
-        if (t->size > 1) return false;
+/* Return whether no team around this one has more than one thread. */
+static bool is_outermost_team(const struct team *team) {
+    for (const struct team *outer = team->outer; outer; outer = outer->outer)
+        if (outer->size > 1) return false;
     return true;
 }
 
-/* All that ran in the team comes before what follows. */
-static void new_phase(struct team *team) {
-    struct thread *mine = me;
+/* Begin what follows a barrier: all that ran in the team comes before it, and each thread has a new strand. */
+static void begin_phase(struct team *team) {
+    struct thread *self = me;
     team->phase++;
     strand_t base = now.next;
     for (int i = 0; i < team->size; i++) {
-        struct thread *t = team->threads[i];
-        if (t->task) tasks_joined(&t->task->children, &t->task->count);
-        strand_t p = trunk(t->plain);
-        while (node(p)->kind != IMPLICIT && node(p)->kind != ROOT) p = node(p)->parent;
-        node(p)->joined = true;
+        struct thread *thread = team->threads[i];
+        if (thread->task) join_tasks(&thread->task->children, &thread->task->count);
+        strand_t strand = find_whole_strand(thread->plain);
+        while (node(strand)->kind != IMPLICIT && node(strand)->kind != ROOT) strand = node(strand)->parent;
+        node(strand)->joined = true;
     }
     for (int i = 0; i < team->size; i++) {
-        struct thread *t = team->threads[i];
-        if (t->state == OVER) continue;
-        weft_me = t;
-        t->plain = t->current = implicit(team, i);
-        if (t->held) locks_again();
-        if (t->state == AT_BARRIER) t->state = READY;
+        struct thread *thread = team->threads[i];
+        if (thread->state == OVER) continue;
+        weft_me = thread;
+        thread->plain = thread->current = create_implicit_strand(team, i);
+        if (thread->held) refresh_locked_strand();
+        if (thread->state == AT_BARRIER) thread->state = READY;
     }
-    weft_me = mine;
-    if (outermost(team) && !tasks_beside()) strands_past(base);
-    current_is(me->current);
+    weft_me = self;
+    if (is_outermost_team(team) && !is_device_task_pending()) retire_strands_before(base);
+    set_current_strand(me->current);
 }
 
-/* A worksharing construct is met by all threads of its team, or by none. */
-static void all_met(const struct team *team) {
-    uint32_t least = UINT32_MAX, most = 0;
+/* Report it if not all threads of a team have met the same worksharing constructs: all threads meet one, or none. */
+static void check_worksharing_count(const struct team *team) {
+    uint32_t fewest = UINT32_MAX, most = 0;
     for (int i = 0; i < team->size; i++) {
-        uint32_t n = team->threads[i]->work_number;
-        least = n < least ? n : least;
-        most = n > most ? n : most;
+        uint32_t met = team->threads[i]->work_number;
+        fewest = met < fewest ? met : fewest;
+        most = met > most ? met : most;
     }
-    if (least != most) told_plain("barrier", "work", work_place(team, least), team->place);
+    if (fewest != most) report_plain_finding("barrier", "work", find_construct_place(team, fewest), team->place);
 }
 
-static void release(struct team *team) {
-    all_met(team);
-    if (team->over) told_plain("barrier", "left", team->barrier_place, team->place);
+/* Let the threads that wait at a barrier go on, once all of the team are there or have ended; report those that came
+ * too few. */
+static void release_barrier(struct team *team) {
+    check_worksharing_count(team);
+    if (team->over) report_plain_finding("barrier", "left", team->barrier_place, team->place);
     team->arrived = 0;
     team->barrier_place = 0;
-    new_phase(team);
+    begin_phase(team);
 }
 
-void barrier(uintptr_t place) {
+/* Let the running thread wait at a barrier of its team, at a return address of the program. A thread alone only joins
+ * its tasks. */
+void wait_at_barrier(uintptr_t place) {
     struct team *team = me->team;
-    if (!me->on_device) targets_done();
-    uint32_t where = place_of(place);
-    if ((!team || team->size < 2) && !me->on_device) tasks_waited();
+    if (!me->on_device) finish_pending_targets();
+    uint32_t code_place = place_of(place);
+    if ((!team || team->size < 2) && !me->on_device) join_tasks_of_single_thread();
     if (!team || team->size < 2 || team->in_turn) return;
-    if (team->barrier_place && team->barrier_place != where) told_plain("barrier", "other", where, team->barrier_place);
-    team->barrier_place = where;
-    me->wait_place = where;
+    if (team->barrier_place && team->barrier_place != code_place)
+        report_plain_finding("barrier", "other", code_place, team->barrier_place);
+    team->barrier_place = code_place;
+    me->wait_place = code_place;
     me->state = AT_BARRIER;
-    if (++team->arrived + team->over == team->size) release(team);
-    else wait_turn();
+    if (++team->arrived + team->over == team->size) release_barrier(team);
+    else run_next_thread();
 }
 
 /* --- regions ----------------------------------------------------------------------------------------------------- */
 
-static void implicit_task(struct team *team, int number, uintptr_t frame) {
-    struct task task = {.outer = NULL};
+/* Run a region's body as one thread of its team. `frame`: the frame below which the thread's stack is its own. */
+static void run_implicit_task(struct team *team, int number, uintptr_t frame) {
+    struct task own_task = {.outer = NULL};
     me->team = team;
     me->number = number;
-    me->task = &task;
+    me->task = &own_task;
     me->frame = frame;
     me->lowest = UINTPTR_MAX;
     me->work_number = 0;
@@ -208,82 +230,89 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
     me->data_regions = NULL;
     me->private_count = 0;
     me->private_low = me->private_high = 0;
-    task_begin(&task, NULL);
+    begin_task(&own_task, NULL);
     team->function(team->data);
-    task_end(&task);
+    free_task_lists(&own_task);
     me->state = OVER;
     if (++team->over == team->size) {
-        if (!team->arrived && !team->cancelled) all_met(team);
-        threads_wake(team);
+        if (!team->arrived && !team->cancelled) check_worksharing_count(team);
+        wake_waiting_threads(team);
     }
-    if (team->arrived && team->arrived + team->over == team->size) release(team);
+    if (team->arrived && team->arrived + team->over == team->size) release_barrier(team);
 }
 
-static void *work_on(void *data) {
-    struct thread *mine = data;
-    mine->system_id = gettid();
-    dl_iterate_phdr(own_tls, mine);
+/* Run a thread of the runtime, which serves one region after another whenever it is woken with a team. */
+static void *run_thread_loop(void *data) {
+    struct thread *self = data;
+    self->system_id = gettid();
+    dl_iterate_phdr(find_thread_local_memory, self);
     for (;;) {
-        while (sem_wait(&mine->go)) {
+        while (sem_wait(&self->go)) {
         }
-        weft_me = mine;
-        current_is(me->current);
-        implicit_task(me->team, me->number, FRAME);
-        struct thread *t = next_ready();
-        if (!t) stuck();
-        current_is(t->current);
-        sem_post(&t->go);
+        weft_me = self;
+        set_current_strand(me->current);
+        run_implicit_task(me->team, me->number, FRAME);
+        struct thread *next = find_next_ready_thread();
+        if (!next) end_deadlocked_program();
+        set_current_strand(next->current);
+        sem_post(&next->go);
     }
     return NULL;
 }
 
-static struct thread *idle(void) {
+/* Return a thread without work, an idle one or a new one; NULL if there are too many or the system refuses. */
+static struct thread *find_or_start_idle_thread(void) {
     for (int i = 0; i < thread_count; i++)
         if (threads[i]->state == IDLE) return threads[i];
     if (thread_count == MOST_THREADS) return NULL;
-    struct thread *t = thread_made();
+    struct thread *thread = create_thread_entry();
     void *stack =
         mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstack(&attributes, stack, STACK);
-    t->stack_low = (uintptr_t)stack;
-    t->stack_high = t->stack_low + STACK;
-    t->state = IDLE;
-    if (stack == MAP_FAILED || pthread_create(&t->id, &attributes, work_on, t)) {
+    thread->stack_low = (uintptr_t)stack;
+    thread->stack_high = thread->stack_low + STACK;
+    thread->state = IDLE;
+    if (stack == MAP_FAILED || pthread_create(&thread->id, &attributes, run_thread_loop, thread)) {
         thread_count--;
         return NULL;
     }
     pthread_attr_destroy(&attributes);
-    return t;
+    return thread;
 }
 
-bool alone(void) { return !me->team || me->team->size < 2; }
+bool is_team_of_one(void) { return !me->team || me->team->size < 2; }
 
-static int levels(const struct team *team) {
+/* Return how many regions with more than one thread are around each other, leagues aside. */
+static int count_active_levels(const struct team *team) {
     int count = 0;
     for (; team; team = team->outer) count += team->size > 1 && !team->league;
     return count;
 }
 
-/* What an iteration leaves on its thread's stack, an inner region of the thread's next iteration uses again. */
-static void forget_own_stack(const struct thread *t) {
+/* Forget the accesses of the part of the stack that an inner region uses again in the thread's next iteration. */
+static void clear_stack_shadow(const struct thread *thread) {
     uintptr_t low = FRAME;
-    if (t->frame > low && t->frame <= t->stack_high) shadow_clear(low, t->frame);
+    if (thread->frame > low && thread->frame <= thread->stack_high) clear_shadow(low, thread->frame);
 }
 
-void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league) {
-    struct thread mine = *me;
-    unsigned lanes = asked >= LANES ? asked : 0;
-    int size = lanes ? 1 : asked ? (int)asked : levels(me->team) ? 2 : weft_omp_default;
-    if (levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2)
+/* Run a function as a parallel region, in as many threads as `requested_size` says (0: the default; from LANES on: one,
+ * whose loops are simd loops), and restore the running thread's state. `place`: return address of the construct;
+ * `frame`: the frame around it; `is_league`: its threads are the teams of a construct `teams`. */
+void run_parallel_region(void (*function)(void *), void *data, unsigned requested_size, uintptr_t place,
+                         uintptr_t frame, bool is_league) {
+    struct thread saved = *me;
+    unsigned lanes = requested_size >= LANES ? requested_size : 0;
+    int size = lanes ? 1 : requested_size ? (int)requested_size : count_active_levels(me->team) ? 2 : weft_omp_default;
+    if (count_active_levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2)
         size = size > MOST_THREADS / 2 ? MOST_THREADS / 2 : 1;
-    bool first = !now.on;
+    bool is_first = !now.on;
     struct thread *members[size];
     members[0] = me;
     int count = 1;
     for (; count < size; count++) {
-        struct thread *t = idle();
+        struct thread *t = find_or_start_idle_thread();
         if (!t) break;
         t->state = READY;
         members[count] = t;
@@ -295,73 +324,75 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
                         .outer = me->team,
                         .place = place_of(place),
                         .level = me->team ? me->team->level + 1 : 1,
-                        .league = league,
+                        .league = is_league,
                         .lanes = lanes,
                         .on_device = me->on_device,
                         .target = me->target,
                         .within = me->number};
     team.reductions = weft_omp_region_reductions;
     weft_omp_region_reductions = NULL;
-    if (first) strands_forget();
-    else forget_own_stack(&mine);
-    team.region = strand_new(me->current, REGION, 0);
+    if (is_first) retire_all_strands();
+    else clear_stack_shadow(&saved);
+    team.region = create_strand(me->current, REGION, 0);
     node(team.region)->place = team.place;
-    told_construct(team.place, league ? "teams" : count > 1 ? "region" : "alone", 0);
+    count_construct_run(team.place, is_league ? "teams" : count > 1 ? "region" : "alone", 0);
     for (int i = count - 1; i >= 0; i--) {
         struct thread *t = members[i];
         t->team = &team;
         t->number = i;
-        t->plain = t->current = implicit(&team, i);
+        t->plain = t->current = create_implicit_strand(&team, i);
     }
-    checks(now.on || count > 1 || lanes);
-    current_is(me->current);
-    implicit_task(&team, 0, frame);
-    if (team.over < team.size) threads_wait(&team, team.place);
+    set_checking(now.on || count > 1 || lanes);
+    set_current_strand(me->current);
+    run_implicit_task(&team, 0, frame);
+    if (team.over < team.size) wait_until_woken(&team, team.place);
     me->state = READY;
     for (int i = 1; i < count; i++) {
         members[i]->state = IDLE;
         members[i]->team = NULL;
     }
-    works_end(&team);
+    free_constructs(&team);
     node(team.region)->joined = true;
-    if (!me->on_device) targets_done();
+    if (!me->on_device) finish_pending_targets();
     uintptr_t lowest = me->lowest;
     sem_t go = me->go;
     uint64_t fenced = me->fenced;
-    *me = mine;
+    *me = saved;
     me->go = go;
     me->fenced = fenced;
     if (lowest < me->lowest) me->lowest = lowest;
-    checks(!first);
-    if (first) tasks_beside_end(), strands_forget();
-    else forget_own_stack(me), current_is(me->current);
+    set_checking(!is_first);
+    if (is_first) forget_device_tasks(), retire_all_strands();
+    else clear_stack_shadow(me), set_current_strand(me->current);
 }
 
-void GOMP_parallel(void (*fn)(void *), void *data, unsigned n, unsigned flags) {
+/* GCC's call for `#pragma omp parallel`: `fn(data)` is its body. */
+void GOMP_parallel(void (*fn)(void *), void *data, unsigned thread_count, unsigned flags) {
     (void)flags;
-    region(fn, data, n, BEGINNING(fn), FRAME, false);
+    run_parallel_region(fn, data, thread_count, BEGINNING(fn), FRAME, false);
 }
 
-void GOMP_barrier(void) { barrier(PLACE); }
+void GOMP_barrier(void) { wait_at_barrier(PLACE); }
 bool GOMP_barrier_cancel(void) {
-    barrier(PLACE);
+    wait_at_barrier(PLACE);
     return me->team && me->team->cancelled;
 }
 
-__attribute__((constructor(101))) static void start(void) {
+/* Set up the runtime before the program's own constructors run. */
+__attribute__((constructor(101))) static void start_runtime(void) {
     extern char __executable_start, etext;
     now.start = (uintptr_t)&__executable_start;
     now.text = (size_t)(&etext - &__executable_start);
-    me = thread_made();
-    stack_of_main(me);
-    dl_iterate_phdr(own_tls, me);
+    me = create_thread_entry();
+    note_main_thread(me);
+    dl_iterate_phdr(find_thread_local_memory, me);
     const char *asked = getenv("WEFT_INTERNAL_CHECK_GRID");
-    int n = asked ? atoi(asked) : 0;
-    if (n > 1) weft_omp_default = n;
+    int requested = asked ? atoi(asked) : 0;
+    if (requested > 1) weft_omp_default = requested;
     static struct task task;
     me->task = &task;
-    if (told_open()) cost_open();
-    shadow_open();
-    callers_open();
-    strands_forget();
+    if (open_findings()) start_cost_watch();
+    open_shadow();
+    read_library_functions();
+    retire_all_strands();
 }

@@ -20,24 +20,28 @@ struct entered {
     bool inner;
 };
 
-static void restore_depth(struct entered *e) {
-    if (e->thread) weft_depth = e->inner;
-    if (e->logs) weft_depth = 0;
+/* Undo enter_call, at the end of the wrapper's scope (cleanup attribute). */
+static void leave_call(struct entered *call) {
+    if (call->thread) weft_depth = call->inner;
+    if (call->logs) weft_depth = 0;
 }
 
 /* A call that passes messages goes on: a replay that kills this task does so after as many (tasks.h). */
 static inline void call_begins(void) { weft_pvm_me->calls++; }
 static inline void call_ends(void) { weft_pvm_me->calls++; }
 
+/* Begin a call of the program, or one that a group function makes to pass messages: return which thread records it, at
+ * level trace or at level outcomes (only what another run could decide differently); neither for PVM's calls of its
+ * own. */
 static inline struct entered enter_call(void *site) {
     if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
         weft_depth = 2;
         return (struct entered){.thread = weft_self, .inner = true};
     }
-    if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter()};
+    if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter_call()};
     return (struct entered){.thread = weft_pvm_enter(site)};
 }
-#define ENTERED struct entered in __attribute__((cleanup(restore_depth))) = enter_call(SITE)
+#define ENTERED struct entered in __attribute__((cleanup(leave_call))) = enter_call(SITE)
 
 /* What a group function does stands where the program called it. */
 #define AT (UNLIKELY(in.inner) ? weft_pvm_group_site : SITE)
@@ -48,38 +52,43 @@ static inline uint16_t function_id(uint16_t own, int of_group) {
 
 enum { PVM_DATA_DEFAULT = 0 };
 
-static void set_message_size(struct weft_event *event, int buffer) {
+/* Set an event's size, type and buffer from a message buffer of PVM. */
+static void describe_send_buffer(struct weft_event *event, int buffer) {
     int bytes = 0, tag, from;
     if (buffer > 0 && !real_pvm_bufinfo(buffer, &bytes, &tag, &from)) event->count = bytes;
     event->datatype = WEFT_PVM_PACKED;
-    event->object = weft_pvm_buffer(buffer);
+    event->object = weft_pvm_find_buffer_id(buffer);
 }
 
 /* ---- sending ---- */
 typedef void follower(struct weft_thread *thread, struct weft_event *event);
 
+/* Begin the event of a send to one task, check it against the replay's plan (`follow`), and publish it. NULL if it is
+ * not recorded. `buffer` below 0: its size is not known. */
 static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer,
                                      follower *follow) {
-    struct weft_event *event = weft_begin(thread, id, site);
+    struct weft_event *event = weft_begin_event(thread, id, site);
     if (!event) return NULL;
-    event->comm = weft_pvm_context();
-    event->peer = weft_pvm_rank_of(tid);
+    event->comm = weft_pvm_find_context_id();
+    event->peer = weft_pvm_find_rank(tid);
     event->tag = tag;
-    if (buffer >= 0) set_message_size(event, buffer);
+    if (buffer >= 0) describe_send_buffer(event, buffer);
     if (UNLIKELY(weft_replaying)) follow(thread, event);
-    weft_publish(thread, event);
+    weft_publish_event(thread, event);
     return event;
 }
 
+/* End the event of a send; after an error (`code` below 0) it has no receiver. */
 static void end_send(struct weft_event *event, int code) {
-    weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     if (UNLIKELY(code < 0)) event->peer = WEFT_PVM_STRANGER; /* nothing is on its way */
 }
 
+/* Record pvm_send: one send with the size of the active send buffer. */
 WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     ENTERED;
     struct weft_event *event = in.thread ? begin_send(in.thread, function_id(F_pvm_send, WEFT_GROUP_SENDS), AT, tid,
-                                                      msgtag, real_pvm_getsbuf(), weft_follow_call)
+                                                      msgtag, real_pvm_getsbuf(), weft_follow_check_call)
                                          : NULL;
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_send(tid, msgtag);
@@ -88,6 +97,7 @@ WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     return code;
 }
 
+/* Record pvm_mcast: one send for each destination but the caller itself, which PVM leaves out. */
 WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     ENTERED;
     enum { HELD = 64 };
@@ -97,7 +107,7 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     for (int i = 0; in.thread && events && tids && i < ntask; i++) {
         if (tids[i] == me) continue; /* PVM sends it to all but the caller */
         events[n] = begin_send(in.thread, function_id(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
-                               n ? weft_follow_more : weft_follow_call);
+                               n ? weft_follow_next_destination : weft_follow_check_call);
         if (!events[n]) break;
         n++;
     }
@@ -109,18 +119,19 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     return code;
 }
 
+/* Record pvm_psend: a send of `len` items from the caller's memory. */
 WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datatype) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_psend, AT) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_psend, AT) : NULL;
     if (event) {
-        event->comm = weft_pvm_context();
-        event->peer = weft_pvm_rank_of(tid);
+        event->comm = weft_pvm_find_context_id();
+        event->peer = weft_pvm_find_rank(tid);
         event->tag = msgtag;
         event->buffer = (uint64_t)(uintptr_t)buf;
         event->count = len;
         event->datatype = WEFT_PVM_TYPE(datatype);
-        if (UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
-        weft_publish(in.thread, event);
+        if (UNLIKELY(weft_replaying)) weft_follow_check_call(in.thread, event);
+        weft_publish_event(in.thread, event);
     }
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_psend(tid, msgtag, buf, len, datatype);
@@ -130,21 +141,23 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
 }
 
 /* ---- receiving ---- */
-static uint64_t request_key(const struct asked *a, uint32_t comm) {
-    return weft_mix((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix((uint64_t)(uint32_t)a->tag, 1) ^ weft_mix(comm, 2);
+static uint64_t request_key(const struct asked *request, uint32_t comm) {
+    return weft_mix_bits((uint64_t)(uint32_t)request->tid, 0) ^ weft_mix_bits((uint64_t)(uint32_t)request->tag, 1) ^
+           weft_mix_bits(comm, 2);
 }
 
-static void describe_request(struct weft_event *event, const struct asked *a, uint32_t comm) {
+/* Set an event's sender, tag and wildcards as a receive asks for them. */
+static void describe_receive(struct weft_event *event, const struct asked *request, uint32_t comm) {
     event->comm = comm;
-    event->peer = a->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_rank_of(a->tid);
-    event->tag = a->tag == -1 ? WEFT_TAG_ANY : a->tag;
-    if (a->tid == -1) event->flags |= WEFT_FLAG_ANY_SOURCE;
-    if (a->tag == -1) event->flags |= WEFT_FLAG_ANY_TAG;
+    event->peer = request->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_find_rank(request->tid);
+    event->tag = request->tag == -1 ? WEFT_TAG_ANY : request->tag;
+    if (request->tid == -1) event->flags |= WEFT_FLAG_ANY_SOURCE;
+    if (request->tag == -1) event->flags |= WEFT_FLAG_ANY_TAG;
 }
 
-/* The rank that a notice of the daemon is about: its first number is a tid, or a count of hosts. It is read from another
- * buffer that shares the notice's body, so that the program's own unpacking begins where it would have. */
-int32_t weft_pvm_told_by(int buffer) {
+/* Return the rank that a notice of the daemon is about: its first number is a task id, or a count of hosts. It is read
+ * from another buffer that shares the notice's body, so that the program's own unpacking begins where it would have. */
+int32_t weft_pvm_find_rank_in_notice(int buffer) {
     int about = 0, copy = real_pvm_mkbuf(PVM_DATA_DEFAULT);
     if (copy <= 0) return WEFT_PVM_STRANGER;
     int sends = real_pvm_setsbuf(copy);
@@ -156,38 +169,43 @@ int32_t weft_pvm_told_by(int buffer) {
         real_pvm_setrbuf(receives > 0 ? receives : 0);
     }
     real_pvm_freebuf(copy);
-    return about ? weft_pvm_rank_of(about) : WEFT_PVM_STRANGER;
+    return about ? weft_pvm_find_rank(about) : WEFT_PVM_STRANGER;
 }
 
-static void describe_message(struct weft_event *event, const struct asked *a, int buffer) {
+/* Set an event's sender, tag, size and buffer from the message that the receive took or saw. A notice of the daemon
+ * names the task that it is about. */
+static void describe_received_message(struct weft_event *event, const struct asked *request, int buffer) {
     int bytes = 0, tag = 0, from = 0;
-    event->function = a->hit;
+    event->function = request->hit;
     real_pvm_bufinfo(buffer, &bytes, &tag, &from);
     event->result = (uint32_t)bytes;
     event->datatype = WEFT_PVM_PACKED;
     event->count = bytes;
-    event->object = a->looks ? weft_pvm_buffer(buffer) : weft_pvm_new_buffer(buffer);
-    int32_t source = weft_pvm_rank_of(from);
+    event->object = request->looks ? weft_pvm_find_buffer_id(buffer) : weft_pvm_number_new_buffer(buffer);
+    int32_t source = weft_pvm_find_rank(from);
     if (UNLIKELY(source == WEFT_PVM_DAEMON)) {
-        event->function = a->notice;
-        event->peer = weft_pvm_told_by(buffer);
+        event->function = request->notice;
+        event->peer = weft_pvm_find_rank_in_notice(buffer);
         event->tag = tag;
         return;
     }
-    if (a->tid == -1) event->peer = source;
-    if (a->tag == -1) event->tag = tag;
-    if (a->polls) event->flags |= WEFT_FLAG_TRUE;
+    if (request->tid == -1) event->peer = source;
+    if (request->tag == -1) event->tag = tag;
+    if (request->polls) event->flags |= WEFT_FLAG_TRUE;
 }
 
 /* ---- what a replay makes of a call ---- */
+/* Poll until a message of this task and tag is there, without taking it, and return its buffer (negative: PVM's
+ * error). */
 static int wait_for_message(int tid, int tag) {
     int buffer = real_pvm_probe(tid, tag);
     for (; !buffer; buffer = real_pvm_probe(tid, tag)) weft_follow_nap();
     return buffer;
 }
 
-/* The notice that is about this rank. Others that come before it are kept until they are asked for. */
-static int receive_notice_about(const struct asked *a, int32_t about) {
+/* Receive the daemon's notice about this rank and return its buffer. Other notices that come before it are kept until
+ * they are asked for. */
+static int receive_notice_about(const struct asked *request, int32_t about) {
     enum { KEPT = 256 };
     static int kept[KEPT];
     static int n;
@@ -195,7 +213,7 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     for (int i = 0; i < n; i++) {
         int bytes, tag, from;
         real_pvm_bufinfo(kept[i], &bytes, &tag, &from);
-        if ((a->tag == -1 || tag == a->tag) && weft_pvm_told_by(kept[i]) == about) {
+        if ((request->tag == -1 || tag == request->tag) && weft_pvm_find_rank_in_notice(kept[i]) == about) {
             int found = kept[i];
             kept[i] = kept[--n];
             real_pvm_setrbuf(found);
@@ -203,8 +221,8 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
         }
     }
     for (;;) {
-        int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, a->tag);
-        if (buffer < 0 || (buffer > 0 && weft_pvm_told_by(buffer) == about)) return buffer;
+        int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, request->tag);
+        if (buffer < 0 || (buffer > 0 && weft_pvm_find_rank_in_notice(buffer) == about)) return buffer;
         if (!buffer) {
             weft_follow_nap();
             continue;
@@ -214,69 +232,89 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     }
 }
 
-static int receive_as_planned(const struct asked *a, enum weft_follow follow, const struct weft_followed *what) {
-    if (follow == WEFT_FOLLOW_NOTHING) return 0;
-    if (follow == WEFT_FOLLOW_NOTICE) return receive_notice_about(a, what->about);
-    return a->looks ? wait_for_message(what->tid, a->tag) : real_pvm_recv(what->tid, a->tag);
+/* Receive what the replay's plan (the recorded outcomes in order) says: nothing (0), a notice of the daemon, or a
+ * message of the recorded sender. Return its buffer. */
+static int receive_as_planned(const struct asked *request, enum weft_follow outcome,
+                              const struct weft_followed *planned) {
+    if (outcome == WEFT_FOLLOW_NOTHING) return 0;
+    if (outcome == WEFT_FOLLOW_NOTICE) return receive_notice_about(request, planned->about);
+    return request->looks ? wait_for_message(planned->tid, request->tag) : real_pvm_recv(planned->tid, request->tag);
 }
 
 typedef int (*plain)(const struct asked *a, void *more);
 
-static int record_receive(struct weft_thread *thread, const struct asked *a, void *site, plain call, void *more) {
-    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
-    uint32_t comm = weft_pvm_context();
-    uint64_t key = request_key(a, comm);
-    struct weft_event folding,
-        *event = a->polls ? weft_poll_begin(thread, a->own, site, key, &folding) : weft_begin(thread, a->own, site);
-    if (!event) return call(a, more);
+/* Record a receive or poll at level trace: begin its event, receive as the program asked or, in a replay, as recorded,
+ * then describe the message. Polls that found nothing are folded into one event. Return what PVM returns. */
+static int record_receive(struct weft_thread *thread, const struct asked *request, void *site, plain receive,
+                          void *timeout) {
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_set_state(WEFT_TASK_SERVING);
+    uint32_t comm = weft_pvm_find_context_id();
+    uint64_t key = request_key(request, comm);
+    struct weft_event folding, *event = request->polls ? weft_begin_poll(thread, request->own, site, key, &folding)
+                                                       : weft_begin_event(thread, request->own, site);
+    if (!event) return receive(request, timeout);
     const bool folded = event == &folding;
-    describe_request(event, a, comm);
+    describe_receive(event, request, comm);
     enum weft_follow follow = WEFT_FOLLOW_FREE;
-    struct weft_followed what = {.tid = a->tid};
+    struct weft_followed what = {.tid = request->tid};
     if (UNLIKELY(weft_replaying))
-        follow = weft_follow_receive(thread, event, a->hit, a->notice, a->polls, a->looks, &what);
+        follow = weft_follow_decide_receive(thread, event, request->hit, request->notice, request->polls,
+                                            request->looks, &what);
     uint64_t begun = weft_ticks(weft_clock_kind);
-    if (!folded) weft_publish(thread, event);
+    if (!folded) weft_publish_event(thread, event);
     call_begins();
-    int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : receive_as_planned(a, follow, &what);
+    int buffer = follow == WEFT_FOLLOW_FREE ? receive(request, timeout) : receive_as_planned(request, follow, &what);
     if (LIKELY(!what.extra)) call_ends();
     else weft_pvm_me->calls--;
     uint64_t now = weft_ticks(weft_clock_kind);
-    if (a->polls && !buffer) {
-        weft_poll_failed(thread, event, folded, key, now);
+    if (request->polls && !buffer) {
+        weft_record_failed_poll(thread, event, folded, key, now);
         return 0;
     }
-    if (folded) event = weft_poll_unfold(thread, a->own, site, &folding, begun);
+    if (folded) event = weft_begin_event_of_successful_poll(thread, request->own, site, &folding, begun);
     if (!event) return buffer;
-    if (buffer > 0) describe_message(event, a, buffer);
-    weft_leave(event, now, buffer < 0 ? buffer : 0);
+    if (buffer > 0) describe_received_message(event, request, buffer);
+    weft_close_event(event, now, buffer < 0 ? buffer : 0);
     return buffer;
 }
 
-/* At level outcomes. */
-static int log_receive(struct weft_thread *thread, const struct asked *a, plain call, void *more) {
-    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
+/* Receive or poll at level outcomes (only what another run could decide differently): note only whose message was taken
+ * and how many polls failed. Return what PVM returns. */
+static int log_receive(struct weft_thread *thread, const struct asked *request, plain receive, void *timeout) {
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_set_state(WEFT_TASK_SERVING);
     call_begins();
-    int buffer = call(a, more), from = a->tid, bytes, tag;
-    if (a->polls && !buffer) thread->outcome_state.polls++;
+    int buffer = receive(request, timeout), from = request->tid, bytes, tag;
+    if (request->polls && !buffer) thread->outcome_state.polls++;
     else if (buffer > 0) {
-        if (a->tid == -1) real_pvm_bufinfo(buffer, &bytes, &tag, &from);
-        weft_log_taken(thread, a, buffer, from);
+        if (request->tid == -1) real_pvm_bufinfo(buffer, &bytes, &tag, &from);
+        weft_log_received(thread, request, buffer, from);
     }
     call_ends();
     return buffer;
 }
 
-static int record_or_log_receive(const struct entered *in, const struct asked *a, void *site, plain call, void *more) {
-    if (in->thread) return record_receive(in->thread, a, site, call, more);
-    return in->logs ? log_receive(in->logs, a, call, more) : call(a, more);
+/* Receive or poll, recorded at the level that enter_call found; unrecorded if the call is not the program's. Return
+ * what PVM returns. */
+static int record_or_log_receive(const struct entered *entered_call, const struct asked *request, void *site,
+                                 plain receive, void *timeout) {
+    if (entered_call->thread) return record_receive(entered_call->thread, request, site, receive, timeout);
+    return entered_call->logs ? log_receive(entered_call->logs, request, receive, timeout) : receive(request, timeout);
 }
 
-static int plain_recv(const struct asked *a, void *more) { return (void)more, real_pvm_recv(a->tid, a->tag); }
-static int plain_nrecv(const struct asked *a, void *more) { return (void)more, real_pvm_nrecv(a->tid, a->tag); }
-static int plain_probe(const struct asked *a, void *more) { return (void)more, real_pvm_probe(a->tid, a->tag); }
-static int plain_trecv(const struct asked *a, void *more) { return real_pvm_trecv(a->tid, a->tag, more); }
+static int plain_recv(const struct asked *request, void *more) {
+    return (void)more, real_pvm_recv(request->tid, request->tag);
+}
+static int plain_nrecv(const struct asked *request, void *more) {
+    return (void)more, real_pvm_nrecv(request->tid, request->tag);
+}
+static int plain_probe(const struct asked *request, void *more) {
+    return (void)more, real_pvm_probe(request->tid, request->tag);
+}
+static int plain_trecv(const struct asked *request, void *more) {
+    return real_pvm_trecv(request->tid, request->tag, more);
+}
 
+/* Record pvm_recv, or that a group function waits for a message. */
 WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
     ENTERED;
     struct asked a = {function_id(F_pvm_recv, WEFT_GROUP_WAITS),
@@ -289,20 +327,30 @@ WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
     return record_or_log_receive(&in, &a, AT, plain_recv, NULL);
 }
 
-static struct asked describe_poll(uint16_t own, int tid, int tag, bool looks) {
-    uint16_t base = weft_pvm_group ? weft_pvm_group : own;
+/* Return the request of a poll, with the ids that its event gets when it finds nothing, a message, or a notice of the
+ * daemon. `is_probe`: it leaves the message there. */
+static struct asked describe_poll(uint16_t function_id_of_poll, int tid, int tag, bool is_probe) {
+    uint16_t base = weft_pvm_group ? weft_pvm_group : function_id_of_poll;
     if (weft_pvm_group)
         return (struct asked){
-            base + WEFT_GROUP_NOTHING, base + WEFT_GROUP_WAITS, base + WEFT_GROUP_NOTICE, tid, tag, true, looks};
-    return (struct asked){own + WEFT_PVM_NOTHING, own, own + WEFT_PVM_NOTICE, tid, tag, true, looks};
+            base + WEFT_GROUP_NOTHING, base + WEFT_GROUP_WAITS, base + WEFT_GROUP_NOTICE, tid, tag, true, is_probe};
+    return (struct asked){function_id_of_poll + WEFT_PVM_NOTHING,
+                          function_id_of_poll,
+                          function_id_of_poll + WEFT_PVM_NOTICE,
+                          tid,
+                          tag,
+                          true,
+                          is_probe};
 }
 
+/* Record pvm_nrecv, a poll that takes the message. */
 WEFT_PVM_PUBLIC int pvm_nrecv(int tid, int msgtag) {
     ENTERED;
     struct asked a = describe_poll(F_pvm_nrecv, tid, msgtag, false);
     return record_or_log_receive(&in, &a, AT, plain_nrecv, NULL);
 }
 
+/* Record pvm_trecv, a receive with a time limit; without one it waits as pvm_recv does. */
 WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
     ENTERED;
     struct asked a = describe_poll(F_pvm_trecv, tid, msgtag, false);
@@ -311,15 +359,17 @@ WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
     return record_or_log_receive(&in, &a, AT, plain_trecv, tmout);
 }
 
+/* Record pvm_probe, a poll that leaves the message there. */
 WEFT_PVM_PUBLIC int pvm_probe(int tid, int msgtag) {
     ENTERED;
     struct asked a = describe_poll(F_pvm_probe, tid, msgtag, true);
     return record_or_log_receive(&in, &a, AT, plain_probe, NULL);
 }
 
+/* Record pvm_precv, a receive of `len` items into the caller's memory. */
 WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datatype, int *rtid, int *rtag, int *rlen) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_precv, AT) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_precv, AT) : NULL;
     if (!event && !in.logs) return real_pvm_precv(tid, msgtag, buf, len, datatype, rtid, rtag, rlen);
     struct asked a = {F_pvm_precv, F_pvm_precv, F_pvm_precv + WEFT_PVM_NOTICE, tid, msgtag, false, false};
     struct weft_followed what = {.tid = tid};
@@ -328,16 +378,16 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
         call_begins();
         int code = real_pvm_precv(tid, msgtag, buf, len, datatype, &own_tid, rtag, rlen);
         if (rtid) *rtid = own_tid;
-        if (code >= 0 || own_tid > 0) weft_log_taken(in.logs, &a, 0, own_tid);
+        if (code >= 0 || own_tid > 0) weft_log_received(in.logs, &a, 0, own_tid);
         call_ends();
         return code;
     }
-    describe_request(event, &a, weft_pvm_context());
+    describe_receive(event, &a, weft_pvm_find_context_id());
     event->buffer = (uint64_t)(uintptr_t)buf;
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
-    if (UNLIKELY(weft_replaying)) weft_follow_receive(in.thread, event, a.hit, a.notice, false, false, &what);
-    weft_publish(in.thread, event);
+    if (UNLIKELY(weft_replaying)) weft_follow_decide_receive(in.thread, event, a.hit, a.notice, false, false, &what);
+    weft_publish_event(in.thread, event);
     call_begins();
     int code = real_pvm_precv(what.tid, msgtag, buf, len, datatype, &own_tid, &own_tag, &own_length);
     call_ends();
@@ -346,10 +396,10 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
     if (rlen) *rlen = own_length;
     if (code >= 0 || own_tid > 0) {
         event->result = (uint32_t)own_length;
-        if (tid == -1) event->peer = weft_pvm_rank_of(own_tid);
+        if (tid == -1) event->peer = weft_pvm_find_rank(own_tid);
         if (msgtag == -1) event->tag = own_tag;
     }
-    weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     return code;
 }
 
@@ -364,15 +414,15 @@ static void set_if_given(const char *name, const char *value) {
     if (value && *value) setenv(name, value, 1);
 }
 
-/* PVM gives a spawned task the daemon's environment and what PVM_EXPORT names: there the recorder is named, for the
- * time of the call. */
-static struct carried carry_recorder(void) {
+/* Let spawned tasks load the recorder: PVM gives them the daemon's environment and what PVM_EXPORT names. Return the
+ * variables' earlier values for restore_environment. */
+static struct carried export_recorder(void) {
     const char *exported = getenv("PVM_EXPORT"), *preload = getenv("LD_PRELOAD");
     struct carried before = {exported ? strdup(exported) : NULL, preload ? strdup(preload) : NULL};
     char *text = NULL;
     if (!own_path[0]) {
         Dl_info self;
-        if (dladdr((void *)weft_pvm_begin, &self) && self.dli_fname)
+        if (dladdr((void *)weft_pvm_begin_recording, &self) && self.dli_fname)
             snprintf(own_path, sizeof own_path, "%s", self.dli_fname);
     }
     if (asprintf(&text,
@@ -393,12 +443,14 @@ static struct carried carry_recorder(void) {
     return before;
 }
 
+/* Set an environment variable to a value and free that; NULL removes the variable. */
 static void restore_variable(const char *name, char *value) {
     if (value) setenv(name, value, 1);
     else unsetenv(name);
     free(value);
 }
 
+/* Undo export_recorder after the spawn. */
 static void restore_environment(struct carried before) {
     restore_variable("PVM_EXPORT", before.exported);
     restore_variable("LD_PRELOAD", before.preload);
@@ -409,74 +461,77 @@ static void restore_environment(struct carried before) {
         unsetenv(*name);
 }
 
-/* Also the one that a group function makes to start the group server: that is a task of the run as well. */
+/* Record pvm_spawn and give the new tasks their ranks and the recorder. Also for the spawn by which a group function
+ * starts the group server, which is a task of the run as well. */
 WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, int ntask, int *tids) {
-    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_pvm_enter(SITE);
+    struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) = weft_pvm_enter(SITE);
     if (!weft_recording) return real_pvm_spawn(task, argv, flag, where, ntask, tids);
-    struct weft_event *event = thread ? weft_begin(thread, F_pvm_spawn, SITE) : NULL;
+    struct weft_event *event = thread ? weft_begin_event(thread, F_pvm_spawn, SITE) : NULL;
     if (event) {
         event->count = ntask;
         struct weft_text text =
-            weft_tail(thread, event, 64 + (task ? strnlen(task, 4096) : 0) + (where ? strnlen(where, 4096) : 0));
-        weft_text_string(&text, task);
-        weft_text_z(&text, flag);
-        weft_text_string(&text, where);
-        weft_tail_end(thread, &text);
-        if (UNLIKELY(weft_replaying)) weft_follow_call(thread, event);
-        weft_publish(thread, event);
+            weft_begin_tail(thread, event, 64 + (task ? strnlen(task, 4096) : 0) + (where ? strnlen(where, 4096) : 0));
+        weft_write_string(&text, task);
+        weft_write_signed(&text, flag);
+        weft_write_string(&text, where);
+        weft_end_tail(thread, &text);
+        if (UNLIKELY(weft_replaying)) weft_follow_check_call(thread, event);
+        weft_publish_event(thread, event);
     }
     size_t room = ntask > 0 ? (size_t)ntask : 1;
     int *own = tids ? tids : calloc(room, sizeof *own);
     int32_t *ranks = calloc(room, sizeof *ranks);
-    struct carried before = carry_recorder();
+    struct carried before = export_recorder();
     const int depth = weft_depth;
     weft_depth = depth ? depth : 1;
     int started = real_pvm_spawn(task, argv, flag, where, ntask, own ? own : tids);
     weft_depth = depth;
     restore_environment(before);
-    if (own && ranks) weft_pvm_spawned(started > 0 ? ntask : 0, own, ranks);
+    if (own && ranks) weft_pvm_give_ranks(started > 0 ? ntask : 0, own, ranks);
     if (weft_the_record) weft_the_record->header->world_size = (int)weft_pvm_task_count();
     if (event) {
         uint64_t now = weft_ticks(weft_clock_kind);
         int n = started > 0 && ranks ? ntask : 0;
-        struct weft_text text = weft_tail_more(thread, 32 + 12 * (uint64_t)n);
-        weft_text_numbers(&text, n, ranks, sizeof *ranks);
-        weft_text_z(&text, started);
-        weft_tail_end(thread, &text);
-        weft_leave(event, now, started < 0 ? started : 0);
+        struct weft_text text = weft_continue_tail(thread, 32 + 12 * (uint64_t)n);
+        weft_write_numbers(&text, n, ranks, sizeof *ranks);
+        weft_write_signed(&text, started);
+        weft_end_tail(thread, &text);
+        weft_close_event(event, now, started < 0 ? started : 0);
     }
     if (own != tids) free(own);
     free(ranks);
     return started;
 }
 
+/* Record pvm_exit and end the record. */
 WEFT_PVM_PUBLIC int pvm_exit(void) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_exit, SITE) : NULL;
-    if (event && UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
-    if (event) weft_publish(in.thread, event);
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_exit, SITE) : NULL;
+    if (event && UNLIKELY(weft_replaying)) weft_follow_check_call(in.thread, event);
+    if (event) weft_publish_event(in.thread, event);
     if (in.logs) weft_log_over(in.logs);
     int code = real_pvm_exit();
-    if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
-    if (event || in.logs) weft_pvm_left();
+    if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    if (event || in.logs) weft_pvm_end_recording();
     return code;
 }
 
+/* Record pvm_kill; in a replay, only once the task has done all that it did before it was killed. */
 WEFT_PVM_PUBLIC int pvm_kill(int tid) {
     ENTERED;
-    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_kill, SITE) : NULL;
+    struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_kill, SITE) : NULL;
     if (event) {
         event->comm = WEFT_ID_WORLD;
-        event->peer = weft_pvm_rank_of(tid);
+        event->peer = weft_pvm_find_rank(tid);
         if (UNLIKELY(weft_replaying)) {
-            weft_follow_call(in.thread, event);
-            weft_follow_kill(event->peer);
+            weft_follow_check_call(in.thread, event);
+            weft_follow_wait_before_kill(event->peer);
         }
-        weft_publish(in.thread, event);
+        weft_publish_event(in.thread, event);
     }
     int code = real_pvm_kill(tid);
-    if ((event || in.logs) && !code) weft_pvm_killed(weft_pvm_rank_of(tid));
-    if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    if ((event || in.logs) && !code) weft_pvm_mark_killed(weft_pvm_find_rank(tid));
+    if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     return code;
 }
 
@@ -485,15 +540,15 @@ WEFT_PVM_PUBLIC int pvm_kill(int tid) {
     WEFT_PVM_PUBLIC int name(int encoding) {                                                                           \
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
-            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) event->count = encoding;                                                                            \
-        if (event) weft_publish(in.thread, event);                                                                     \
+        if (event) weft_publish_event(in.thread, event);                                                               \
         int buffer = real_##name(encoding);                                                                            \
         if (in.thread) {                                                                                               \
-            uint32_t id = weft_pvm_new_buffer(buffer);                                                                 \
+            uint32_t id = weft_pvm_number_new_buffer(buffer);                                                          \
             if (event) event->object = id;                                                                             \
         }                                                                                                              \
-        if (event) weft_leave(event, weft_ticks(weft_clock_kind), buffer < 0 ? buffer : 0);                            \
+        if (event) weft_close_event(event, weft_ticks(weft_clock_kind), buffer < 0 ? buffer : 0);                      \
         return buffer;                                                                                                 \
     }
 MAKES_BUFFER(pvm_initsend)
@@ -503,11 +558,11 @@ MAKES_BUFFER(pvm_mkbuf)
     WEFT_PVM_PUBLIC int name(int buffer) {                                                                             \
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
-            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
-        if (event) event->object = weft_pvm_buffer(buffer);                                                            \
-        if (event) weft_publish(in.thread, event);                                                                     \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
+        if (event) event->object = weft_pvm_find_buffer_id(buffer);                                                    \
+        if (event) weft_publish_event(in.thread, event);                                                               \
         int code = real_##name(buffer);                                                                                \
-        if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                \
+        if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                          \
         return code;                                                                                                   \
     }
 USES_BUFFER(pvm_freebuf)
@@ -521,22 +576,23 @@ USES_BUFFER(pvm_pkmesgbody)
     WEFT_PVM_PUBLIC int name(const char *format, ...) {                                                                \
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
-            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) {                                                                                                   \
-            event->object = weft_pvm_buffer(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());        \
-            struct weft_text text = weft_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));            \
-            weft_text_string(&text, format);                                                                           \
-            weft_tail_end(in.thread, &text);                                                                           \
-            weft_publish(in.thread, event);                                                                            \
+            event->object =                                                                                            \
+                weft_pvm_find_buffer_id(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());            \
+            struct weft_text text = weft_begin_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));      \
+            weft_write_string(&text, format);                                                                          \
+            weft_end_tail(in.thread, &text);                                                                           \
+            weft_publish_event(in.thread, event);                                                                      \
         }                                                                                                              \
         va_list arguments;                                                                                             \
         va_start(arguments, format);                                                                                   \
         int code = body(format, arguments);                                                                            \
         va_end(arguments);                                                                                             \
         if (event) {                                                                                                   \
-            weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                       \
+            weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                 \
             if (F_##name == F_pvm_packf && format && format[0] == '%' && format[1] == '+') /* it begins a message */   \
-                event->object = weft_pvm_new_buffer(real_pvm_getsbuf());                                               \
+                event->object = weft_pvm_number_new_buffer(real_pvm_getsbuf());                                        \
         }                                                                                                              \
         return code;                                                                                                   \
     }

@@ -20,7 +20,8 @@ struct weft_task *weft_pvm_me = &unknown;
 static int32_t place = -1;
 static uint32_t children;
 
-bool weft_pvm_tasks_open(void) {
+/* Map the file with all tasks of the run. Return false if it is not there or has another format. */
+bool weft_pvm_open_tasks(void) {
     char path[PATH_MAX + 32];
     size_t size = sizeof *head + WEFT_TASKS_MOST * sizeof *tasks;
     snprintf(path, sizeof path, "%s/pvm/tasks.bin", weft_run_path);
@@ -40,13 +41,15 @@ static uint32_t known_task_count(void) {
 
 uint32_t weft_pvm_task_count(void) { return known_task_count(); }
 
+/* Return the rank of the task with this id, the latest one if the id was used again; -1: it is unknown. */
 static int32_t find_task(int tid) {
     for (uint32_t i = known_task_count(); i-- > 0;) /* a tid that was used again is the later one's */
         if (tasks[i].tid == tid) return (int32_t)i;
     return -1;
 }
 
-int32_t weft_pvm_rank_of(int tid) {
+/* Return the rank of a task by its id, from a small cache; WEFT_PVM_DAEMON or WEFT_PVM_STRANGER if it has none. */
+int32_t weft_pvm_find_rank(int tid) {
     static __thread struct {
         int tid;
         int32_t rank;
@@ -61,19 +64,21 @@ int32_t weft_pvm_rank_of(int tid) {
     return rank;
 }
 
-int weft_pvm_tid_of(int32_t rank) {
+/* Return the id of a rank's task, after waiting until it is known; 0 for no rank. */
+int weft_pvm_await_tid(int32_t rank) {
     if (rank < 0 || rank >= (int32_t)WEFT_TASKS_MOST) return 0;
     while (!tasks[rank].tid) weft_follow_nap(); /* spawned later than it was when the run was recorded */
     return tasks[rank].tid;
 }
 
-static void take_task(int32_t at, int tid) {
-    place = at;
-    weft_pvm_me = &tasks[at];
-    tasks[at].pid = (int32_t)getpid();
-    tasks[at].state = WEFT_TASK_RUNNING;
-    strncpy(tasks[at].name, program_invocation_short_name, sizeof tasks[at].name - 1);
-    __atomic_store_n(&tasks[at].tid, tid, __ATOMIC_RELEASE);
+/* Make this process the task of a rank: its id, process and program go into the file of tasks. */
+static void occupy_rank(int32_t rank, int tid) {
+    place = rank;
+    weft_pvm_me = &tasks[rank];
+    tasks[rank].pid = (int32_t)getpid();
+    tasks[rank].state = WEFT_TASK_RUNNING;
+    strncpy(tasks[rank].name, program_invocation_short_name, sizeof tasks[rank].name - 1);
+    __atomic_store_n(&tasks[rank].tid, tid, __ATOMIC_RELEASE);
 }
 
 static int32_t next_place(void) {
@@ -83,8 +88,9 @@ static int32_t next_place(void) {
 
 static bool has_exited(int pid) { return pid > 0 && kill(pid, 0) && errno == ESRCH; }
 
-/* Waits for the place that the parent gives; -1 where it does not, as it is not of this run, ended, or is not recorded. */
-static int32_t wait_for_given_place(int tid, int parent) {
+/* Return the rank that the parent gives this task, after waiting for it; -1 if the parent is not of this run, has
+ * ended, or gives none in time. */
+static int32_t wait_for_given_rank(int tid, int parent) {
     int32_t of = parent > 0 ? find_task(parent) : -1;
     for (int waited = 0; waited < CHILD_WAITS; waited++) {
         int32_t at = find_task(tid);
@@ -95,36 +101,38 @@ static int32_t wait_for_given_place(int tid, int parent) {
     return -1;
 }
 
-/* The rank of this process; -1: there are too many. `parent`: a tid, or PVM's code for none. */
-int weft_pvm_take_place(int tid, int parent) {
+/* Return this process's rank, which its parent, `weft run` or a counter gives; -1: there are too many tasks. `parent`:
+ * a task id, or PVM's code for none. */
+int weft_pvm_take_rank(int tid, int parent) {
     const char *told = getenv("WEFT_INTERNAL_PVM_RANK");
     int32_t at = -1;
     if (place >= 0) { /* it left PVM and came back: with another tid */
-        take_task(place, tid);
+        occupy_rank(place, tid);
         return place;
     }
     if (told && *told && parent <= 0 && atoi(told) < (int)head->first && !tasks[atoi(told)].tid) {
         at = atoi(told);
         tasks[at].parent = -1;
     } else if (parent > 0 || parent == -35 /* PvmParentNotSet: spawned without a word of who did */)
-        at = wait_for_given_place(tid, parent);
+        at = wait_for_given_rank(tid, parent);
     if (at < 0) {
         at = next_place();
         if (at < 0) return -1;
         tasks[at].parent = -1;
         tasks[at].ordinal = UINT32_MAX;
     }
-    take_task(at, tid);
+    occupy_rank(at, tid);
     return at;
 }
 
-/* pvm_spawn has returned: the children get their places before anything can be asked of them. */
-void weft_pvm_spawned(int count, const int *tids, int32_t *ranks) {
+/* After pvm_spawn: give the new tasks their ranks, before anything can be asked of them; in a replay those of the
+ * record. Sets ranks[]. */
+void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks) {
     for (int i = 0; i < count; i++) {
         ranks[i] = WEFT_PVM_STRANGER;
         if (tids[i] <= 0 || place < 0) continue;
         uint32_t ordinal = children++;
-        int32_t at = weft_replaying ? weft_follow_child(ordinal) : -1;
+        int32_t at = weft_replaying ? weft_follow_find_child_rank(ordinal) : -1;
         if (at < 0 || at >= (int32_t)WEFT_TASKS_MOST) at = next_place();
         if (at < 0) continue;
         tasks[at].parent = place;
@@ -137,27 +145,28 @@ void weft_pvm_spawned(int count, const int *tids, int32_t *ranks) {
     }
 }
 
-void weft_pvm_state(uint32_t state) { weft_pvm_me->state = state; }
+void weft_pvm_set_state(uint32_t state) { weft_pvm_me->state = state; }
 
-void weft_pvm_killed(int32_t rank) {
+void weft_pvm_mark_killed(int32_t rank) {
     if (rank >= 0 && tasks[rank].state == WEFT_TASK_RUNNING) tasks[rank].state = WEFT_TASK_KILLED;
 }
 
-uint32_t weft_pvm_calls_of(int32_t rank) { return tasks[rank].calls; }
+uint32_t weft_pvm_count_calls(int32_t rank) { return tasks[rank].calls; }
 
 /* ---- buffers ---- */
 enum { BUFFERS = 1 << 16 };
 static uint32_t buffers[BUFFERS], last_buffer = WEFT_ID_DYNAMIC - 1;
 
-uint32_t weft_pvm_new_buffer(int buffer) {
+uint32_t weft_pvm_number_new_buffer(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     return buffers[buffer % BUFFERS] = ++last_buffer;
 }
 
-uint32_t weft_pvm_buffer(int buffer) {
+/* Return the record's number of a message buffer; a new one if it is unknown. */
+uint32_t weft_pvm_find_buffer_id(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     uint32_t id = buffers[buffer % BUFFERS];
-    return id ? id : weft_pvm_new_buffer(buffer);
+    return id ? id : weft_pvm_number_new_buffer(buffer);
 }
 
 /* ---- contexts: each is a space of messages of its own, as MPI's communicators are ---- */
@@ -168,9 +177,10 @@ static struct {
 } contexts[CONTEXTS];
 static uint32_t context_count;
 
+/* Define a PVM context in the record as a communicator and return its id. Stops recording if there are too many. */
 static uint32_t define_context(int context) {
     if (context_count == CONTEXTS) {
-        weft_stop();
+        weft_stop_recording();
         return WEFT_ID_NULL;
     }
     uint8_t payload[128];
@@ -178,22 +188,23 @@ static uint32_t define_context(int context) {
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     uint32_t id = WEFT_ID_DYNAMIC + context_count;
     snprintf(key, sizeof key, "%d", context);
-    weft_text_u(&text, id);
-    weft_text_u(&text, WEFT_ID_WORLD);
-    weft_text_u(&text, F_pvm_setcontext);
-    weft_text_u(&text, (uint64_t)(uint32_t)context);
-    weft_text_u(&text, 0);
-    weft_text_z(&text, weft_pvm_rank);
-    weft_text_s(&text, key, strlen(key));
-    weft_text_u(&text, 0); /* no members of its own: all of its parent's */
-    weft_text_u(&text, 0);
-    weft_define(WEFT_DEF_COMM, payload, (size_t)(text.p - payload));
+    weft_write_unsigned(&text, id);
+    weft_write_unsigned(&text, WEFT_ID_WORLD);
+    weft_write_unsigned(&text, F_pvm_setcontext);
+    weft_write_unsigned(&text, (uint64_t)(uint32_t)context);
+    weft_write_unsigned(&text, 0);
+    weft_write_signed(&text, weft_pvm_rank);
+    weft_write_bytes(&text, key, strlen(key));
+    weft_write_unsigned(&text, 0); /* no members of its own: all of its parent's */
+    weft_write_unsigned(&text, 0);
+    weft_write_definition(WEFT_DEF_COMM, payload, (size_t)(text.p - payload));
     contexts[context_count].context = context;
     contexts[context_count++].id = id;
     return id;
 }
 
-uint32_t weft_pvm_context(void) {
+/* Return the record's id of the current context, which is a message space of its own like a communicator. */
+uint32_t weft_pvm_find_context_id(void) {
     int context = real_pvm_getcontext();
     if (LIKELY(!context)) return WEFT_ID_WORLD;
     for (uint32_t i = 0; i < context_count; i++)

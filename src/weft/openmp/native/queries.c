@@ -8,7 +8,7 @@ static int asked_by_program; /* omp_set_num_threads */
 static int levels_allowed = 8;
 static int dynamic, schedule_kind = 1, schedule_chunk = 1;
 
-/* The program's own question: what follows may depend on which thread it is. */
+/* Answer the program's own omp_get_thread_num(): what follows may depend on which thread it is. */
 int weft_omp_get_thread_num(void) {
     if (me->team) me->team->number_asked = true;
     return me->team && !me->team->league ? me->number : 0;
@@ -37,10 +37,11 @@ NUMBER(get_max_teams, 0)
 NUMBER(get_teams_thread_limit, 0)
 NUMBER(get_level, me->team && me->team->size > 0 ? me->team->level : 0)
 
+/* OpenMP's function: how many regions with more than one thread are around the caller. */
 int omp_get_active_level(void) {
-    int n = 0;
-    for (const struct team *t = me->team; t; t = t->outer) n += t->size > 1;
-    return n;
+    int level = 0;
+    for (const struct team *team = me->team; team; team = team->outer) level += team->size > 1;
+    return level;
 }
 int omp_get_active_level_(void) { return omp_get_active_level(); }
 int omp_in_parallel(void) { return omp_get_active_level() > 0; }
@@ -53,9 +54,10 @@ int omp_get_team_size_(const int *level) { return omp_get_team_size(*level); }
 int omp_get_ancestor_thread_num(int level) { return me->team && level == me->team->level ? me->number : 0; }
 int omp_get_ancestor_thread_num_(const int *level) { return omp_get_ancestor_thread_num(*level); }
 
-void omp_set_num_threads(int n) {
-    asked_by_program = n;
-    if (n > 1) weft_omp_default = n;
+/* OpenMP's function; a team of one would check nothing, so that 1 leaves the simulated count as it is. */
+void omp_set_num_threads(int thread_count) {
+    asked_by_program = thread_count;
+    if (thread_count > 1) weft_omp_default = thread_count;
 }
 void omp_set_num_threads_(const int *n) { omp_set_num_threads(*n); }
 void omp_set_num_threads_8_(const int64_t *n) { omp_set_num_threads((int)*n); }
@@ -75,10 +77,11 @@ void omp_set_schedule_(const int *kind, const int *chunk) { omp_set_schedule(*ki
 void omp_get_schedule(int *kind, int *chunk) { *kind = schedule_kind, *chunk = schedule_chunk; }
 void omp_get_schedule_(int *kind, int *chunk) { omp_get_schedule(kind, chunk); }
 
+/* OpenMP's function: seconds of the monotonic clock. */
 double omp_get_wtime(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 double omp_get_wtime_(void) { return omp_get_wtime(); }
 double omp_get_wtick(void) { return 1e-9; }
@@ -89,19 +92,23 @@ double omp_get_wtick_(void) { return 1e-9; }
 static size_t alignments[64];
 static int allocators;
 
-static size_t alignment_of(uintptr_t allocator) {
+/* Return the alignment in bytes that an allocator of the program's own asks for, at least 16. */
+static size_t find_allocator_alignment(uintptr_t allocator) {
     return allocator >= OWN && allocator < OWN + 64 && alignments[allocator - OWN] > 16 ? alignments[allocator - OWN]
                                                                                         : 16;
 }
 
-void *omp_aligned_alloc(size_t align, size_t n, uintptr_t allocator) {
-    size_t least = alignment_of(allocator), by = align > least ? align : least;
-    return aligned_alloc(by, (n + by - 1) / by * by);
+/* OpenMP's function: memory with the larger alignment of the argument and the allocator. */
+void *omp_aligned_alloc(size_t align, size_t size, uintptr_t allocator) {
+    size_t least = find_allocator_alignment(allocator), alignment = align > least ? align : least;
+    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }
 void *omp_alloc(size_t n, uintptr_t allocator) { return omp_aligned_alloc(16, n, allocator); }
-void *omp_aligned_calloc(size_t align, size_t n, size_t size, uintptr_t allocator) {
-    void *p = omp_aligned_alloc(align, n * size, allocator);
-    return p ? memset(p, 0, n * size) : p;
+
+/* OpenMP's function: the same, zeroed. */
+void *omp_aligned_calloc(size_t align, size_t count, size_t size, uintptr_t allocator) {
+    void *block = omp_aligned_alloc(align, count * size, allocator);
+    return block ? memset(block, 0, count * size) : block;
 }
 void *omp_calloc(size_t n, size_t size, uintptr_t allocator) { return omp_aligned_calloc(16, n, size, allocator); }
 void *omp_realloc(void *p, size_t n, uintptr_t allocator, uintptr_t old) {
@@ -112,12 +119,14 @@ struct trait {
     int key; /* 2: alignment */
     uintptr_t value;
 };
-uintptr_t omp_init_allocator(uintptr_t space, int count, const struct trait *traits) {
-    (void)space;
-    int number = allocators < 63 ? allocators++ : 63;
-    for (int i = 0; i < count; i++)
-        if (traits[i].key == 2) alignments[number] = traits[i].value;
-    return OWN + (uintptr_t)number;
+
+/* OpenMP's function: return the handle of an allocator with these traits; beyond 64 they share one. */
+uintptr_t omp_init_allocator(uintptr_t memory_space, int trait_count, const struct trait *traits) {
+    (void)memory_space;
+    int slot = allocators < 63 ? allocators++ : 63;
+    for (int i = 0; i < trait_count; i++)
+        if (traits[i].key == 2) alignments[slot] = traits[i].value;
+    return OWN + (uintptr_t)slot;
 }
 uintptr_t omp_init_allocator_(const uintptr_t *space, const int *count, const struct trait *traits) {
     return omp_init_allocator(*space, *count, traits);

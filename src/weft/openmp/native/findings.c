@@ -1,0 +1,290 @@
+/* What was found, as JSON lines: once for each pair of places, with how often. */
+#include "lines.h"
+#include "openmp.h"
+
+static struct pair {
+    uint32_t place, other;
+    uint8_t how; /* bits: written by both */
+    const char *kind;
+    uint64_t count, told;
+    int id;
+} pairs[4096];
+static int ids;
+
+/* Return the slot of a pair of places with a kind of finding, or the free one where it would be; NULL if the table is
+ * full. */
+static struct pair *find_pair_slot(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
+    uint32_t hash = (place * 2654435761u ^ other * 40503u ^ access_bits) >> 8;
+    for (int i = 0; i < 4096; i++) {
+        struct pair *pair = &pairs[(hash + (uint32_t)i) % 4096];
+        if (!pair->id ||
+            (pair->place == place && pair->other == other && pair->how == access_bits && pair->kind == kind))
+            return pair;
+    }
+    return NULL;
+}
+
+/* Return the entry of such a pair, with a new id if it is new; NULL beyond 2048. */
+static struct pair *find_or_add_pair(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
+    struct pair *pair = find_pair_slot(kind, place, other, access_bits);
+    if (!pair || pair->id) return pair;
+    if (ids >= 2048) return NULL;
+    *pair = (struct pair){place, other, access_bits, kind, 0, 0, ++ids};
+    return pair;
+}
+
+/* Count a pair and return it if it is seen for the first time, so that its line is to be written; NULL: it was written
+ * before or cannot be. */
+static struct pair *count_pair(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
+    struct pair *pair = lines_file < 0 ? NULL : find_or_add_pair(kind, place, other, access_bits);
+    return pair && pair->count++ == 0 && lines_ours() ? pair : NULL;
+}
+
+static int64_t pc_of(uint32_t place) { return (int64_t)(now.start + (place & ~ATOMIC)); }
+
+static const char *const MAKERS[] = {"task", "target", "copy"};
+static const char *const NAMES[] = {"host", "region", "thread", "iteration", "section",
+                                    "task", "",       "",       "lane",      "single"};
+
+/* Return the number of the task of a target construct that a strand is part of; 0: none. */
+static int64_t find_device_task_number(strand_t strand) {
+    for (; strand >= weft_first; strand = node(strand)->parent)
+        if (node(strand)->kind == TASK && node(strand)->loop != BY_TASK) return node(strand)->index;
+    return 0;
+}
+
+/* Write an object that describes a strand into a line. */
+static void put_strand(struct line *line, const char *name, strand_t strand) {
+    strand = find_whole_strand(strand);
+    const struct node *strand_node = node(strand);
+    put_begin(line, name, '{');
+    put_text(line, "what", strand_node->kind == TASK ? MAKERS[strand_node->loop] : NAMES[strand_node->kind]);
+    put_number(line, "index", strand_node->index);
+    put_number(line, "number",
+               strand_node->kind == ITERATION ? find_iteration_number(strand_node->loop, strand_node->index) : -1);
+    put_number(line, "pc", pc_of(strand_node->place));
+    put_number(line, "beside", find_device_task_number(strand));
+    put_end(line, '}');
+}
+
+/* Write an object of two numbers into a line. */
+static void put_number_pair(struct line *line, const char *name, const char *first_name, uintptr_t first,
+                            const char *second_name, uintptr_t second) {
+    put_begin(line, name, '{');
+    put_number(line, first_name, (int64_t)first);
+    put_number(line, second_name, (int64_t)second);
+    put_end(line, '}');
+}
+
+extern char __start_weft_hooks, __stop_weft_hooks;
+
+/* Return a return address of a frame, corrected: hooks have no frame, so that what seems to have called from one is the
+ * function with the access at `place`. */
+static uintptr_t correct_hook_address(uintptr_t pc, uint32_t place) {
+    bool is_hook = pc >= (uintptr_t)&__start_weft_hooks && pc < (uintptr_t)&__stop_weft_hooks;
+    return is_hook ? (uintptr_t)pc_of(place) : pc;
+}
+
+/* Write the return address and the canonical frame address of the function whose frame holds an address of a stack. */
+static void put_frame(struct line *line, uintptr_t address, uint32_t place) {
+    const struct thread *thread = find_stack_owner(address);
+    if (!thread) return;
+    uintptr_t frame = thread == me ? FRAME : thread->parked_frame;
+    if (!frame) return;
+    uintptr_t pc = 0;
+    while (frame >= thread->stack_low && frame + 16 <= thread->stack_high) {
+        const uintptr_t *words = (const uintptr_t *)frame;
+        if (frame + 16 > address) {
+            if (pc) put_number_pair(line, "frame", "pc", pc, "cfa", frame + 16);
+            return;
+        }
+        pc = correct_hook_address(words[1], place);
+        if (words[0] <= frame) return;
+        frame = words[0];
+    }
+}
+
+/* Write where memory that has no name of its own lies: in a block of the heap or in a frame. */
+static void put_memory_origin(struct line *line, uintptr_t address, uint32_t place) {
+    uintptr_t low;
+    size_t size;
+    int thread;
+    strand_t since;
+    if (find_heap_block(address, &low, &size, &thread, &since))
+        put_number_pair(line, "block", "low", low, "size", size);
+    else put_frame(line, address, place);
+}
+
+/* Return a new line with what all findings have: id, kind, reason and both places. */
+static struct line begin_finding_line(const struct pair *pair, const char *why) {
+    struct line l = new_line();
+    put_number(&l, "id", pair->id);
+    put_text(&l, "kind", pair->kind);
+    put_text(&l, "why", why);
+    put_number(&l, "pc", pc_of(pair->place));
+    put_number(&l, "other_pc", pair->other ? pc_of(pair->other) : 0);
+    return l;
+}
+
+static void put_memory(struct line *line, uintptr_t address, size_t size) {
+    put_number(line, "address", (int64_t)address);
+    put_number(line, "bytes", (int64_t)size);
+}
+
+static const char RACE[] = "data-race", RACE_IN_CHUNK[] = "chunk-race";
+
+/* Return whether a race of two places with these accesses was written already. */
+bool is_race_reported(uint32_t place, uint32_t other, bool is_write, bool is_other_write) {
+    const struct pair *pair =
+        find_pair_slot(RACE, place & ~ATOMIC, other & ~ATOMIC, (uint8_t)(is_write | is_other_write << 1));
+    return pair && pair->id;
+}
+
+/* Write a race as a finding, once for each pair of places and kinds of access. */
+void report_race(const struct access *access) {
+    uint8_t access_bits = (uint8_t)(access->write | access->other_write << 1);
+    uint32_t place = access->place & ~ATOMIC, other = access->other_place & ~ATOMIC;
+    const struct pair *pair = count_pair(access->chunk ? RACE_IN_CHUNK : RACE, place, other, access_bits);
+    if (!pair) return;
+    struct line line = begin_finding_line(pair, "");
+    uint32_t caller = is_library_place(place) ? find_library_caller(place) : 0, other_caller = get_noted_caller(other);
+    put_number(&line, "caller_pc", caller ? pc_of(caller) : 0);
+    put_number(&line, "other_caller_pc", other_caller ? pc_of(other_caller) : 0);
+    put_truth(&line, "write", access->write);
+    put_truth(&line, "other_write", access->other_write);
+    put_number(&line, "chunk", access->chunk);
+    put_memory(&line, access->address, access->size);
+    put_strand(&line, "strand", access->strand);
+    put_strand(&line, "other", access->other);
+    put_memory_origin(&line, access->address, place);
+    send_line(&line);
+}
+
+/* Write a finding about the copies of host and device. */
+void report_copy(const struct copy *copy) {
+    const struct pair *pair =
+        count_pair(copy->kind, copy->place, copy->other_place, (uint8_t)(copy->device | copy->write << 1));
+    if (!pair) return;
+    struct line line = begin_finding_line(pair, copy->why);
+    put_truth(&line, "write", copy->write);
+    put_truth(&line, "device", copy->device);
+    put_memory(&line, copy->address, copy->size);
+    put_numbers(&line, "near", 2, (const int64_t[]){(int64_t)copy->near[0], (int64_t)copy->near[1]});
+    if (copy->region) put_number(&line, "region_pc", pc_of(copy->region));
+    put_memory_origin(&line, copy->address, copy->place);
+    send_line(&line);
+}
+
+/* Write the read of a private variable that has no value as a finding. */
+void report_valueless_read(uintptr_t address, size_t size, uint32_t place) {
+    const struct pair *pair = count_pair("valueless", place, 0, 0);
+    if (!pair) return;
+    struct line line = begin_finding_line(pair, "");
+    put_memory(&line, address, size);
+    put_strand(&line, "strand", me->current);
+    put_frame(&line, address, place);
+    send_line(&line);
+}
+
+/* Write a finding of a kind that has places and a reason only. */
+void report_plain_finding(const char *kind, const char *why, uint32_t place, uint32_t other) {
+    const struct pair *pair = count_pair(kind, place, other, 0);
+    if (!pair) return;
+    struct line line = begin_finding_line(pair, why);
+    send_line(&line);
+}
+
+void report_no_memory(void) { write_usage_error("no-memory", 0, 0); }
+
+/* Write that the check is slow: `times` slower than the program, `share` percent of it in the construct at a place. */
+void report_slow_check(uint32_t place, int times, int share) {
+    struct line line = new_line();
+    put_number(&line, "slow", times);
+    put_number(&line, "pc", place ? pc_of(place) : 0);
+    put_number(&line, "share", share);
+    send_line(&line);
+}
+
+static struct placed {
+    uint32_t place, line;
+} placed[4096];
+
+/* Note the source line of a place to which the compiler gave none. */
+void note_directive_line(uint32_t place, uint32_t line) {
+    if (!line) return;
+    for (uint32_t i = 0; i < 4096; i++) {
+        struct placed *entry = &placed[(place * 2654435761u + i) % 4096];
+        if (entry->line && entry->place != place) continue;
+        *entry = (struct placed){place, line};
+        return;
+    }
+}
+
+static struct ran {
+    uint32_t place;
+    const char *kind;
+    uint64_t times, iterations;
+} ran[4096];
+
+/* Count a run of a construct and its iterations. */
+void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) {
+    for (uint32_t i = 0; i < 4096; i++) {
+        struct ran *entry = &ran[(place * 2654435761u + i) % 4096];
+        if (entry->kind && (entry->place != place || strcmp(entry->kind, kind) != 0)) continue;
+        entry->place = place;
+        entry->kind = kind;
+        entry->times++;
+        entry->iterations += iterations;
+        return;
+    }
+}
+
+/* Write what is known at the end: how often each pair was seen, the lines of places, and the constructs that ran. */
+void write_counts(void) {
+    if (!lines_ours()) return;
+    struct line line = new_line();
+    put_number(&line, "places", (int64_t)count_accessing_places());
+    send_line(&line);
+    for (int i = 0; i < 4096; i++) {
+        struct pair *pair = &pairs[i];
+        if (!pair->id || pair->count == pair->told) continue;
+        line = new_line();
+        put_number(&line, "id", pair->id);
+        put_number(&line, "count", (int64_t)pair->count);
+        pair->told = pair->count;
+        send_line(&line);
+    }
+    for (int i = 0; i < 4096; i++) {
+        if (!placed[i].line) continue;
+        line = new_line();
+        put_number(&line, "place", pc_of(placed[i].place));
+        put_number(&line, "line", placed[i].line);
+        send_line(&line);
+    }
+    for (int i = 0; i < 4096; i++) {
+        if (!ran[i].kind) continue;
+        line = new_line();
+        put_text(&line, "construct", ran[i].kind);
+        put_number(&line, "pc", pc_of(ran[i].place));
+        put_number(&line, "times", (int64_t)ran[i].times);
+        put_number(&line, "iterations", (int64_t)ran[i].iterations);
+        send_line(&line);
+    }
+}
+
+/* Handler of signals that end the program: write the counts, then let the signal do what it does. */
+static void handle_fatal_signal(int signal_number, siginfo_t *signal_info, void *context) {
+    (void)signal_info;
+    (void)context;
+    write_counts();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* Open the file of findings. Return whether somebody reads it; if so, the counts are written at the program's end. */
+bool open_findings(void) {
+    if (!lines_open_file()) return false;
+    install_fatal_signal_handler(handle_fatal_signal, SA_RESTART);
+    atexit(write_counts);
+    return true;
+}
