@@ -183,7 +183,7 @@ void weft_record_ending(const struct weft_ending_report *ending) {
 }
 
 /* ---- the way out ---- */
-static bool told_exit;
+static bool is_exit_recorded;
 
 /* Return how libgfortran ends the program (WEFT_EXIT_*), by the frames behind exit(), and set the statement's name;
  * WEFT_EXIT_EXIT if libgfortran does not. */
@@ -211,7 +211,7 @@ static int find_fortran_ending(const struct weft_stack *stack, const char **name
 static WEFT_COLD void record_exit(int status, int how, const char *name) {
     if (!weft_can_record_ending() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED))
         return;
-    if (__atomic_exchange_n(&told_exit, true, __ATOMIC_ACQ_REL)) return;
+    if (__atomic_exchange_n(&is_exit_recorded, true, __ATOMIC_ACQ_REL)) return;
     struct weft_stack stack;
     struct weft_ending_report ending = {
         .kind = WEFT_ENDING_EXIT, .code = status, .detail = how, .name = name, .stack = &stack};
