@@ -60,7 +60,8 @@ static int64_t read_milliseconds(void) {
 /* Return whether a wait since the time `since` is so long that the turn is left out; the waits after such a one are
  * shorter. Ranks that a debugger may stop are waited for as long as it takes. */
 static bool is_wait_too_long(int64_t since) {
-    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT)) return false;
+    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT))
+        return false;
     turn_missed = 1;
     return true;
 }
@@ -72,7 +73,9 @@ static void await_turn_of_access(const struct weft_plan_turn *turn) {
     int64_t since = 0;
     for (unsigned polls = 0; channel; weft_pause_between_polls(&polls)) {
         uint32_t count = __atomic_load_n(&channel->all, __ATOMIC_ACQUIRE);
-        if ((turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >= turn->needed) return;
+        if ((turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >=
+            turn->needed)
+            return;
         weft_let_mpi_progress(); /* the one that is awaited may need this rank's part in it */
         if (polls <= WEFT_AWAKE) continue;
         if (count != last_count) {
