@@ -50,8 +50,8 @@ static bool is_own_code(uintptr_t address) {
            there.dli_fbase == here.dli_fbase;
 }
 
-/* Callback of the unwinder: add the frame's address to the stack. The frames of the recorder, and of a signal handler
- * before the interrupted function, are left out. */
+/* Callback of the unwinder: add the frame's address to the stack. Frames of the recorder, and in a signal handler those
+ * above the interrupted function, are left out. */
 static _Unwind_Reason_Code add_frame_to_stack(struct _Unwind_Context *context, void *unwinding_data) {
     struct unwinding *unwinding = unwinding_data;
     uintptr_t address = unwound_ip(context);

@@ -159,8 +159,8 @@ static Object *find_leaving_globals(void) {
     return dictionary = made;
 }
 
-/* Call a function of leaving.py by its name. An exception that is under way stays, one of the function's is dropped.
- * Needs the GIL. */
+/* Call a function of leaving.py by its name. An exception that the program has raised stays, one of the function's is
+ * dropped. Needs the GIL. */
 static void call_leaving_function(const char *name, Object *argument) {
     Object *under_way[3];
     int depth = weft_depth;

@@ -24,7 +24,7 @@ static void lock_wildcards(void) { while (__atomic_test_and_set(&wildcard_busy, 
 /* Unlock the list of receives of any source. */
 static void unlock_wildcards(void) { __atomic_clear(&wildcard_busy, __ATOMIC_RELEASE); }
 
-/* Note a receive of any source that a call has posted, or a persistent one that a call has made. */
+/* Note a pending receive of any source (a wildcard), or a persistent one that has been made and not started. */
 static void add_wildcard(MPI_Request request, bool persistent) {
     lock_wildcards();
     if (wildcard_count == wildcard_space) {
@@ -433,8 +433,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 }
 
 /* ---- time ---- */
-/* Write the unit of MPI_Wtime's clock into the tail of the thread's last event, before the times of its repeated
- * calls. */
+/* Write the unit of MPI_Wtime's clock behind the fixed fields of the thread's last event, before the times of its
+ * repeated calls. */
 void weft_write_clock_unit(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     double unit = thread->outcome_state.wtick;

@@ -95,8 +95,8 @@ static int32_t receive_own_world(MPI_Comm parent) {
 }
 
 /* Read the plan of this rank once its number in the world is known, and begin to follow it. Without a usable plan the
- * process runs freely, and `weft replay` is told so. Return the rank's index in the record, -1 where the record does
- * not have it. */
+ * process runs freely, which `weft replay` sees in the control page. Return the rank's index in the record, -1 where
+ * the record does not have it. */
 int weft_start_replay(const char *folder, int rank) {
     uint64_t size = 0;
     MPI_Comm parent = MPI_COMM_NULL;
@@ -207,7 +207,7 @@ static _Noreturn void hold_at_divergence(struct weft_replay *replay, struct weft
 }
 
 /* Return the state of the calling thread's replay, made now with its part of the plan; NULL without memory. A thread
- * that the record does not have diverges. */
+ * that the record does not have is reported as a divergence, and held. */
 static struct weft_replay *find_plan_of_thread(struct weft_thread *thread) {
     static struct weft_replay nobody;
     struct weft_replay *replay = calloc(1, sizeof *replay);
@@ -250,14 +250,15 @@ struct weft_replay *weft_find_own_replay(void) {
 /* ---- turns: in which order the threads of a process post ---- */
 static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
 
-/* Note the next post of a thread whose turn among all threads is recorded, from entry `from` of its plan on. */
+/* Note the next call of a thread that has a turn among the calls of all threads, from entry `from` of its plan on. */
 static void find_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from) {
     while (from < count && !entries[from].turn) from++;
     pending_turn[slot].at = from;
     __atomic_store_n(&pending_turn[slot].turn, from < count ? entries[from].turn : UINT32_MAX, __ATOMIC_RELEASE);
 }
 
-/* Return whether no other thread has to post before this one. Threads that stand at their goals will not post. */
+/* Return whether no other thread has to make a call before this one. Threads that stand at their goals will make
+ * none. */
 static bool is_own_turn(const struct weft_replay *replay, uint32_t turn) {
     for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++)
         if ((int)i != replay->slot && pending_turn[i].turn < turn && pending_turn[i].at < control->thread[i].goal)
@@ -267,7 +268,7 @@ static bool is_own_turn(const struct weft_replay *replay, uint32_t turn) {
 
 static void park_at_goal(struct weft_replay *replay);
 
-/* Wait until all posts of other threads are made that come before this thread's next one in the record. */
+/* Wait until all calls of other threads are made that come before this thread's next one in the record. */
 static void await_turn(struct weft_replay *replay) {
     uint64_t entry = pending_turn[replay->slot].at;
     if (entry == replay->at && entry >= replay->control->goal)
@@ -282,13 +283,13 @@ static void await_turn(struct weft_replay *replay) {
 
 static struct weft_replay *find_own_replay(void);
 
-/* Wait until it is this thread's turn to post a call, in a replay with several threads. */
+/* Wait until it is this thread's turn to hand a call to MPI, in a replay with several threads. */
 void weft_await_posting_turn(void) {
     struct weft_replay *replay = find_own_replay();
     if (replay) await_turn(replay);
 }
 
-/* Note that this thread has posted a call, so that others get their turn. */
+/* Note that this thread has handed its call to MPI, so that others get their turn. */
 void weft_end_posting_turn(void) {
     struct weft_replay *replay = find_own_replay();
     if (replay && replay->at > pending_turn[replay->slot].at)
@@ -321,8 +322,8 @@ static inline void pass_entry(struct weft_replay *replay) {
 }
 
 /* Return the entry of the plan that comes next, after parking if the thread is at its goal. NULL behind the end of a
- * record that ends before the program did; behind the end of a whole record the call diverges. `poll`: the call may
- * fail and come again. */
+ * record that ends before the program did; a call behind the end of a whole record is reported as a divergence, and
+ * held. `poll`: the call may fail and come again. */
 static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *replay, struct weft_thread *thread,
                                                          struct weft_event *event, bool poll) {
     if (UNLIKELY(replay->at >= replay->control->goal) &&
@@ -336,8 +337,8 @@ static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *rep
     return NULL;
 }
 
-/* Compare a call that is about to be made with the next entry of the plan, and pass it; a call that differs diverges.
- * The thread parks before it if it is at its goal. */
+/* Compare a call that is about to be made with the next entry of the plan, and go on to the entry behind it. A call
+ * that differs is reported as a divergence, and held. The thread parks before the call if that is its goal. */
 void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event *event) {
     uint16_t function = event->function;
     uint8_t kind = function < header->functions ? kinds[function] : 0;
@@ -425,7 +426,7 @@ static enum answer answer_poll(struct weft_replay *replay, const struct poll *po
 }
 
 /* ---- wildcard receives ---- */
-/* Return the source of the thread's next receive of any source in the record, or WEFT_POSTED_*. */
+/* Return the source of the thread's next receive of any source in the record; WEFT_POSTED_* where it has none. */
 static int take_posted_source(struct weft_replay *replay) {
     return replay->post_at < replay->post_count ? replay->posts[replay->post_at++] : WEFT_POSTED_FREE;
 }
