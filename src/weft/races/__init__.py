@@ -71,7 +71,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     for i in chosen.tolist():
         last = nth[i] == min(int(times[i]), MAX_FINDINGS_PER_SITE) - 1
         beyond = max(0, int(times[i]) - MAX_FINDINGS_PER_SITE) if last else 0
-        found.append(_make_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
+        found.append(_race_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
     return found
 
 
@@ -219,7 +219,7 @@ def _tag_text(posts: Posts, row: int, tag: int) -> str:
     return f"any tag, it was {tag}" if posts.flags[row] & Post.ANY_TAG else f"tag {tag}"
 
 
-def _make_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
+def _race_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
     """Make the finding of the race with index `race_index`. `beyond`: the number of further races at the same line and
     rank, which get no finding of their own.
     """

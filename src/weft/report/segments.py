@@ -513,14 +513,14 @@ AnalysisContext | None = None
         for analysis in ANALYSES:
             found = [pair for kept, _ in told for pair in kept.found.get(analysis.name, ())]
             found.sort(key=lambda pair: pair[0])
-            result[analysis.name] = whole.failed.get(analysis.name) or self._limit_alike(
+            result[analysis.name] = whole.failed.get(analysis.name) or self._limit_equal_findings(
                 analysis.name, [one for _, one in found], alike
             )
             if analysis.costs and whole.costs is not None and analysis.name not in whole.failed:
                 result[analysis.name] = call_or_fail(analysis, partial(_cost_findings, self.trace, whole.costs))
         return result
 
-    def _limit_alike(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
+    def _limit_equal_findings(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
         """Return the findings, but only the first MOST_ALIKE of equal ones (one cause, one rank). Notes on the same
         line are merged.
 

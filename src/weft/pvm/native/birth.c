@@ -128,7 +128,7 @@ done:
 
 /* End the record after pvm_exit; the next call of PVM takes it up again. */
 void weft_pvm_end_recording(void) {
-    weft_pvm_state(WEFT_TASK_LEFT);
+    weft_pvm_set_state(WEFT_TASK_LEFT);
     weft_follow_left();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
     weft_over = 1;
@@ -143,7 +143,7 @@ __attribute__((constructor)) static void on_load(void) { weft_read_recorder_vari
 __attribute__((destructor)) static void close_record_at_unload(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
     weft_recording = weft_over = 0;
-    weft_pvm_state(WEFT_TASK_LEFT);
+    weft_pvm_set_state(WEFT_TASK_LEFT);
     weft_follow_left();
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);
