@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.cli import _findings_output
 from weft.cli._findings_output import FOUND_STATUS
-from weft.cli._said import say_failures
+from weft.cli._said import print_failures, shorten_path
 
 if TYPE_CHECKING:
     from weft.report import AnalysisContext, Report
@@ -32,7 +32,7 @@ def write_report(context: AnalysisContext, report: Report, args: argparse.Namesp
     wanted = {form for form, _ in _findings_output.requested_formats(args)}
     if report.failures:
         if args.output or wanted != {"text"}:
-            say_failures(context.trace, report)
+            print_failures(context.trace, report)
         return FAILED_STATUS
     from weft.report.gaps import is_incomplete
 
@@ -67,14 +67,38 @@ def write_form(
     else:
         from weft.report import text
 
-        text.print_report(trace, report, to, list(_table_lines(made, args)), context)
+        lines = [*_table_lines(made, args), *_explore_lines(context)]
+        text.print_report(trace, report, to, lines, context)
+
+
+def _explore_lines(context: AnalysisContext) -> list[str]:
+    """Return the lines that point to `weft explore` where a call could have completed another one of its requests and
+    nobody has run that order yet; none for other runs.
+    """
+    from weft.systems import MPI
+    from weft.trace import Level
+    from weft.trace.explored import read_explored
+
+    trace = context.trace
+    is_explorable = trace.system is MPI and trace.level is Level.TRACE and not trace.may_lack_its_beginning
+    # A run that is analysed in segments is never matched whole.
+    if not is_explorable or context.parts is not None or read_explored(trace.path):
+        return []
+    from weft.explore.outcomes import describe_call_site, find_varying_completion
+
+    event = find_varying_completion(trace, context.match, context.order)
+    if event is None:
+        return []
+    name = trace.event(*event).function.name
+    return ["", f"{name} of {describe_call_site(trace, event)} could have completed another request: "
+            f"weft explore {shorten_path(trace.path)} runs these orders"]  # fmt: skip
 
 
 def _make_tables(
     context: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
 ) -> tuple[Tables | None, Report]:
-    """Return the tables of times and messages (None if not asked for), and the report, to which a failure to make them
-    is added."""
+    """Return (tables of times and messages, report). The tables are None if no option asks for them; a failure to make
+    them is added to the report."""
     if wanted <= {"sarif", "text"} and not ("text" in wanted and _wants_tables(args)):
         return None, report
     from weft.report.failure import Failure

@@ -82,7 +82,7 @@ def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
 
 
 def debug_replay(args: argparse.Namespace) -> int:
-    """Debug a replay as `weft replay --debug` does."""
+    """Debug a replay of the run, as `weft replay --debug` does; return the exit status."""
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
@@ -132,10 +132,10 @@ def run_debugger(
     """
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
-    from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
+    from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay_folder
 
     debugger = Debugger(
-        path, find_and_report_failures, replay, program, hand=inspect_rank, prepare=prepare_replay_folder
+        path, find_and_report_failures, replay, program, hand=attach_debugger_to_rank, prepare=prepare_replay_folder
     )
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
@@ -152,9 +152,9 @@ def run_debugger(
             prompt.run(lines, echo=True)
         elif sys.stdin.isatty():
             with history(completions(debugger)):
-                prompt.run(prompt.typed(), echo=False)
+                prompt.run(prompt.read_typed_lines(), echo=False)
         else:
-            prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
+            prompt.run(prompt.read_typed_lines() if as_json else prompt.read_script(), echo=not as_json)
     except Quit:
         pass
     finally:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weft.launch.rundir import RunDirectory
     from weft.mpi.prebuilt import BuiltRecorder
     from weft.replay import Conductor, Cut, RankPlan, Replay
+    from weft.replay.holds import Hold
     from weft.trace import Trace
 
 TAKES_PROGRAM = True
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def feed_stdin(file: Path) -> None:
-    """Let the program read a file as its standard input. UsageError if it cannot be read."""
+    """Make a file the standard input of the program. UsageError if it cannot be read."""
     try:
         with file.open("rb") as opened:
             os.dup2(opened.fileno(), 0)
@@ -135,7 +136,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
         say(f"damaged: {problem}")
     if trace.problems:
         say("the replay follows what is left of the record, then the program runs on freely")
-    steps, cut = make_plans(trace, args)
+    steps, cut, holds = make_plans(trace, args)
     conductor = make_conductor(trace, steps, cut) if args.sequential else None
     driver = Driver.from_folder(args.driven) if args.driven else None
     if driver is not None:
@@ -149,7 +150,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
         shim = recorder.build_recorder(start)
     directory = rundir.create_run(out, ["replay-of-" + trace.path.name], command, "trace")
     session = Replay(
-        steps, cut, hold=args.hold, timeout=args.timeout, driver=driver, conductor=conductor
+        steps, cut, hold=args.hold, timeout=args.timeout, driver=driver, conductor=conductor, holds=holds
     )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
@@ -194,7 +195,7 @@ def start_folder(trace: Trace, other_program: list[str]) -> Path:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Work in a folder for a while."""
+    """Make a folder the current one in a `with` block."""
     before = Path.cwd()
     try:
         os.chdir(folder)
@@ -244,8 +245,8 @@ def run_replayed_program(
 
 
 def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tuple[list[str], int | None]:
-    """Return the command to start, and on how many ranks with Weft's own mpiexec (None for the command's own
-    launcher)."""
+    """Return (command to start, number of ranks for Weft's own mpiexec). The number is None if the command has its own
+    launcher."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))
@@ -320,12 +321,14 @@ def ranks_without_record(trace: Trace) -> set[int]:
     return {task.rank for task in tasks.read_tasks(trace.path) if not task.pid}
 
 
-def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
-    """Return the plan of each rank (its outcomes in order), and the cut at which the ranks stop."""
+def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut, list[Hold]]:
+    """Return the plan of each rank (its outcomes in order), the cut at which the ranks stop, and the sends that wait
+    for a call of another rank."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Cut, Cuts, events_to_stop_before, make_plans, resolve_location
     from weft.replay.force import Forcing, parse_force
+    from weft.replay.holds import read_holds
     from weft.trace import Level
 
     trace.require_beginning("a replay")
@@ -334,14 +337,16 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
         if wanted or args.force:
             raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at; replay it "
                              "once whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
-        return make_plans(trace, None), Cut()
+        return make_plans(trace, None), Cut(), []
     matched = match_operations(trace)
     steps = make_plans(trace, matched)
+    holds = read_holds(trace.run, steps)
     if not wanted and not args.force:
-        return steps, Cut()
+        return steps, Cut(), holds
     ordered = order_events(trace, matched)
     if args.force:
-        return Forcing(trace, matched, ordered, parse_force(args.force, trace)).apply_to_plans(steps), Cut()
+        forcing = Forcing(trace, matched, ordered, parse_force(args.force, trace))
+        return forcing.apply_to_plans(steps), Cut(), [*holds, *forcing.find_sends_to_hold(steps)]
 
     def findings() -> Any:
         return find_and_report_failures(trace)
@@ -354,5 +359,5 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
         cut = cuts.least_cut_reaching(
             event for text in args.until for event in events_to_stop_before(trace, text, findings)
         )
-        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
-    return steps, cuts.greatest_cut_without(events(wanted))
+        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut, []
+    return steps, cuts.greatest_cut_without(events(wanted)), []

@@ -218,7 +218,9 @@ class CoresDefinition:
 
 
 def _read_members(c: Cursor) -> Members:
-    return tuple(Run(c.read_unsigned(), c.read_unsigned(), c.z(), c.read_unsigned()) for _ in range(c.count(4)))
+    return tuple(
+        Run(c.read_unsigned(), c.read_unsigned(), c.read_signed(), c.read_unsigned()) for _ in range(c.read_count(4))
+    )
 
 
 def _read_comm(c: Cursor, id: int) -> CommDefinition:
@@ -229,8 +231,8 @@ def _read_comm(c: Cursor, id: int) -> CommDefinition:
         c.read_unsigned(),
         c.read_unsigned(),
         bool(c.read_unsigned()),
-        c.z(),
-        c.s(),
+        c.read_signed(),
+        c.read_string(),
         _read_members(c),
         _read_members(c),
     )
@@ -239,9 +241,9 @@ def _read_comm(c: Cursor, id: int) -> CommDefinition:
 def _read_datatype(c: Cursor, id: int) -> DatatypeDefinition:
     """Return the derived datatype that a record defines."""
     size, lb, extent, combiner = c.size(), c.distance(), c.distance(), c.read_unsigned()
-    integers = tuple(c.z() for _ in range(c.count()))
-    addresses = tuple(c.z() for _ in range(c.count()))
-    types = tuple(c.read_unsigned() for _ in range(c.count()))
+    integers = tuple(c.read_signed() for _ in range(c.read_count()))
+    addresses = tuple(c.read_signed() for _ in range(c.read_count()))
+    types = tuple(c.read_unsigned() for _ in range(c.read_count()))
     return DatatypeDefinition(id, size, lb, extent, combiner, integers, addresses, types)
 
 
@@ -250,48 +252,50 @@ def _read_window(c: Cursor, id: int) -> WindowDefinition:
 
 
 def _read_code(c: Cursor, id: int) -> CodeDefinition:
-    return CodeDefinition(id, c.s(), c.s(), c.read_unsigned(), c.raw(c.read_unsigned()))
+    return CodeDefinition(id, c.read_string(), c.read_string(), c.read_unsigned(), c.read_bytes(c.read_unsigned()))
 
 
 def _read_site(c: Cursor, id: int) -> SiteDefinition:
     module, offset, code, instruction = c.read_unsigned(), c.read_unsigned(), c.read_unsigned(), c.read_unsigned()
-    callers = tuple((c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(2)))
+    callers = tuple((c.read_unsigned(), c.read_unsigned()) for _ in range(c.read_count(2)))
     return SiteDefinition(id, module, offset, code, instruction, callers)
 
 
 def _read_stored(c: Cursor) -> StoredDefinition:
-    """Return the bytes of a window that a record says changed between two fences."""
+    """Read which bytes of a window changed between two fences by plain stores of the program."""
     return StoredDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
-        tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.count())),
+        tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.read_count())),
     )
 
 
 def _read_call_path(c: Cursor) -> CallPathDefinition:
     site, low = c.read_unsigned(), c.read_unsigned()
-    return CallPathDefinition(site, low, tuple(low + c.read_unsigned() for _ in range(c.count())))
+    return CallPathDefinition(site, low, tuple(low + c.read_unsigned() for _ in range(c.read_count())))
 
 
 def _read_blocks(c: Cursor) -> BlocksDefinition:
-    """Return the heap blocks that a record says lie behind the buffers of a call."""
+    """Read the heap blocks that lie behind the buffers of a call."""
     return BlocksDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
-        tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(3))),
+        tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.read_count(3))),
     )
 
 
 def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
-    """Return a range over the frames that follow, each of `frame_bytes` bytes or more. Damaged for more than may be."""
-    n = c.count(frame_bytes)
+    """Read the number of stack frames that follow, each at least `frame_bytes` bytes long, and return it as a range.
+    Damaged if there are more than a record may have.
+    """
+    n = c.read_count(frame_bytes)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
     return range(n)
 
 
 def _read_ending(c: Cursor) -> EndingDefinition:
-    """Read one ending of a process. Damaged for a kind that does not exist."""
+    """Read how a process ended: the kind, time, thread, text and stacks. Damaged for an unknown kind."""
     kind = c.read_unsigned()
     if kind not in EndingKind.__members__.values():
         raise Damaged(f"{kind} is not a kind of ending")
@@ -299,12 +303,12 @@ def _read_ending(c: Cursor) -> EndingDefinition:
         c.read_unsigned() - 1,
         c.read_unsigned(),
         c.read_unsigned(),
-        c.z(),
-        c.z(),
+        c.read_signed(),
+        c.read_signed(),
         c.read_unsigned(),
     )
-    name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
-    python = tuple((c.s(), c.read_unsigned(), c.s()) for _ in _read_frame_range(c, 3))
+    name, text, traceback, who = c.read_string(), c.read_string(), c.read_string(), c.read_string()
+    python = tuple((c.read_string(), c.read_unsigned(), c.read_string()) for _ in _read_frame_range(c, 3))
     native = tuple((c.read_unsigned(), c.read_unsigned()) for _ in _read_frame_range(c, 2))
     return EndingDefinition(
         EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, python, native
@@ -317,11 +321,13 @@ _DECODERS: Final[dict[int, Callable[[Cursor, int], object]]] = {
     Def.DATATYPE: _read_datatype,
     Def.OP: lambda c, i: bool(c.read_unsigned()),
     Def.WINDOW: _read_window,
-    Def.FILE: lambda c, i: FileDefinition(i, c.read_unsigned(), c.read_unsigned(), c.s()),
-    Def.MODULE: lambda c, i: ModuleDefinition(i, c.read_unsigned(), c.read_unsigned(), c.s(), c.s()),
+    Def.FILE: lambda c, i: FileDefinition(i, c.read_unsigned(), c.read_unsigned(), c.read_string()),
+    Def.MODULE: lambda c, i: ModuleDefinition(
+        i, c.read_unsigned(), c.read_unsigned(), c.read_string(), c.read_string()
+    ),
     Def.SITE: _read_site,
     Def.PYCODE: _read_code,
-    Def.WORLD: lambda c, i: WorldDefinition(i, c.read_unsigned(), c.s(), c.s()),
+    Def.WORLD: lambda c, i: WorldDefinition(i, c.read_unsigned(), c.read_string(), c.read_string()),
 }
 """Records that begin with an id that is theirs alone."""
 
@@ -352,7 +358,9 @@ class Definitions:
         self._index_records()
 
     def _index_records(self) -> None:
-        """Note where each definition is in the stream, and read the facts that have no id."""
+        """Note where each definition with an id lies in the stream, and read all definitions without an id. A problem
+        is noted if the stream ends early.
+        """
         cursor = Cursor(self._data)
         records = 0
         while cursor.left:
@@ -377,7 +385,7 @@ class Definitions:
 
     @cached_property
     def stored_by_window(self) -> dict[int, list[StoredDefinition]]:
-        """Return by window id what changed in the window between its fences, in order."""
+        """Return the changes of window memory between fences, in order, by the id of the window."""
         found: dict[int, list[StoredDefinition]] = {}
         for stored in self.stored:
             found.setdefault(stored.window, []).append(stored)
@@ -388,22 +396,24 @@ class Definitions:
             self.problems.append(text)
 
     def _add_record(self, kind: int, body: Cursor) -> None:
-        """Note where a definition with an id is, or read a fact at once."""
+        """Note where a definition lies if it has an id; otherwise, read it at once. A damaged one is left out, and a
+        problem is noted.
+        """
         start = body.position
         try:
             if kind in self._at:
                 id = body.read_unsigned()
                 self._at[kind].setdefault(id, (body.position, body.end))
             else:
-                self._add_fact(kind, body)
+                self._read_definition_without_id(kind, body)
         except Damaged as error:
             self._note_problem(f"the definition at byte {start} is damaged and was left out: {error}")
 
-    def _add_fact(self, kind: int, c: Cursor) -> None:
-        """Read a definition without an id: a name, a thread, the environment, an ending and the like."""
+    def _read_definition_without_id(self, kind: int, c: Cursor) -> None:
+        """Read a definition without an id, such as a name, a thread, the environment or an ending."""
         if kind == Def.NAME:
             key = c.read_unsigned(), c.read_unsigned()
-            self.names[key] = c.s()
+            self.names[key] = c.read_string()
         elif kind == Def.THREAD:
             self.threads.append(
                 ThreadDefinition(
@@ -411,23 +421,23 @@ class Definitions:
                     c.read_unsigned(),
                     c.read_unsigned(),
                     bool(c.read_unsigned()),
-                    c.s(),
+                    c.read_string(),
                     c.read_unsigned(),
                 )
             )
         elif kind == Def.ENV:
-            name, _, value = c.s().partition("=")
+            name, _, value = c.read_string().partition("=")
             self.environment[name] = value
         elif kind == Def.ARGV:
-            self.argv = [c.s() for _ in range(c.count())]
+            self.argv = [c.read_string() for _ in range(c.read_count())]
         elif kind == Def.CWD:
-            self.cwd = c.s()
+            self.cwd = c.read_string()
         elif kind == Def.LIBRARY:
-            self.library = c.s(), c.s()
+            self.library = c.read_string(), c.read_string()
         elif kind == Def.NOTE:
-            self.notes.append(c.s())
+            self.notes.append(c.read_string())
         elif kind == Def.ENDED:
-            self.ended = c.s()
+            self.ended = c.read_string()
         elif kind == Def.STORED:
             self.stored.append(_read_stored(c))
         elif kind == Def.WAY:
@@ -439,21 +449,21 @@ class Definitions:
         elif kind == Def.ENDING:
             self._add_ending(c)
         elif kind == Def.PYTHON:
-            self.python = c.s()
+            self.python = c.read_string()
         elif kind == Def.CORES:
-            self.cores = CoresDefinition(c.s(), c.read_unsigned())
+            self.cores = CoresDefinition(c.read_string(), c.read_unsigned())
         else:
             raise Damaged(f"{kind} is not a kind of definition")
 
     def _add_ending(self, c: Cursor) -> None:
-        """Read how the process ended; a problem is noted if there are too many such records."""
+        """Read how the process ended. If there are too many such records, a problem is noted instead."""
         if len(self.endings) >= MAX_ENDINGS:
             self._note_problem(f"only the first {MAX_ENDINGS} endings were read")
             return
         self.endings.append(_read_ending(c))
 
     def get(self, kind: Def, id: int) -> Any | None:
-        """Return the decoded definition, None if there is none."""
+        """Return the definition of this kind and id, decoded at the first call; None if there is none."""
         key = int(kind), id
         if key not in self._cache:
             if id not in self._at[kind]:
@@ -462,7 +472,7 @@ class Definitions:
         return self._cache[key]
 
     def _decode(self, kind: Def, id: int) -> Any | None:
-        """Decode a definition; None, with a problem noted, for a damaged one."""
+        """Decode the definition of this kind and id. If it is damaged, a problem is noted and the result is None."""
         try:
             return _DECODERS[kind](Cursor(self._data, *self._at[kind][id]), id)
         except Damaged as error:
@@ -474,8 +484,8 @@ class Definitions:
         return list(self._at[kind])
 
     def all(self, kind: Def) -> Iterator[Any]:
-        """Iterate over the readable definitions of a kind, in the order in which they were made, without
-        caching them.
+        """Yield the definitions of a kind that can be read, in the order in which they were made. They are not kept in
+        memory.
         """
         return (value for value in (self._decode(kind, id) for id in self._at[kind]) if value is not None)
 

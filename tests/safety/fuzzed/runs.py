@@ -310,7 +310,7 @@ def read_all(run: Path) -> str:
                 if event.datatype:
                     event.datatype.signature()
             for thread in rank.threads:
-                len(thread.outcomes)
+                len(thread.outcome_log)
         list(trace.select("tag:0 wait>1us comm:world site:step.py:9 is:error"))
     except WeftError as error:
         if not str(error):
@@ -341,7 +341,7 @@ def lay_plan(run: Path, r: random.Random) -> str:
     try:
         trace = weft.open(run)
         replay.choose_command(trace, [], None)
-        plans, cut = replay.make_plans(trace, args)
+        plans, cut, _ = replay.make_plans(trace, args)
         if r.random() < 0.5:
             replay.make_conductor(trace, plans, cut)
     except WeftError as error:

@@ -24,8 +24,8 @@ MODULES: Final = (("sites.json", SITES), (variables.NAME, variables.SCHEMA))
 
 
 def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
-    """Move the records of hosts into a run. Return a sentence for each record that the run has already from another
-    process."""
+    """Move the records in hosts' folders into a run. A record that the run has already, but from another process, is
+    not moved; return a sentence for each of these."""
     problems = []
     for folder in folders:
         for below in ("ranks", "halo"):
@@ -50,7 +50,7 @@ def is_of_another_process(path: Path, target: Path) -> bool:
 def read_run_headers(run: RunDirectory) -> dict[str, Header]:
     """Return the headers of a run's records by their names, including packed records."""
     files = sorted(run.ranks.glob("*.weft"))
-    packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).ranks([])]
+    packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).read_records([])]
     found = {one.name: read_header(one.beginning.ljust(PAGE, b"\0")) for one in packed}
     found |= {path.name: rank_processes.read_rank_header(path) for path in files}
     return {name: header for name, header in found.items() if header is not None}
