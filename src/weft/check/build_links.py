@@ -52,11 +52,11 @@ def read_link_calls(folder: Path) -> list[LinkCall]:
         (path.parents[2], line)
         for path in sorted(folder.rglob("CMakeFiles/*.dir/link.txt"))
         for line in path.read_text(errors="replace").splitlines()
-    ] or [(folder, line) for line in ask_ninja(folder)]
+    ] or [(folder, line) for line in list_ninja_commands(folder)]
     return [call for at, line in lines for part in split_commands(line) if (call := parse_link(part, at)) is not None]
 
 
-def ask_ninja(folder: Path) -> list[str]:
+def list_ninja_commands(folder: Path) -> list[str]:
     """Return all commands of a build by ninja; [] if there is no `build.ninja`, or no ninja."""
     tool = next((found for name in NINJAS if (found := shutil.which(name))), None)
     if tool is None or not (folder / "build.ninja").is_file():

@@ -166,7 +166,7 @@ class DwarfModule:
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, address)), None)
         if function is None:
             return []
-        found = self._inside(function, address)
+        found = self._read_variables_in_scope(function, address)
         base = self._frame_base_offset(function)
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
@@ -252,7 +252,7 @@ class DwarfModule:
                 block, address, inline_depth + (block.tag == "DW_TAG_inlined_subroutine")
             )
 
-    def _inside(self, function: object, place: int) -> list[DwarfVariable]:
+    def _read_variables_in_scope(self, function: object, place: int) -> list[DwarfVariable]:
         """Return the variables of a function that are in scope at an address and have a known location and type."""
         found = (self._variable(die, depth) for die, depth in self._variables_in_scope(function, place))
         return [variable for variable in found if variable is not None]

@@ -192,8 +192,8 @@ class HookEditor:
         return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
 
     def _split_segments(self, function_lines: list[str], locations: list[str]) -> list[str]:
-        """Return a function in which each stretch of code with hooks exists twice: in place without hooks, and at the
-        function's end with hooks. A test in place jumps to the copy with hooks.
+        """Return a function's lines, in which each segment of code with hooks exists twice: in place without hooks, and
+        at the function's end with hooks. A test in place jumps to the copy with hooks.
         """
         frame, place, pointed = Frame(), "", _FRAME_POINTER in function_lines
         hot: list[str] = []
@@ -201,8 +201,8 @@ class HookEditor:
         loop: Loop | None = None
         at, end = 0, len(function_lines) - 1
 
-        def copied(first: int, last: int) -> list[str]:
-            """Return a range of the function's lines to be written a second time: source positions are made valid
+        def copy_lines(first: int, last: int) -> list[str]:
+            """Return a range of the function's lines to be written a second time. Source positions are made valid
             there, and other lines for debuggers are left out.
             """
             return [
@@ -231,7 +231,7 @@ class HookEditor:
             if loop:
                 until = min(until, loop.last)
             before = [place, _pop_argument_setup(hot)]
-            slow = [more for part in copied(at, until) for more in _inline_page_check(part)]
+            slow = [more for part in copy_lines(at, until) for more in _inline_page_check(part)]
             hot += (
                 "\tcmpq\t$0, weft_hook_span(%rip)",
                 f"\tjne\t.Lweft_{number}",
@@ -241,9 +241,9 @@ class HookEditor:
             cold = [f".Lweft_{number}:", *filter(None, before), *slow]
             if loop:
                 loop.number = number
-                whole = StackSlots(_remove_hooks(copied(loop.first, loop.last)), pointed).lines
+                whole = StackSlots(_remove_hooks(copy_lines(loop.first, loop.last)), pointed).lines
                 on_stack = frame.state[0][0] == "7"
-                cold += loop.render_cold_part(copied(loop.first, at), copied(until, loop.last), whole, on_stack)
+                cold += loop.render_cold_part(copy_lines(loop.first, at), copy_lines(until, loop.last), whole, on_stack)
             else:
                 cold.append(f"\tjmp\t.Lweft_back_{number}")
             behind.append((frame.state, cold))
@@ -526,14 +526,14 @@ class StackSlots:
         self._low: dict[str, int] = {}
         """By register how many of its bytes can be other than 0, where that is known."""
         for line in lines:
-            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._process_instruction(line))
+            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._simplify_instruction(line))
 
     @property
     def lines(self) -> list[str]:
         """Return what is left."""
         return [line for line in self._left if line is not None]
 
-    def _process_instruction(self, line: str) -> str | None:
+    def _simplify_instruction(self, line: str) -> str | None:
         """Return an instruction, changed so that it does not load a stack slot whose value a register already has; None
         if the instruction is not needed at all.
         """
@@ -545,14 +545,14 @@ class StackSlots:
                 self._left[again] = None
             self._held[key], self._unread[key] = found[3], len(self._left)
         elif found := _LOADS.match(line):
-            return self._process_load(line, found)
+            return self._simplify_load(line, found)
         elif found := _COPIES.match(line):
             self._note_frame_access(line, writes=False)
             width, source = _BYTES[found[1]], found[2]
             known = width if "(" in source else self._low.get(source, 16) if width == 16 else 16
             self._note_register_write(found[3], known)
         elif found := _COMPUTES.match(line):
-            return self._process_arithmetic(line, found)
+            return self._simplify_arithmetic(line, found)
         elif line.startswith("\tj"):
             self._unread.clear()  # who reads there is not known
         elif "\t" not in line[1:] or _CLEARS.search(line):
@@ -565,7 +565,7 @@ class StackSlots:
                 self._note_register_write(f"%x{name}", 16)
         return line
 
-    def _process_load(self, line: str, match: re.Match[str]) -> str | None:
+    def _simplify_load(self, line: str, match: re.Match[str]) -> str | None:
         """Return an instruction that loads a stack slot, or a move if another register still has the slot's value.
         Return None if the target register itself has that value.
         """
@@ -585,7 +585,7 @@ class StackSlots:
             self._low[into] = min(low, width)
         return f"\t{vex}mov{'aps' if low <= width else 'q'}\t{held}, {into}"
 
-    def _process_arithmetic(self, line: str, match: re.Match[str]) -> str:
+    def _simplify_arithmetic(self, line: str, match: re.Match[str]) -> str:
         """Return an operation on single numbers. If its operand is a stack slot whose value a register has, that
         register takes the slot's place.
         """

@@ -85,13 +85,13 @@ def insert_watch_call_c(lines: list[str], directive_line: int, directive: OpenMP
     if inscan or end is None:
         return
     line, column, loop_heads = end
-    found = [name for name in found if not any(_begins_with(head, name) for head in loop_heads)]
-    shared = [name for name in shared if not any(_begins_with(head, name) for head in loop_heads)]
+    found = [name for name in found if not any(_loop_sets_variable(head, name) for head in loop_heads)]
+    shared = [name for name in shared if not any(_loop_sets_variable(head, name) for head in loop_heads)]
     if found or shared:
         lines[line] = lines[line][:column] + render_watch_call(found, shared, language) + lines[line][column:]
 
 
-def _begins_with(loop_head: str, name: str) -> bool:
+def _loop_sets_variable(loop_head: str, name: str) -> bool:
     """Return whether a loop's head sets or declares a variable: in its body the name means the loop's own variable."""
     return bool(re.search(rf"\b{name}\b", loop_head.partition(";")[0]))
 

@@ -204,7 +204,7 @@ def _has_more_indices(values: list[int]) -> bool:
 
 @lru_cache(maxsize=8)
 def _functions_with_op(functions: FunctionTable, op: Op) -> tuple[str, ...]:
-    """Return the functions with an operation, without MPI_."""
+    """Return the names, without MPI_, of the functions that do an operation."""
     return tuple(base_name(f.name) for f in functions if classify(f.name)[0] is op)
 
 

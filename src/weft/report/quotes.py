@@ -22,7 +22,7 @@ class Quotes:
 
     @cached_property
     def _sources(self) -> Sources | None:
-        return sources.of(self._subject) if isinstance(self._subject, Trace) else None
+        return sources.sources_of(self._subject) if isinstance(self._subject, Trace) else None
 
     def statement(self, file: str, line: int) -> Statement | None:
         """Return the statement of a call; None if the run does not have it."""

@@ -86,7 +86,9 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
 
 
 def collect_wanted_lines(trace: Trace, further_frames: Iterable[Frame] = ()) -> dict[str, WantedLines]:
-    """Return the lines that the record of a run names, by file."""
+    """Return, by file, the lines of all call sites in a run's record and of their callers, and those of
+    `further_frames`.
+    """
     wanted: dict[str, WantedLines] = defaultdict(WantedLines)
     seen: set[CallSite] = set()
     tasks: list[HasSites] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]

@@ -210,7 +210,7 @@ class Sources:
 _OF: WeakKeyDictionary[Run, Sources] = WeakKeyDictionary()
 
 
-def of(trace: Run) -> Sources:
+def sources_of(trace: Run) -> Sources:
     """Return the sources of a run, read at the first request."""
     trace = trace.origin
     found = _OF.get(trace)

@@ -1,7 +1,7 @@
 """Look up the variables behind the buffers of a run's calls, in the program's debugging information after the run.
 
-`resolve`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so that a
-copied run still knows them. `of(trace)` reads them.
+`resolve_variables`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so that a
+copied run still knows them. `variables_of(trace)` reads them.
 """
 
 from __future__ import annotations
@@ -201,7 +201,9 @@ def _collect_wanted_variables(trace: Trace) -> dict[Place, _Wanted]:
 
 
 def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
-    """Add the variables of modules that one rank's calls need to `found`."""
+    """Add to `found`, by module, which variables must be looked up for one rank's calls: by return address of a
+    function, by static address, and by name.
+    """
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)
@@ -307,8 +309,9 @@ class _Answers:
         self.types: dict[Any, int] = {}
 
     def look_up(self, wanted: _Wanted) -> dict[str, Any]:
-        """Return the requested variables as variables.json has them: by frame, static ones, and what pointers lead to;
-        with their types."""
+        """Return the requested variables in the form of variables.json: those of frames, static ones, and what named
+        pointers point to. All types are listed once, and are referred to by number.
+        """
         frames = {str(offset): self._rows(self._unshared_variables(offset)) for offset in sorted(wanted.frames)}
         statics = list(self._statics(wanted.statics))
         pointed = {}

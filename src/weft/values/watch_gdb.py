@@ -109,7 +109,9 @@ def read_item(value: Any, index: int) -> Any:
 
 
 def read_number(value: Any) -> Elements:
-    """Read a single number from memory or from the value of an expression."""
+    """Read a single number, from memory or from the value of an expression. Raises UnfitExpression if it is no number,
+    or the compiler has removed it.
+    """
     kind, size = number_type(value.type)
     if value.is_optimized_out:
         raise UnfitExpression("the compiler has optimised it away at this line: compile with -Og or -O0")

@@ -248,7 +248,7 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
     places = sorted(loop.places, key=lambda node: turn[node])
     exits: dict[tuple[int, int], int] = {}
 
-    def way(node: int, there: int) -> str:
+    def label_towards(node: int, there: int) -> str:
         """Return the label by which a node of the copy leads to the next, within the copy or out of it."""
         if there in ways.nodes:
             return f".Lweftr{n}_{there}"
@@ -267,7 +267,7 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
             continue
         one, onward = codes[node], ways.find_next(node)
         if one.word == "jmp":
-            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+            code.append(f"\tjmp\t{label_towards(node, onward[0])}\n")
             continue
         if (
             node not in loop.places
@@ -276,11 +276,11 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
             and node - 1 not in loop.proven
         ):
             if BRANCH.match(one.word):
-                code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
+                code.append(f"\t{one.word}\t{label_towards(node, onward[1])}\n")
             else:
                 code.append(f"\t{one.text}\n")
-        if k + 1 == len(chain) or way(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
-            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+        if k + 1 == len(chain) or label_towards(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
+            code.append(f"\tjmp\t{label_towards(node, onward[0])}\n")
     for (done, there), number in exits.items():
         if codes[there].labels:
             target = codes[there].labels[0]
@@ -290,7 +290,7 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
             if target + ":" not in before.get(line, ""):
                 before[line] = before.get(line, "") + f"{target}:\n"
         code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
-    return before, behind, "".join(code), f"{_render_data(loop, places)}\t.balign\t8\n{held}"
+    return before, behind, "".join(code), f"{_render_copy_data(loop, places)}\t.balign\t8\n{held}"
 
 
 def _has_no_vectors_before_hook(ways: LoopPaths | StraightCode) -> bool:
@@ -312,7 +312,7 @@ def _render_exits(loop: CopiedLoop, forms: _Forms, block_numbers: dict[int, int]
         )
 
 
-def _render_data(loop: CopiedLoop, hook_nodes: list[int]) -> str:
+def _render_copy_data(loop: CopiedLoop, hook_nodes: list[int]) -> str:
     """Return the data of a copy that the runtime reads (`struct row` in C): its hooks, linear forms, limits, blocks and
     guards.
     """

@@ -46,7 +46,9 @@ class StraightCode:
 
 
 def find_straight_code(graph: ControlFlowGraph, excluded: set[int]) -> Iterator[StraightCode]:
-    """Yield all code without a loop in a function that has enough hooks, except code with `excluded` nodes."""
+    """Yield the pieces of a function's code that have no loop and at least FEWEST_HOOKS hooks. Nodes in `excluded` are
+    in none of them.
+    """
     n = 0
     while n < graph.end:
         if n in excluded or are_flags_read(graph, n):
