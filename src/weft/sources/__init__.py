@@ -1,6 +1,7 @@
 """Keep the program's source as it was when the run was recorded, so that every report shows the same.
 
-`keep_sources` writes it into the run at the end of a recording; `sources_of(trace)` reads it again, anywhere and at any time.
+`keep_sources` writes it into the run at the end of a recording; `sources_of(trace)` reads it again, anywhere and at any
+time.
 """
 
 from __future__ import annotations

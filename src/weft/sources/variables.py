@@ -1,7 +1,7 @@
 """Look up the variables behind the buffers of a run's calls, in the program's debugging information after the run.
 
-`resolve_variables`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so that a
-copied run still knows them. `variables_of(trace)` reads them.
+`resolve_variables`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json,
+so that a copied run still knows them. `variables_of(trace)` reads them.
 """
 
 from __future__ import annotations
