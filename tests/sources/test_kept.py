@@ -56,8 +56,8 @@ def test_what_is_kept_is_read_back_after_the_file_has_gone(tmp_path: Path) -> No
     assert statement is not None and statement.lines == ("x = comm.recv(", "    source=0)")
     excerpt = found.excerpt(str(source), 5, 1)
     assert excerpt is not None and (excerpt.first, excerpt.lines) == (4, tuple(TEXT.split("\n")[3:6]))
-    assert ["".join(text for _, text in line) for line in found.coloured(excerpt)] == list(excerpt.lines)
-    assert ("k", "def") in found.coloured(excerpt)[0]
+    assert ["".join(text for _, text in line) for line in found.colour_excerpt(excerpt)] == list(excerpt.lines)
+    assert ("k", "def") in found.colour_excerpt(excerpt)[0]
     assert found.called_names(str(source), 5) == ("comm.recv",)
     assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)"
     assert [change.what for change in found.changes()] == ["gone"]
@@ -68,9 +68,9 @@ def test_a_run_without_sources_is_read_as_before(tmp_path: Path) -> None:
     found = sources_of(trace)
     assert not found.kept and found.statement(str(source), 5) is None and found.note() is None
     assert found.called_names(str(source), 5) == ("comm.recv",)
-    panel = found.panel(str(source), 5)
+    panel = found.excerpt_json(str(source), 5)
     assert panel is not None and not panel["kept"] and panel["lines"][4] == "    x = comm.recv("
-    assert found.panel("step.py", 5) is None
+    assert found.excerpt_json("step.py", 5) is None
 
 
 def test_places_that_others_name_are_kept_too(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_damaged_index_shows_nothing_and_fails_nowhere(tmp_path: Path, changed
     keep_sources(trace)
     again = rewrite(trace, **changed)
     for line in (-1, 0, 5, 10**6, 2**70):
-        sources_of(again).panel(str(source), line)
+        sources_of(again).excerpt_json(str(source), line)
         sources_of(again).statement(str(source), line)
     sources_of(again).note()
     assert sources_of(again).statement(str(source), 10**6) is None
@@ -242,7 +242,7 @@ def test_a_path_of_the_index_is_compared_and_never_shown(tmp_path: Path) -> None
     secret = tmp_path / "secret.py"
     secret.write_text("password = 1\n" * 20)
     again = rewrite(trace, found=str(secret))
-    panel = sources_of(again).panel(str(source), 5)
+    panel = sources_of(again).excerpt_json(str(source), 5)
     assert panel is not None and "password" not in json.dumps(panel)
     assert sources_of(rewrite(trace, found="/dev/zero")).note() is not None
     assert sources_of(rewrite(trace, found="a\0b")).note() is not None

@@ -53,7 +53,9 @@ def read_link_calls(folder: Path) -> list[LinkCall]:
         for path in sorted(folder.rglob("CMakeFiles/*.dir/link.txt"))
         for line in path.read_text(errors="replace").splitlines()
     ] or [(folder, line) for line in list_ninja_commands(folder)]
-    return [call for at, line in lines for part in split_commands(line) if (call := parse_link(part, at)) is not None]
+    return [
+        call for at, line in lines for part in split_commands(line) if (call := parse_link_call(part, at)) is not None
+    ]
 
 
 def list_ninja_commands(folder: Path) -> list[str]:
@@ -81,7 +83,7 @@ def split_commands(line: str) -> Iterator[list[str]]:
             command.append(word)
 
 
-def parse_link(words: Sequence[str], folder: Path) -> LinkCall | None:
+def parse_link_call(words: Sequence[str], folder: Path) -> LinkCall | None:
     """Return a call that links or archives objects; None for any other command."""
     if not any(OBJECT.search(word) for word in words[1:]) or "-c" in words:
         return None

@@ -139,7 +139,9 @@ class DwarfModule:
         """
         unit = self.unit(address)
         return (
-            self._static(self._globals, unit, self._top_level_entries(unit.get_top_DIE())) if unit is not None else []
+            self._find_statics(self._globals, unit, self._top_level_entries(unit.get_top_DIE()))
+            if unit is not None
+            else []
         )
 
     def statics(self, address: int) -> list[DwarfVariable]:
@@ -150,9 +152,11 @@ class DwarfModule:
         if unit is None:
             return []
         functions = self._functions(unit.get_top_DIE())
-        return self._static(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
+        return self._find_statics(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
 
-    def _static(self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]) -> list[DwarfVariable]:
+    def _find_statics(
+        self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]
+    ) -> list[DwarfVariable]:
         """Return the static variables among some entries (DIEs) of a compilation unit; `known` caches them by unit."""
         if unit.cu_offset not in known:
             known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]

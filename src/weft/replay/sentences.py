@@ -154,9 +154,9 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
 
 def likely_cause(trace: Trace) -> str:
     """Return the likely cause of a divergence as a sentence."""
-    if changed := changed_files(trace):
+    if changed := list_changed_files(trace):
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
-    there = left_files(trace)
+    there = find_files_written_by_run(trace)
     also = f" ({_are_there(there)})" if there else ""
     return (
         f"likely cause: another input or environment than recorded{also}, or a source of chance that is not a call of "
@@ -164,11 +164,11 @@ def likely_cause(trace: Trace) -> str:
     )
 
 
-def note_left_files(trace: Trace) -> list[str]:
+def describe_left_files(trace: Trace) -> list[str]:
     """Return one line on files that the recorded run wrote and that are there again when a replay fails; an empty list
     if there are none.
     """
-    if not (there := left_files(trace)):
+    if not (there := find_files_written_by_run(trace)):
         return []
     it, goes = ("it", "is") if len(there) == 1 else ("them", "are")
     return [
@@ -180,7 +180,7 @@ def _are_there(files: list[str]) -> str:
     return f"{listed(files[:3])}, which the recorded run wrote, {'is' if len(files) == 1 else 'are'} there now"
 
 
-def left_files(trace: Trace) -> list[str]:
+def find_files_written_by_run(trace: Trace) -> list[str]:
     """Return the names of the files in the run's working folder that were written while it was recorded."""
     try:
         began, ended = (datetime.fromisoformat(str(trace.run.get(key))).timestamp() for key in ("started", "finished"))
@@ -191,7 +191,7 @@ def left_files(trace: Trace) -> list[str]:
         return []
 
 
-def changed_files(trace: Trace) -> list[str]:
+def list_changed_files(trace: Trace) -> list[str]:
     """Return the names of files that have changed since the record: those that the command names, and sources of the
     program.
     """

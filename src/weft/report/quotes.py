@@ -36,7 +36,7 @@ class Quotes:
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
         """Return an excerpt's lines as (class, text) pairs."""
-        return self._sources.coloured(excerpt) if self._sources else []
+        return self._sources.colour_excerpt(excerpt) if self._sources else []
 
     def source_note(self, findings: Iterable[Finding]) -> str | None:
         """Return one sentence on files that have changed since the run, of those with calls and those that findings

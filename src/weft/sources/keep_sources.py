@@ -60,7 +60,7 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
     room = PackingRoom(MAX_PLAIN if texts else 0, MAX_PACKED)
     for path, wanted in _order_files(collect_wanted_lines(trace, further_frames))[:MAX_FILES]:
         found = os.path.join(cwd, path) if cwd else path  # noqa: PTH118 - a Path would tidy what the record says
-        source = files.read(found) if found.startswith("/") else None
+        source = files.read_source(found) if found.startswith("/") else None
         if source is None:
             continue
         lines = source.lines
@@ -69,7 +69,7 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
             "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own),
             **(_find_doubt(trace, path, source.mtime_ns, wanted) or _find_called_names_by_line(path, lines, wanted)),
         }  # fmt: skip
-        text = room.take(_choose_spans(lines, wanted, len(source.data)), lines)
+        text = room.pack_lines(_choose_spans(lines, wanted, len(source.data)), lines)
         if text is not None:
             entry |= {"spans": text.spans, "at": text.at, "packed": len(text.data), "plain": text.plain}
             packed.append(text.data)
@@ -187,7 +187,7 @@ class PackingRoom:
     packed: int
     at: int = 0
 
-    def take(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
+    def pack_lines(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
         """Pack the lines of some spans, and subtract their size from the room. Return None, without a change, if the
         spans have no text or the room is too small.
         """

@@ -271,9 +271,9 @@ def _request_frame_variables(
 def _request_named_variables(rank: Rank, event: int, names: dict[int, str]) -> None:
     """Add to `names` the variables that the statement of a call names for its buffers, by the argument's number."""
     of = rank.event(event)
-    source = files.read(of.site.file) if of.site.file else None
+    source = files.read_source(of.site.file) if of.site.file else None
     lines = source.lines if source is not None else []
-    told = statement.statement(lines, 1, of.site.line, of.site.file or "")
+    told = statement.find_statement(lines, 1, of.site.line, of.site.file or "")
     if told is None:
         return
     for number, parameter in enumerate(of.function.parameters):
@@ -313,7 +313,7 @@ class _Answers:
         pointers point to. All types are listed once, and are referred to by number.
         """
         frames = {str(offset): self._rows(self._unshared_variables(offset)) for offset in sorted(wanted.frames)}
-        statics = list(self._statics(wanted.statics))
+        statics = list(self._find_static_variables(wanted.statics))
         pointed = {}
         for offset, names in sorted(wanted.pointers.items()):
             shapes = {str(n): self.module.find_pointed_type(offset - 1, name) for n, name in names.items()}
@@ -336,7 +336,7 @@ class _Answers:
     def _number(self, shape: object) -> int:
         return self.types.setdefault(shape, len(self.types))
 
-    def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
+    def _find_static_variables(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
         """Yield a row [name, address, size, line, type number] for each static variable that has one of the wanted
         addresses; the number is -1 if its type is unknown. `wanted`: address -> return addresses of the calls that use
         it.
@@ -351,11 +351,11 @@ class _Answers:
             if symbol is None or symbol in told:
                 continue
             told.add(symbol)
-            same = self._declared(symbol, min(calls))
+            same = self._find_declarations(symbol, min(calls))
             kind = self._number(same[0].shape) if len(same) == 1 else -1
             yield [same[0].name if same else symbol.name, symbol.at, symbol.size, same[0].line if same else 0, kind]
 
-    def _declared(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.DwarfVariable]:
+    def _find_declarations(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.DwarfVariable]:
         """Return the variables that the file of a call declares where a symbol is, one for each type. Variables at file
         level come before those of functions. Empty if a part of the symbol has a name of its own (EQUIVALENCE): the
         same bytes then have several types.

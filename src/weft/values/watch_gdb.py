@@ -332,7 +332,7 @@ class _State:
     """Those of which gdb does not know the line so far."""
 
 
-def begin() -> None:
+def set_line_breakpoints() -> None:
     """Set a breakpoint at each watched line of a file that is not Python, and note the lines that gdb does not know."""
     native = [one for one in _State.watches if not one["file"].endswith((".py", ".pyw", ".ipynb"))]
     _State.points = [WatchedLine(one, _State.library) for one in native if _State.library.good]
@@ -438,7 +438,7 @@ def run_watched_program() -> None:
     told = json.loads(Path(os.environ["WEFT_INTERNAL_WATCHES"]).read_text())
     gdb.events.new_thread.connect(silence_gdb)
     _State.watches, _State.library = told["watches"], Library(told["array"])
-    gdb.execute("python begin()", to_string=True)  # what gdb says of it is reported after the run
+    gdb.execute("python set_line_breakpoints()", to_string=True)  # what gdb says of it is reported after the run
     try:
         gdb.execute("starti", to_string=True)
         set_address_breakpoints()  # from here on the program is where it will be

@@ -120,7 +120,7 @@ def source_panel(event: Event) -> dict[str, Any] | None:
     if not site.file or not site.line:
         return None
     of = sources.sources_of(event.rank.trace)
-    panel = of.panel(site.file, site.line, around=AROUND)
+    panel = of.excerpt_json(site.file, site.line, around=AROUND)
     return panel and {**panel, "note": of.note([site.file])}
 
 
