@@ -124,8 +124,8 @@ class Frame:
                 self.known = False
 
     def render_transition(self, target_state: State) -> Iterator[str]:
-        """Yield the unwinder directives that lead from the current state to the target state. The target then is the
-        current state.
+        """Yield the unwinder directives (`.cfi_…`) that lead from the current state of the frame to another one. The
+        target state then is the current one.
         """
         (now, saved), (then, wanted) = self.state, target_state
         if now != then:
@@ -182,8 +182,8 @@ class HookEditor:
         return [more for line in function_lines for more in _inline_page_check(line)]
 
     def _normalize_loc(self, line: str) -> str:
-        """Return a `.loc` line (source position) that is valid anywhere in the file; "" for another line. Its is_stmt
-        flag is remembered.
+        """Return a `.loc` line (source position) in a form that is valid anywhere in the file; "" for any other line.
+        Its flag is_stmt is remembered for later lines that have none.
         """
         if not line.startswith("\t.loc "):
             return ""
@@ -262,7 +262,7 @@ Form = tuple[int, tuple[tuple[str, int], ...]]
 
 
 def _add_forms(first: Form | None, second: Form | None, multiplier: int = 1) -> Form | None:
-    """Return `first + multiplier * second` of two linear forms over registers; None if either is unknown."""
+    """Return `first + multiplier * second` for two sums of registers and constants; None if either is unknown."""
     if first is None or second is None:
         return None
     terms = dict(first[1])
@@ -306,9 +306,7 @@ class Values:
             self._of[into] = self._compute_result(operation, operands, into) if operands[-1] == into else None
 
     def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
-        """Return the linear form of an instruction's result; None if the result is not a sum of
-        registers and numbers.
-        """
+        """Return an instruction's result as a sum of registers and a constant; None if it is no such sum."""
         first = self._value(operands[0])
         match operation:
             case "movq":
@@ -331,7 +329,9 @@ class Values:
                 return None
 
     def _value(self, operand: str) -> Form | None:
-        """Return the linear form of an operand, a constant or a whole register; None if it is unknown."""
+        """Return an operand, a constant or a whole register, as a sum of registers and a constant; None if it is
+        unknown.
+        """
         if operand.startswith("$") and _INTEGER.match(operand[1:]):
             return int(operand[1:]), ()
         return self._of.get(operand)
@@ -357,9 +357,9 @@ class Loop:
         hookless_iteration: list[str],
         uses_stack_pointer: bool,
     ) -> list[str]:
-        """Return the code at the function's end that follows a loop's segment with hooks. It has the rest of the
-        iteration, a call that asks how many iterations may run without hooks, and a loop without hooks for those
-        iterations.
+        """Return the code at the function's end that follows a loop's segment with hooks (calls before memory
+        accesses). It has the rest of the iteration, a call that asks how many iterations may run without hooks, and a
+        loop without hooks for those iterations.
 
         The counter's value at which that loop ends is saved below the stack pointer: in a function that calls others,
         nothing is there. `uses_stack_pointer`: the unwinder finds frames by the stack pointer.
@@ -412,8 +412,8 @@ class Loop:
 
 
 def find_loop(lines: list[str], label_line: int) -> Loop | None:
-    """Return the loop that begins at a label's line. Return None if it cannot run without hooks: it makes calls, or the
-    addresses of its accesses are not sums of registers.
+    """Return the loop that begins at a label's line, if it can run without hooks (calls before memory accesses). None
+    if it calls anything else, or if the addresses of its accesses are not sums of registers.
     """
     label = lines[label_line][:-1]
     back, leaves = 0, ""
@@ -460,8 +460,8 @@ def _are_flags_free(loop_lines: list[str]) -> bool:
 
 
 def _render_reach_calls(accesses: list[tuple[Form, int]], register_steps: dict[str, int]) -> list[str] | None:
-    """Return code that asks the runtime, for each access, how many iterations may run without hooks. Return None if
-    there are too many accesses, or if an address has a form that the runtime cannot be asked about.
+    """Return code that asks the runtime, for each memory access of a loop, how many iterations may run without hooks.
+    None if there are too many accesses, or if an address has a form that the runtime cannot be asked about.
     """
     together: dict[tuple[tuple[tuple[str, int], ...], int], list[int]] = {}
     for (number, terms), bits in accesses:
@@ -534,8 +534,8 @@ class StackSlots:
         return [line for line in self._left if line is not None]
 
     def _simplify_instruction(self, line: str) -> str | None:
-        """Return an instruction, changed so that it does not load a stack slot whose value a register already has; None
-        if the instruction is not needed at all.
+        """Return an instruction, changed so that it does not load a stack slot whose value a register already has. None
+        if the instruction is not needed at all. What it writes is noted.
         """
         if found := _SAVES.match(line):
             key = found[4], _BYTES[found[2]]
@@ -621,8 +621,8 @@ def _slot_overlaps(slot: tuple[str, int], base_letter: str, begin_offset: int, w
 
 
 def _find_segment_end(lines: list[str], hook_line: int) -> int:
-    """Return the index of the line after the segment that begins with a hook. The segment goes up to the last hook that
-    is reached only from its beginning.
+    """Return the index of the line after a segment, the code that begins with a hook (a call before a memory access)
+    and ends with the last hook that is reached only from its beginning.
 
     Loads soon after that hook, of values that the segment saved, belong to the segment, too.
     """
@@ -671,7 +671,9 @@ def _inline_page_check(line: str) -> list[str]:
 
 
 def _remove_hooks(segment: list[str]) -> list[str]:
-    """Return a segment without its hooks, and without the instructions that only computed their arguments."""
+    """Return some code without its hooks (calls before memory accesses), and without the instructions that only
+    computed their arguments.
+    """
     left: list[str] = []
     begin = 0
     for line in segment:
@@ -693,7 +695,9 @@ def _remove_hooks(segment: list[str]) -> list[str]:
 
 
 def _pop_argument_setup(lines: list[str]) -> str:
-    """Remove and return the last instruction if it only sets a hook's address; otherwise return ""."""
+    """Remove and return the last instruction if it only sets the address that is passed to a hook.
+    Otherwise return "".
+    """
     for number in reversed(range(len(lines))):
         line = lines[number]
         if line.startswith("\t.loc ") or _OF_DEBUGGERS.match(line):
@@ -713,8 +717,8 @@ def find_source_argument(arguments: list[str]) -> int | None:
 
 
 def main(assembler_path: str, arguments: list[str]) -> int:
-    """Assemble a file by the real assembler, with cheaper code for its hooks, and return the
-    assembler's exit status.
+    """Assemble a file with the real assembler, after its hooks (calls before memory accesses) were made cheaper. Return
+    the assembler's exit status.
     """
     at = find_source_argument(arguments)
     name = "-" if at is None else arguments[at]

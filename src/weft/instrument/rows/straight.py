@@ -61,8 +61,8 @@ def find_straight_code(graph: ControlFlowGraph, excluded: set[int]) -> Iterator[
 
 
 def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) -> bool:
-    """Return whether a jump within a range of nodes leads to another place in the range, forwards past a part of it or
-    backwards.
+    """Return whether a jump within a range of nodes (instruction indices) leads to a place in the range other than the
+    next instruction.
     """
     return any(
         first_node <= there <= last_node
@@ -73,10 +73,8 @@ def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) ->
 
 
 def _follow_straight_code(graph: ControlFlowGraph, first_node: int, excluded: set[int]) -> tuple[int, int, int]:
-    """Follow the code without branches from `first_node`, and count the hooks in it. Hooks are the calls that `weft cc`
-    inserts before accesses to memory.
-
-    Returns (node after the last hook, number of hooks, node at which the code without branches ends).
+    """Follow the code without branches from `first_node`, and count its hooks (calls before memory accesses). Return
+    (node after the last hook, number of hooks, node at which the code without branches ends).
     """
     effects, state = InstructionEffects(graph), MachineState()
     behind, hooks, n = first_node, 0, first_node
