@@ -319,8 +319,8 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
 
 
 def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> None:
-    """Change the places of sections and single blocks to the lines of their directives: the compiler gives their calls
-    the line of the statement before.
+    """Move the places of `sections` and `single` constructs to the lines of their directives. The compiler gives their
+    calls the line of the statement before.
     """
     known = {str(source.absolute()): list(read_directives(source)) for source in sources}
     for one in process.construct_runs:
@@ -470,7 +470,7 @@ def _describe_access_strand(access: Access) -> str:
 
 
 def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
-    """Return one finding for all races of one cause: the first gives the message, all give places and counts."""
+    """Return one finding for all races of one cause. The first race gives the message; all give places and counts."""
     first = races[0]
     named, place = first.named, first.access.place
     fortran = is_fortran_place(place)

@@ -210,7 +210,9 @@ def _count_associated_loops(directive: OpenMPDirective) -> int:
 
 
 def _find_body_start(lines: Sequence[str], first_line: int, loop_count: int) -> tuple[int, int, list[str]] | None:
-    """Return (line, column, loop heads) of the body of nested loops; None if the text there is anything else."""
+    """Return (line index, column, loop heads) of the body of nested loops; None if the text there is anything else.
+    With `loop_count` 0, this is the first line that is not blank.
+    """
     column = 0
     loop_heads: list[str] = []
     for _ in range(loop_count):

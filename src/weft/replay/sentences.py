@@ -32,7 +32,9 @@ _FIELDS = {
 
 
 def planned_event(trace: Trace, session: Replay, rank: int, slot: int, entry: int) -> Event | None:
-    """Return the recorded call that an entry of a thread's plan stands for; None if the plan has no such entry."""
+    """Return the recorded call that stands at an index (`entry`) in a thread's plan; None if the plan has no such
+    index.
+    """
     thread = session.plans[rank].threads[slot]
     known = 0 <= entry < len(thread.entries)
     return _event_of_thread(trace, rank, thread, int(thread.entries["event"][entry]) if known else None)
@@ -56,7 +58,9 @@ def _event_of_thread(trace: Trace, rank: int, thread: ThreadPlan, index: int | N
 
 
 def describe_position(trace: Trace, session: Replay, control: ControlPage, slot: int) -> str:
-    """Return where a thread is, as text without its rank."""
+    """Return where a thread is, as text without its rank: at the end, not spawned yet, outside of MPI, or before or in
+    an event.
+    """
     at = control.entries_passed(slot)
     if control.state is ControlState.ENDED:
         return "at the end" + (f", past {trace.system.last}" if trace.ranks[control.rank].state == "finalized" else "")
@@ -93,7 +97,9 @@ def describe_stop(trace: Trace, session: Replay) -> list[str]:
 
 
 def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
-    """Return why no rank stopped before a requested event; None if one did."""
+    """Return a sentence on why no rank stopped before a requested event; None if a rank did, or if there is no reason
+    to give.
+    """
     event = trace.event(rank, index)
     threads, slot = session.plans[rank].threads, event.thread.slot
     mine = next((i for i, thread in enumerate(threads) if thread.slot == slot), None)
@@ -153,7 +159,7 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
 
 
 def likely_cause(trace: Trace) -> str:
-    """Return the likely cause of a divergence as a sentence."""
+    """Return a sentence on the likely cause of a divergence: files that have changed, or else other input or chance."""
     if changed := list_changed_files(trace):
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
     there = find_files_written_by_run(trace)
@@ -181,7 +187,9 @@ def _are_there(files: list[str]) -> str:
 
 
 def find_files_written_by_run(trace: Trace) -> list[str]:
-    """Return the names of the files in the run's working folder that were written while it was recorded."""
+    """Return the names of the files in the run's working folder that were written while the run was recorded. [] if the
+    folder or the times are unknown.
+    """
     try:
         began, ended = (datetime.fromisoformat(str(trace.run.get(key))).timestamp() for key in ("started", "finished"))
         with os.scandir(str(trace.run.get("cwd"))) as entries:

@@ -156,7 +156,9 @@ Spans = list[list[int]]
 
 
 def _choose_spans(lines: Sequence[str], wanted: WantedLines, size: int) -> Spans:
-    """Return the spans of lines to keep: the whole file, or for a long one the lines around its call sites."""
+    """Return which lines to keep, as [first line, number of lines]: the whole file, or of a long file the lines around
+    its call sites. `size`: the file's bytes.
+    """
     if size <= MAX_WHOLE:
         return [[1, len(lines)]]
     spans: Spans = []
