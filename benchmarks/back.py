@@ -95,11 +95,11 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
             before, since = meter.spent(), time.monotonic()
             prompt.answer("reverse-next @1")
             took = time.monotonic() - since
-            stop = debugger.stands(1)["at"]
+            stop = debugger.describe_thread(1)["at"]
             yield f"{stop['function']}:{stop['line']}", took, (between := meter.spent()) - before
             since = time.monotonic()
-            for spare in debugger.spares.kept:
-                spare.thread.join()
+            for checkpoint in debugger.checkpoints.kept:
+                checkpoint.thread.join()
             yield AGAIN, time.monotonic() - since, meter.spent() - between
     finally:
         debugger.close()

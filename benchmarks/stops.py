@@ -44,16 +44,16 @@ def session(run: Path, line: int, stops: int) -> Iterator[tuple[str, float]]:
                 prompt.answer(f"break {RANK}:stops.cpp:{line}")
             prompt.answer("continue")
             yield LINE if number else FIRST, time.monotonic() - since
-            at = debugger.stands(RANK).get("at", {})
+            at = debugger.describe_thread(RANK).get("at", {})
             if at.get("line") != line:
-                raise SystemExit(f"rank {RANK} does not stand at line {line} but: {debugger.stands(RANK)}")
+                raise SystemExit(f"rank {RANK} does not stand at line {line} but: {debugger.describe_thread(RANK)}")
         prompt.answer("delete")
         for number in range(1, stops + 1):
             event = ROUNDS * number // (stops + 1)
             since = time.monotonic()
             prompt.answer(f"until {RANK}:{event}")
             yield CALL, time.monotonic() - since
-            if (stands := debugger.stands(RANK))["state"] != "before":
+            if (stands := debugger.describe_thread(RANK))["state"] != "before":
                 raise SystemExit(f"rank {RANK} does not stand before a call but: {stands}")
     finally:
         debugger.close()

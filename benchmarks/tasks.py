@@ -199,7 +199,7 @@ def table_of(s: Session, times: int) -> list[float]:
         s.backend.tasks()
         at.append(time.perf_counter())
         s.console.json = False
-        s.console.told(s.do("tasks"))
+        s.console.render_answer(s.do("tasks"))
         at.append(time.perf_counter())
         s.console.json = True
         json.dumps(s.do("tasks"))

@@ -75,8 +75,8 @@ def kinds_name_their_analyses() -> Iterator[None]:
 
     attempt = module._try_analysis
 
-    def held(ground: AnalysisContext, analysis: Analysis) -> list[Finding] | module.Failure:
-        found = attempt(ground, analysis)
+    def held(context: AnalysisContext, analysis: Analysis) -> list[Finding] | module.Failure:
+        found = attempt(context, analysis)
         for one in found if isinstance(found, list) else ():
             # Analyses of a test's own are in no record.
             assert analysis not in ANALYSES or analysis.name in KINDS[one.kind].analyses, (

@@ -46,7 +46,7 @@ def paragraphs_of(page: Path) -> Iterator[tuple[int, str]]:
 
 
 ROOMS = sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.py")} - {"__pycache__", "examples"})
-TO_COME = frozenset("dap dataparallel debug tasks".split())
+TO_COME = frozenset("dap dataparallel tasks".split())
 """What has not been gone through yet. A room that no longer uses one of the idioms has to leave this list."""
 
 

@@ -83,10 +83,10 @@ def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) ->
     values = {"grid": "2", "include": (Path(),), "define": ("N",), "flags": ("-O2",), "link": ("-lm",)}
     request = CheckRequest((Path("a"),), **{option: values[option]})  # type: ignore[arg-type]
     if option in one.options:
-        one.verify(request)
+        one.refuse_unsupported_options(request)
     else:
         with pytest.raises(UsageError, match=f"{SPELLED[option]} means nothing for a"):
-            one.verify(request)
+            one.refuse_unsupported_options(request)
 
 
 def test_the_directives_decide_between_front_ends_of_one_ending(

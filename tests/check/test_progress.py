@@ -37,7 +37,7 @@ def test_what_goes_on_is_said_after_ten_seconds_and_then_ever_more_seldom(monkey
     said: list[str] = []
     one = progress.Progress(said.append, "the program runs")
     for _ in range(7):
-        one.look()
+        one.report_if_due()
     assert said == ["the program runs for 10 s", "the program runs for 25 s", "the program runs for 41 s"]
 
 

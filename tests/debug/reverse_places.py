@@ -42,7 +42,7 @@ class Session:
         """Commands, and where rank 0 stands then."""
         for command in commands:
             self.prompt.answer(command)
-        row = self.debugger.stands(0)
+        row = self.debugger.describe_thread(0)
         self.function = row["at"]["function"] if row["state"] == "line" else ""
         news = row.get("news", {})
         told = f"{news['old']} -> {news['new']}" if news.get("new") else GONE if "expression" in news else ""

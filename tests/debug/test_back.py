@@ -132,13 +132,13 @@ def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
     short: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many replays count nothing; what is told is the visit before, or that the rank did not come there again."""
-    whole, cut = back.Back._count_from, [0] * short
+    whole, cut = back.BackwardSearch._count_from, [0] * short
 
-    def counted(self: back.Back, base: int) -> Tally:
+    def counted(self: back.BackwardSearch, base: int) -> Tally:
         tally = whole(self, base)
         return Tally(cut.pop(), 0, ()) if cut else tally
 
-    monkeypatch.setattr(back.Back, "_count_from", counted)
+    monkeypatch.setattr(back.BackwardSearch, "_count_from", counted)
     comes_to_the_visit_before(third_visit, short < back.TRIES)
     assert not cut
 
@@ -149,12 +149,12 @@ def test_a_replay_that_went_another_way_is_not_where_the_rank_was_to_go(
     other: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many replays count the same number of ticks at other lines."""
-    whole, went = back.Back.go_to, [0] * other
+    whole, went = back.BackwardSearch.go_to, [0] * other
 
-    def came(self: back.Back, base: int, **where: int) -> Tally:
+    def came(self: back.BackwardSearch, base: int, **where: int) -> Tally:
         tally = whole(self, base, **where)
         return Tally(tally.ticks, tally.visits, ((1, 1, went.pop()),)) if went else tally
 
-    monkeypatch.setattr(back.Back, "go_to", came)
+    monkeypatch.setattr(back.BackwardSearch, "go_to", came)
     comes_to_the_visit_before(third_visit, other < back.TRIES)
     assert not went

@@ -31,7 +31,7 @@ def said_after(run: Path, rates: list[float], *, seconds: float = 2.0) -> list[s
         time.now += seconds
         size += int(rate * 1e6 * seconds)
         os.truncate(files[-1], size)  # without a byte on the disk
-        watch.look(files)
+        watch.compare_sizes(files)
         if watch.speaker is not None:
             watch.speaker.join()
     return said

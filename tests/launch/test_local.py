@@ -337,7 +337,7 @@ def test_a_host_that_comes_while_all_is_gathered_is_gathered_too(tmp_path: Path)
     run, secret = RunDirectory(tmp_path / "run", {}), b"s" * 32
     listening = Listening(run, secret)
     threading.Timer(0.05, late_host, [listening.port, secret, host_folder(tmp_path / "host")]).start()
-    listening.gather(kill=False)
+    listening.gather_records(kill=False)
     listening.close()
     assert [one["host"] for one in run.facts["hosts"]] == ["late"]
     assert "lost" not in run.facts

@@ -34,7 +34,7 @@ def create(out: Path | None = None, program: tuple[str, ...] = ("./prog",)) -> r
     ],
 )
 def test_a_run_is_named_after_its_program(program: str, name: str) -> None:
-    assert rundir.name_after_program(program.split()) == name
+    assert rundir.derive_run_name(program.split()) == name
 
 
 def test_runs_of_one_program_are_numbered() -> None:

@@ -84,7 +84,7 @@ def test_a_proxy_names_its_mpiexec(words: list[str]) -> None:
 
 def enter(rank: int, folder: Path, system: str = "mpiexec") -> shared_run.SharedRun:
     of = JobStep(system, "a:4", rank, 8, system != "mpiexec")
-    return shared_run.create_or_join(of, folder, {}, RunDirectory.write)
+    return shared_run.create_or_join_run(of, folder, {}, RunDirectory.write)
 
 
 TASK = """
@@ -98,7 +98,7 @@ print("ready", flush=True)
 while not go.exists():
     time.sleep(0.001)
 step = JobStep("mpiexec", "a:4", int(sys.argv[1]), 8, False)
-entered = shared_run.create_or_join(step, Path(sys.argv[2]), {}, RunDirectory.write)
+entered = shared_run.create_or_join_run(step, Path(sys.argv[2]), {}, RunDirectory.write)
 print(entered.run.made, entered.try_to_watch())
 """
 

@@ -47,7 +47,7 @@ def host(port: int, name: str, source: str, secret: bytes = SECRET) -> None:
 def known(hosts: Hosts, seconds: float) -> list[str]:
     limit = time.monotonic() + seconds
     while time.monotonic() < limit and not hosts.hosts:
-        hosts.poll(0.05)
+        hosts.handle_arrivals(0.05)
     return [one.name for one in hosts.hosts]
 
 
@@ -56,7 +56,7 @@ def test_four_hundred_connections_of_a_stranger_keep_no_host_out(listening: Host
     strangers = []
     for _ in range(8):  # as fast as they are taken
         strangers += connected(listening.port, 50, "127.0.0.9")
-        listening.poll(0.05)
+        listening.handle_arrivals(0.05)
     threading.Thread(target=host, args=(listening.port, "real", source), daemon=True).start()
     assert known(listening, 5) == ["real"]
     assert sum(not one.known for one in listening.all) <= STRANGERS
@@ -68,7 +68,7 @@ def test_a_host_that_has_shown_the_secret_is_not_sent_away(listening: Hosts) -> 
     threading.Thread(target=host, args=(listening.port, "real", "127.0.0.1"), daemon=True).start()
     assert known(listening, 5) == ["real"]
     strangers = connected(listening.port, STRANGERS + 20, "127.0.0.1")
-    listening.poll(0.1)
+    listening.handle_arrivals(0.1)
     assert [one.name for one in listening.hosts] == ["real"]
     for one in strangers:
         one.close()
@@ -78,7 +78,7 @@ def test_who_has_another_secret_is_a_stranger_and_is_counted_by_its_address(list
     threading.Thread(target=host, args=(listening.port, "false", "127.0.0.7", b"t" * 32), daemon=True).start()
     limit = time.monotonic() + 5
     while not listening.strangers["127.0.0.7"] and time.monotonic() < limit:
-        listening.poll(0.05)
+        listening.handle_arrivals(0.05)
     assert listening.hosts == []
     assert listening.strangers["127.0.0.7"] == 1
 

@@ -78,7 +78,7 @@ def stands_still(watched: RankWatch, seconds: float = 20.0) -> bool:
     """Watch until the job is found standing still; False when it was not within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not watched.is_standing_still:
-        time.sleep(watched.look())
+        time.sleep(watched.look_at_ranks())
     return watched.is_standing_still
 
 
@@ -146,7 +146,7 @@ def test_any_movement_of_any_rank_ends_the_standstill(tmp_path: Path, what: str)
         records[2].patch(flags=CLOSED)
     else:
         records[2].patch(count=2)
-    watched.look()
+    watched.look_at_ranks()
     assert not watched.is_standing_still
     assert goes_on(watched) if what == "return" else stands_still(watched)
 
@@ -184,9 +184,9 @@ def test_a_gap_in_the_watch_is_not_counted(tmp_path: Path) -> None:
     Record(tmp_path, 0, 1).call(OPEN)
     watched = RankWatch(tmp_path)
     for _ in range(3):
-        watched.look()
+        watched.look_at_ranks()
     time.sleep(0.5)  # as after Ctrl-Z and fg
-    watched.look()
+    watched.look_at_ranks()
     assert not watched.is_standing_still
 
 
@@ -241,9 +241,9 @@ def test_a_thousand_ranks_are_watched_at_a_small_part_of_one_core(tmp_path: Path
         Record(tmp_path, rank, 1000).call(OPEN)
     watched = RankWatch(tmp_path)
     for _ in range(3):
-        watched.look()
+        watched.look_at_ranks()
     begun = time.process_time()
-    pause = watched.look()
+    pause = watched.look_at_ranks()
     assert (time.process_time() - begun) / pause <= 3 * watch.SHARE
 
 
@@ -354,7 +354,7 @@ def test_a_rank_whose_file_is_renamed_while_it_moves_may_stand_still(tmp_path: P
     watched = RankWatch(tmp_path)
     for _ in range(3):  # it moves, so it is the one that is looked at first
         rank.call(CLOSED)
-        watched.look()
+        watched.look_at_ranks()
     rank.call(OPEN)
     rank.path.rename(tmp_path / "0-000000.weft")
     assert stands_still(watched)

@@ -77,7 +77,7 @@ def test_children_that_a_run_cannot_have_are_no_children(recorded: Record, tmp_p
 def test_the_log_of_outcomes_takes_less_than_a_byte_a_receive(recorded: Record) -> None:
     whole, less = weft.open(recorded("races", "pool")[0]), weft.open(recorded("races", "pool", level="outcomes")[0])
     receives = sum(1 for _ in whole.select("fn:pvm_recv"))
-    logged = [thread.outcomes for rank in less.ranks for thread in rank.threads]
+    logged = [thread.outcome_log for rank in less.ranks for thread in rank.threads]
     assert receives == 3 + 43 + 23  # by the workers: what all are told, and the answers to each question
     assert not any(logged[1:])  # the master alone asks for a message of anybody
     assert [kind for kind, _ in logged[0]] == [LogKind.SOURCE] * 43  # half a byte each

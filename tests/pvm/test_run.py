@@ -17,7 +17,7 @@ from pvm.kills import kill
 from tests_support import WEFT, execute
 from weft.order import Order
 from weft.report import Report, run_analyses
-from weft.report.ground import AnalysisContext
+from weft.report.context import AnalysisContext
 from weft.view.run_view import RunView
 
 Record = Callable[..., Recorded]
@@ -55,8 +55,8 @@ def test_a_farm_is_recorded_with_all_its_tasks(recorded: Record) -> None:
 
 
 def test_each_message_of_a_farm_has_its_receive(recorded: Record) -> None:
-    ground = AnalysisContext(weft.open(recorded("farm", "3", "12")[0]))
-    sends = ground.match.sends
+    context = AnalysisContext(weft.open(recorded("farm", "3", "12")[0]))
+    sends = context.match.sends
     assert len(sends) == 12 + 12 + 3 + 15
     assert (sends.partner != 2**32 - 1).all()
     assert "message-race" in [finding.kind for finding in report(recorded("farm", "3", "12")).findings]
@@ -64,8 +64,8 @@ def test_each_message_of_a_farm_has_its_receive(recorded: Record) -> None:
 
 def test_a_spawn_is_before_all_that_its_tasks_do(recorded: Record) -> None:
     trace = weft.open(recorded("farm", "3", "12")[0])
-    ground = AnalysisContext(trace)
-    order: Order = ground.order
+    context = AnalysisContext(trace)
+    order: Order = context.order
     spawn = next(trace.select("fn:pvm_spawn"))
     assert all(order.before((0, spawn.index - 1), (child, 1)) for child in (1, 2, 3))
     assert not order.before((1, 1), (0, spawn.index))

@@ -45,8 +45,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def broken(analysis: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on the analysis is run on every run, and fails."""
-    monkeypatch.setattr(analysis, "worthwhile", lambda ground: True)
-    monkeypatch.setattr(analysis, "find", lambda ground: 1 / 0)
+    monkeypatch.setattr(analysis, "worthwhile", lambda context: True)
+    monkeypatch.setattr(analysis, "find", lambda context: 1 / 0)
 
 
 def reported(run: Path, monkeypatch: pytest.MonkeyPatch, name: str = "waits") -> Report:
@@ -112,12 +112,12 @@ def test_analyses_that_fail_of_one_cause_share_the_first_line(
     def fail(*of: object) -> None:
         raise MemoryError("too much")
 
-    monkeypatch.setattr("weft.report.ground.match_operations", fail)
+    monkeypatch.setattr("weft.report.context.match_operations", fail)
     assert cli.main(["report", str(run)]) == 4
     told = capsys.readouterr().out.splitlines()
     assert re.match(
         r"Weft's error, not the program's: the analyses of potential deadlock, .* and waits failed at "
-        r"weft/report/ground\.py:\d+, so what they look for is not in here: MemoryError: too much\. To have",
+        r"weft/report/context\.py:\d+, so what they look for is not in here: MemoryError: too much\. To have",
         told[0],
     )
     assert not told[1].startswith("Weft's error")
@@ -157,7 +157,7 @@ def test_a_report_for_others_says_it_to_the_person_too(
 def test_tables_that_cannot_be_made_are_told_like_an_analysis(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("weft.report.tables.make_tables_of_context", lambda ground: 1 / 0)
+    monkeypatch.setattr("weft.report.tables.make_tables_of_context", lambda context: 1 / 0)
     assert cli.main(["report", str(run), "--times"]) == 4
     assert capsys.readouterr().out.startswith(f"{FIRST}times and messages failed at weft/cli/_report_output.py:")
 
@@ -183,7 +183,7 @@ from weft.cli.main import main
 from weft.report.registry import ANALYSES
 if {broken}:
     [one] = [one for one in ANALYSES if one.name == "waits"]
-    one.find = lambda ground: 1 / 0
+    one.find = lambda context: 1 / 0
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -30,31 +30,31 @@ def racing() -> Trace:
 
 
 def test_a_proof_holds_on_the_record() -> None:
-    ground = AnalysisContext(racing())
-    report = add_proofs(ground, run_analyses(ground.trace, ground=ground))
+    context = AnalysisContext(racing())
+    report = add_proofs(context, run_analyses(context.trace, context=context))
     [race] = [f for f in report.findings if f.kind == "message-race"]
     times = {(t["rank"], t["event"]): t for t in race.facts()["proof"]["times"]}
     receive = race.events[0]
     for other in race.facts()["others"]:
         send = other["rank"], other["event"]
         assert times[send]["ended"][receive[0]] <= receive[1], "its sender knows nothing of the receive"
-        assert not ground.order.before(receive, send)
-        own = ground.order.past(send, end=False)
+        assert not context.order.before(receive, send)
+        own = context.order.past(send, end=False)
         assert times[send]["begun"] == own.started.tolist() and times[send]["ended"] == own.ended.tolist()
     assert len(race.facts()["proof"]["because"]) == len(race.facts()["others"]) == 1
     assert race.facts()["receive"] == {"what": "receive", "rank": 0, "nth": 1, "communicator": "world", "tag": 5}
 
 
 def test_every_format_has_the_proof_where_it_was_asked_for(tmp_path: Path) -> None:
-    ground = AnalysisContext(racing())
-    plain = run_analyses(ground.trace, ground=ground)
-    report = add_proofs(ground, plain)
+    context = AnalysisContext(racing())
+    plain = run_analyses(context.trace, context=context)
+    report = add_proofs(context, plain)
     sentence = "rank 2 sends in its call 0, when it knows of 0 finished calls of rank 0"
     for told, there in ((plain, False), (report, True)):
-        text = "\n".join(line for line, _ in _report_blocks(ground.trace, told, {}))
+        text = "\n".join(line for line, _ in _report_blocks(context.trace, told, {}))
         assert (sentence in text) == there
-        assert (sentence in to_html(ground.trace, told)) == there
-        assert (sentence in json.dumps(to_sarif(ground.trace, told.findings))) == there
+        assert (sentence in to_html(context.trace, told)) == there
+        assert (sentence in json.dumps(to_sarif(context.trace, told.findings))) == there
         assert (sentence in json.dumps([f.to_json() for f in told.findings])) == there
         assert "remedy: where the order matters, name the source" in text
 
@@ -66,6 +66,6 @@ def test_what_does_not_race_has_no_proof() -> None:
     r0.recv(ANY, got=1, tag=5)
     for rank in b.ranks:
         rank.finalize()
-    ground = AnalysisContext(b.open())
-    report = add_proofs(ground, run_analyses(ground.trace, ground=ground))
+    context = AnalysisContext(b.open())
+    report = add_proofs(context, run_analyses(context.trace, context=context))
     assert not any("proof" in f.facts() for f in report.findings)

@@ -102,10 +102,10 @@ def test_an_analysis_takes_what_it_says_that_it_needs(analysis: Analysis) -> Non
 
 
 def test_a_mistyped_entry_is_a_failure_that_is_told() -> None:
-    def mistyped(ground: AnalysisContext) -> list[Finding]:
+    def mistyped(context: AnalysisContext) -> list[Finding]:
         from weft.deadlok import find  # type: ignore[import-not-found]
 
-        return list(find(ground.trace))
+        return list(find(context.trace))
 
     trace = hung().open()
     analyses = [Analysis(one.name, NONE, mistyped) if one.name == "deadlock" else one for one in ANALYSES]

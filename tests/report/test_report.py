@@ -90,7 +90,7 @@ def test_a_document_with_an_unknown_severity_does_not_fulfil_the_schema() -> Non
 
 
 def test_an_analysis_that_fails_takes_no_other_down() -> None:
-    def broken(ground: AnalysisContext) -> list[Finding]:
+    def broken(context: AnalysisContext) -> list[Finding]:
         raise RuntimeError("boom")
 
     [deadlock] = [analysis for analysis in ANALYSES if analysis.name == "deadlock"]

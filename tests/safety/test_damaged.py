@@ -405,10 +405,10 @@ def test_a_pickled_object_whose_parts_are_in_it_over_and_over_is_shown_in_its_be
     parts: object = [1]
     for _ in range(40):
         parts = [parts, parts]
-    shown = payload.unpickled(pickle.dumps(parts))
+    shown = payload.unpickle_object(pickle.dumps(parts))
     assert shown is not None
     assert str(shown["object"]).startswith("[[[[[...], [...]], ")
-    assert payload.unpickled(pickle.dumps({"a": (1, {2}), "b": [None]})) == {
+    assert payload.unpickle_object(pickle.dumps({"a": (1, {2}), "b": [None]})) == {
         "object": "{'a': (1, {2}), 'b': [None]}",
         "more": 0,
     }

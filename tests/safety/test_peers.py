@@ -184,7 +184,7 @@ def test_a_run_that_another_user_made_for_our_step_is_not_joined(
         (shared / "weft-runs" / f"{shared_run.STEPS}-{os.geteuid()}").write_text(json.dumps({step.name: trap.name}))
         assert shared_run.choose_folder(step, "prog").name == "prog-1"
     with pytest.raises(UsageError, match="not empty"):
-        shared_run.create_or_join(step, trap, {}, lambda _: None)
+        shared_run.create_or_join_run(step, trap, {}, lambda _: None)
     assert list((trap / "step").iterdir()) == []
 
 
@@ -199,8 +199,8 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
     for step in (STEP, LASTING):
         path = shared_run.choose_folder(step, "prog")
         assert shared_run.choose_folder(step, "prog") == path
-        first = shared_run.create_or_join(step, path, {}, RunDirectory.write)
-        second = shared_run.create_or_join(step, path, {}, RunDirectory.write)
+        first = shared_run.create_or_join_run(step, path, {}, RunDirectory.write)
+        second = shared_run.create_or_join_run(step, path, {}, RunDirectory.write)
         assert len(second.read_tasks()) == len(first.read_tasks()) == 2
 
 

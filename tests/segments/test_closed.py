@@ -398,7 +398,7 @@ def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp
         trace = program(rng, tmp_path / str(seed), 40)
         of, _ = walked(trace)
         window = [rng.randint(len(rank) // 3, len(rank)) for rank in trace.ranks]
-        segment = of.between(of.at[0], np.array(window))
+        segment = of.segment_between(of.at[0], np.array(window))
         made = match_operations(segment)
         over = receives_that_may_be_pending(made) if carries else np.zeros(len(made.recvs), np.bool_)
         lost = (made.sends.partner == 2**32 - 1) & carries & (np.random.default_rng(seed).random(len(made.sends)) < 0.5)
@@ -418,7 +418,7 @@ def test_a_rank_that_its_own_message_takes_down_takes_others_down_with_it(tmp_pa
     r1.recv(2, 4)
     r1.recv(1, 9)
     of, _ = walked(b.open())
-    segment = of.between(of.at[0], np.array([1, 4, 0]))
+    segment = of.segment_between(of.at[0], np.array([1, 4, 0]))
     assert CutDescent(segment, match_operations(segment)).find_cut().cut.tolist() == [0, 0, 0]
 
 
@@ -460,8 +460,8 @@ def test_a_ping_pong_is_cut_and_its_twin_that_hangs_is_told(tmp_path: Path) -> N
 
 def test_what_is_under_way_at_every_cut_leaves_the_run_whole(tmp_path: Path) -> None:
     """In either direction one message is always on its way: there is no closed cut."""
-    ground = AnalysisContext(ping_pong(tmp_path / "run", ahead=True))
-    assert analyse_in_segments(SingleWorker(), ground, lambda share, now: None, 50) is None and ground.parts is None
+    context = AnalysisContext(ping_pong(tmp_path / "run", ahead=True))
+    assert analyse_in_segments(SingleWorker(), context, lambda share, now: None, 50) is None and context.parts is None
 
 
 def ring(path: Path, *, taken: bool = False, ready: bool = False) -> Trace:
@@ -518,8 +518,8 @@ def test_an_event_that_is_carried_lies_where_its_message_is(tmp_path: Path) -> N
     assert of.moment_before((1, 1)) < len(of) - 1
     for moment in range(1, len(of), 10):
         for index in of.carried.get(moment, [[], []])[1]:
-            ground, here = made[0].locate_event((1, int(index)))
-            assert ground.match.receives_of(here) and ground.named(here) == (1, int(index))
+            context, here = made[0].locate_event((1, int(index)))
+            assert context.match.receives_of(here) and context.named(here) == (1, int(index))
 
 
 @pytest.mark.parametrize("call", ["cancel", "group", "neither"])

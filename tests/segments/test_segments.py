@@ -75,12 +75,12 @@ def faulty(rng: random.Random, path: Path) -> Trace:
 
 
 def in_segments(trace: Trace, least: int = 8) -> tuple[AnalysisContext, dict[str, list[Finding]]] | None:
-    ground = AnalysisContext(trace)
-    found = analyse_in_segments(SingleWorker(), ground, lambda share, now: None, least)
+    context = AnalysisContext(trace)
+    found = analyse_in_segments(SingleWorker(), context, lambda share, now: None, least)
     if found is None:
         return None
     assert all(isinstance(one, list) for one in found.values()), found
-    return ground, found  # type: ignore[return-value]
+    return context, found  # type: ignore[return-value]
 
 
 def as_told(findings: Iterable[Finding]) -> Counter[str]:
@@ -111,11 +111,11 @@ def racing(trace: Trace, to: Callable[[tuple[int, int]], tuple[int, int]], behin
     return found
 
 
-def races_in_segments(ground: AnalysisContext) -> list[Racing]:
-    assert ground.parts is not None
+def races_in_segments(context: AnalysisContext) -> list[Racing]:
+    assert context.parts is not None
     found: list[Racing] = []
-    cuts = ground.parts.cuts
-    for span in ground.parts.spans:
+    cuts = context.parts.cuts
+    for span in context.parts.spans:
         ahead = span[0] in cuts.looks  # then it knows by rank whether a race is before it
         segment = cuts.segment_looking_ahead(span[0]) if ahead else cuts.segment(*span)
         found += racing(segment, segment.to_run_event, not ahead and bool(found))
@@ -127,13 +127,13 @@ def compared(trace: Trace, least: int = 8) -> int:
     made = in_segments(trace, least)
     if made is None:
         return 0
-    ground, found = made
+    context, found = made
     whole = AnalysisContext(Trace.open(trace.path))
     hangs = bool(Standstill(whole.trace).stuck)
     for analysis in ANALYSES:
         alike = list(analysis.find(whole)) if analysis.worthwhile(whole) else []
         if analysis.name == "message races":
-            mine, theirs = races_in_segments(ground), racing(whole.trace, lambda event: event, False)
+            mine, theirs = races_in_segments(context), racing(whole.trace, lambda event: event, False)
             assert sorted(mine) == sorted(theirs)
             if any("order_only" in f.facts() for f in [*alike, *found[analysis.name]]):
                 continue  # an answer may lie behind a segment
@@ -150,13 +150,13 @@ def compared(trace: Trace, least: int = 8) -> int:
             assert not missing, analysis.name
             # Of a run that hangs only the last segment keeps silent of what might hang; in each some matches are tried.
             # A wildcard that another message would have served anywhere in the whole run frees its line in all of it.
-            assert ground.parts is not None
-            more = analysis.name == "other matches" or hangs or bool(ground.parts.cuts.looks)
+            assert context.parts is not None
+            more = analysis.name == "other matches" or hangs or bool(context.parts.cuts.looks)
             assert not extra or (more and {kind for kind, *_ in extra} == {"potential-deadlock"}), analysis.name
         else:
             assert as_told(found[analysis.name]) == as_told(alike), analysis.name
-    assert ground.parts is not None
-    return len(ground.parts.spans)
+    assert context.parts is not None
+    return len(context.parts.spans)
 
 
 @seeds(20, 100)
@@ -182,8 +182,8 @@ def test_random_faulty_programs_have_the_same_findings(seeds: range, tmp_path: P
 
 def all_told(trace: Trace, cells: int, least: int = 120) -> str | None:
     """All that the analyses find, each segment looked at in so many parts at first; None where the run stays whole."""
-    ground = AnalysisContext(Trace.open(trace.path))
-    found = analyse_in_segments(SingleWorker(), ground, lambda share, now: None, least, cells)
+    context = AnalysisContext(Trace.open(trace.path))
+    found = analyse_in_segments(SingleWorker(), context, lambda share, now: None, least, cells)
     return None if found is None else repr(found)
 
 
@@ -301,9 +301,9 @@ def test_persistent_requests_that_are_freed_come_along_no_longer(tmp_path: Path)
         r.finalize()
     trace = b.open()
     assert compared(trace) > 4
-    ground, _ = in_segments(Trace.open(trace.path)) or pytest.fail("it was analysed whole")
-    assert ground.parts is not None
-    assert not any(rank.ahead for span in ground.parts.spans for rank in ground.parts.cuts.segment(*span).ranks)
+    context, _ = in_segments(Trace.open(trace.path)) or pytest.fail("it was analysed whole")
+    assert context.parts is not None
+    assert not any(rank.ahead for span in context.parts.spans for rank in context.parts.cuts.segment(*span).ranks)
 
 
 @pytest.mark.matrix
@@ -338,9 +338,9 @@ def test_a_hung_run_is_told_by_its_last_segment_and_drawn(tmp_path: Path) -> Non
         r.open.barrier()
     trace = b.open()
     assert compared(trace) > 5
-    ground = AnalysisContext(trace)
-    found = alone_in_segments_of(ground)
-    report = run_analyses(trace, ANALYSES, ground, found=found)
+    context = AnalysisContext(trace)
+    found = alone_in_segments_of(context)
+    report = run_analyses(trace, ANALYSES, context, found=found)
     whole = run_analyses(Trace.open(trace.path), ANALYSES, found={})
     assert [f.message for f in report.findings if f.kind == "deadlock"] == [
         f.message for f in whole.findings if f.kind == "deadlock"
@@ -351,12 +351,12 @@ def test_a_hung_run_is_told_by_its_last_segment_and_drawn(tmp_path: Path) -> Non
 
     from weft.report.pictures import draw_pictures
 
-    drawn = draw_pictures(trace, report.findings, io.StringIO(), ground=ground)
+    drawn = draw_pictures(trace, report.findings, io.StringIO(), context=context)
     assert drawn == draw_pictures(trace, whole.findings, io.StringIO())
 
 
-def alone_in_segments_of(ground: AnalysisContext) -> dict[str, object]:
-    found = analyse_in_segments(SingleWorker(), ground, lambda share, now: None, 8)
+def alone_in_segments_of(context: AnalysisContext) -> dict[str, object]:
+    found = analyse_in_segments(SingleWorker(), context, lambda share, now: None, 8)
     assert found is not None
     return found  # type: ignore[return-value]
 
@@ -366,8 +366,8 @@ def test_the_proofs_of_races_count_the_calls_of_the_run(tmp_path: Path) -> None:
     for r in b.ranks:
         r.finalize()
     trace = b.open()
-    ground = AnalysisContext(trace)
-    mine = add_proofs(ground, run_analyses(trace, ANALYSES, ground, found=alone_in_segments_of(ground)))  # type: ignore[arg-type]
+    context = AnalysisContext(trace)
+    mine = add_proofs(context, run_analyses(trace, ANALYSES, context, found=alone_in_segments_of(context)))  # type: ignore[arg-type]
     other = AnalysisContext(Trace.open(trace.path))
     theirs = add_proofs(other, run_analyses(other.trace, ANALYSES, other, found={}))
     proofs = [[f.facts()["proof"] for f in report.findings if f.kind == "message-race"] for report in (mine, theirs)]

@@ -113,7 +113,7 @@ def disagreement(rank: Rank, log: Log) -> str | None:
 
 def _order_disagreement(rank: Rank, log: Log) -> str | None:
     """Level outcomes: the wildcard receives' sources, each written between the call's begin and its end."""
-    outcomes = rank.threads[0].outcomes if rank.threads else []
+    outcomes = rank.threads[0].outcome_log if rank.threads else []
     sources = [value for kind, value in outcomes if kind == LogKind.SOURCE]
     ended = [int(s) for s in log.entries["source"][: log.ended] if s >= 0]
     at_hand = log.begun - log.ended

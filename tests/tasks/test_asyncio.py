@@ -363,7 +363,7 @@ def test_people_see_a_thousand_tasks_and_machines_all() -> None:
         s.do("continue")
         assert len(s.do("tasks")["tasks"]) == 1501
         s.console.json = False
-        lines = s.console.told(s.do("tasks"))
+        lines = s.console.render_answer(s.do("tasks"))
         assert len(lines) == 1001 and lines[-1] == "and 501 more tasks"
 
 
@@ -427,7 +427,7 @@ def test_a_step_that_ends_at_a_breakpoint_in_another_task_keeps_its_task_in_hand
         s.do("next 2")
         s.do(f"break {program}:6 if i == 1")
         stop = s.do("next")
-        told = s.console.told(stop)
+        told = s.console.render_answer(stop)
         assert told[0].startswith("breakpoint 1: task 2 (other) at in_hand.py:6 in other")
         assert told[1] == ("task 1 stays in hand, at in_hand.py:12: `next` goes on with it, `task 2` goes to the other")
         assert s.do("print a")["value"] == "1"

@@ -274,7 +274,7 @@ def test_at_the_start_it_is_said_why_there_are_no_tasks(build: Build) -> None:
             [],
             "the runtime of OpenMP has not begun: the first region or task does that",
         )
-        assert s.console.told(s.first)[0].startswith("before the first task, at tight.c:25 in main")
+        assert s.console.render_answer(s.first)[0].startswith("before the first task, at tight.c:25 in main")
         s.do("break work")
         s.do("continue")
         assert s.do("tasks")["unseen"] is None

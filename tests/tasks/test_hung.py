@@ -136,4 +136,4 @@ def test_the_join_of_a_task_that_died_says_of_what(tmp_path: Path) -> None:
         stop = s.do("next")
         assert (stop["why"], stop["at"]["line"]) == ("joined", 14)
         assert stop["text"].endswith("(dies1) died of Wrong: no 1")
-        assert "joined, after task" in s.console.told(stop)[0]
+        assert "joined, after task" in s.console.render_answer(stop)[0]

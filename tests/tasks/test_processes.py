@@ -34,7 +34,7 @@ def test_processes_are_named_and_one_is_looked_into_and_left(how: str, python: s
         first, second = (child["pid"] for child in told["children"])
         assert [child["name"] for child in told["children"]] == ["child0", "child1"]
         said = f"2 child processes of multiprocessing: {first} (child0), {second} (child1); `process {first}` goes to"
-        assert s.console.told(told)[-1].startswith(said)
+        assert s.console.render_answer(told)[-1].startswith(said)
         assert s.do(f"process {second}")["here"] == second
         (row,) = s.do("tasks")["tasks"]
         assert (row["at"]["line"], row["wait"]["kind"]) == (WAITS, "sleep")
@@ -68,7 +68,7 @@ def test_a_child_is_stopped_at_a_line_while_its_parent_stands(tmp_path: Path) ->
 
 def test_what_is_no_child_is_refused() -> None:
     with session([str(PROGRAM), "fork"]) as s:
-        assert s.console.told(s.do("process")) == ["in the program's first process"]
+        assert s.console.render_answer(s.do("process")) == ["in the program's first process"]
         for wrong in ("1", "child0"):
             with pytest.raises(UsageError, match=f"no living child process is {wrong}"):
                 s.do(f"process {wrong}")

@@ -66,13 +66,15 @@ def test_threads_and_works_stand_under_their_makers_with_state_and_line(at_work:
 @pytest.mark.cases(1)
 def test_who_waits_for_a_work_names_it_with_its_line_and_since_when(at_work: Session) -> None:
     rows = named(at_work)
-    told = [at_work.console.told({"kind": "task", "task": rows[name]})[0] for name in ("reader", "first", "second")]
+    told = [
+        at_work.console.render_answer({"kind": "task", "task": rows[name]})[0] for name in ("reader", "first", "second")
+    ]
     work = {name: rows["load", rows[name]["id"]]["id"] for name in ("reader", "first", "second")}
     at = rf"load at threaded\.py:{SLEEPS}"
     assert re.search(rf"waits: thread work {work['reader']} \({at}, for 0\.[2-9] s\)$", told[0]), told
     assert re.search(rf"waits: thread work {work['first']} \({at}, given 0\.[2-9] s ago\)$", told[1]), told
     assert re.search(rf"waits: thread work {work['second']} \(load queued, given 0\.\d s ago\)$", told[2]), told
-    queued = at_work.console.told({"kind": "task", "task": rows["load", rows["second"]["id"]]})[0]
+    queued = at_work.console.render_answer({"kind": "task", "task": rows["load", rows["second"]["id"]]})[0]
     assert queued.endswith(f"waits: thread of its pool, at work {work['first']} ({at})".replace("\\", ""))
     assert rows["reader"]["wait"]["tasks"] == [work["reader"]]
 
@@ -108,7 +110,9 @@ def test_a_breakpoint_in_a_work_stops_in_it(python: str) -> None:
         s.do(f"break {PROGRAM}:{SLEEPS} if n == 1")
         stop = s.do("continue")
         assert (stop["why"], stop["task_kind"], stop["at"]["line"]) == ("breakpoint", "work", SLEEPS)
-        assert s.console.told(stop)[0].startswith(f"breakpoint 1: thread work {stop['task']} (load) at threaded.py:")
+        assert s.console.render_answer(stop)[0].startswith(
+            f"breakpoint 1: thread work {stop['task']} (load) at threaded.py:"
+        )
         assert s.do("print double")["value"] == "2"
         assert s.do("task")["task"]["id"] == stop["task"]
         s.do("delete")

@@ -107,9 +107,9 @@ def test_a_hang_stops_the_program_with_its_reason(what: str, python: str) -> Non
         s.debugger.limit = 30
         stop = s.do("continue")
         assert stop["why"] == "stuck", stop
-        first = s.console.told(stop)[0]
+        first = s.console.render_answer(stop)[0]
         assert all(part in first for part in HANGS[what]), first
-        assert s.console.told(s.do("waits"))[0] == first
+        assert s.console.render_answer(s.do("waits"))[0] == first
 
 
 @pytest.mark.cases(3)
@@ -120,7 +120,7 @@ def test_what_holds_a_program_up_is_told_when_it_is_interrupted(what: str, pytho
         s.debugger.limit = 2
         stop = s.do("continue")
         assert stop["why"] == "interrupted", stop
-        first = s.console.told(stop)[0]
+        first = s.console.render_answer(stop)[0]
         assert all(part in first for part in DELAYS[what]), first
 
 
@@ -255,7 +255,7 @@ def test_a_program_after_a_public_report_is_explained_in_the_first_line(
         stop = s.do("continue")
         is_hung = stop["why"] in ("stuck", "deadlock")
         assert is_hung == (what in HUNG) or what == "blocked_executor", stop  # some versions wait for a limited time
-        first = s.console.told(stop)[0]
+        first = s.console.render_answer(stop)[0]
         assert all(part in first for part in REPORTS[what]), first
     need("ptrace")
     with running(python, what, REPORTED) as pid:

@@ -68,4 +68,4 @@ def test_a_run_of_level_outcomes_reads_them() -> None:
     b.ranks[0].append_outcomes(encode_outcomes([*outcomes, (LogKind.SOURCE, 5)]))
     trace = b.open()
     assert trace.level == Level.OUTCOMES
-    assert trace.ranks[0].threads[0].outcomes == [*outcomes, (LogKind.SOURCE, 5)]
+    assert trace.ranks[0].threads[0].outcome_log == [*outcomes, (LogKind.SOURCE, 5)]

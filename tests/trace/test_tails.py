@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.trace.builder import Builder, standard_functions
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Flag
-from weft.trace.tails import Status, decode_tail, encode_tail, times_length
+from weft.trace.tails import Status, count_time_bytes, decode_tail, encode_tail
 from weft.trace.varint import Cursor, Damaged, encode_signed, encode_unsigned, signed64, unzigzag, zigzag
 
 FUNCTIONS = FunctionTable(standard_functions())
@@ -145,8 +145,8 @@ def test_the_times_of_a_fold_end_where_their_last_one_ends() -> None:
         whole = [encode_unsigned(3) + encode_unsigned(2**62 + draw.getrandbits(40)) for _ in steps]
         codes = [draw.choice((encode_unsigned(one), other)) for one, other in zip(steps, whole, strict=True)]
         text = struct.pack("<d", 1e-9) + b"".join(codes)
-        assert times_length(b"before" + text + draw.randbytes(30), 6, calls) == len(text)
-        assert times_length(text, 0, calls + 1) == len(text)
+        assert count_time_bytes(b"before" + text + draw.randbytes(30), 6, calls) == len(text)
+        assert count_time_bytes(text, 0, calls + 1) == len(text)
 
 
 def test_failed_polls_have_no_results() -> None:

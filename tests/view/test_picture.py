@@ -193,7 +193,7 @@ def test_a_busy_run_is_not_folded(halo: RunView) -> None:
 def test_the_past_and_future_of_a_call_are_those_of_the_order(halo: RunView) -> None:
     event = halo.trace.ranks[2].event(30)
     found = halo.causal_past_and_future("time", *event.id)
-    order = halo.ground.order
+    order = halo.context.order
     for rank in halo.trace.ranks:
         before = [e for e in rank if e.id == event.id or order.reaches(e.id, event.id, a_end=True)]
         assert found["past"][rank.index] is not None

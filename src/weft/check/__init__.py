@@ -67,7 +67,7 @@ def check_program(request: CheckRequest, folder: Path) -> CheckResult:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
     front_end = find_front_end(request.sources, launched=bool(request.launcher))
-    front_end.verify(request)
+    front_end.refuse_unsupported_options(request)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
     with limit_compiler(request.timeout):

@@ -78,7 +78,8 @@ def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> Tra
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
     marking = isinstance(front_end, MarkingFrontEnd)
-    front_end.verify(request if marking else dataclasses.replace(request, grid=""))  # threads are a grid, too
+    # Threads are a grid, too.
+    front_end.refuse_unsupported_options(request if marking else dataclasses.replace(request, grid=""))
     grid = request.grid or (GRID if isinstance(front_end, MarkingFrontEnd) else "4")
     count = count_processors(grid)
     command = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 from weft.errors import UsageError
 
 
@@ -32,7 +32,7 @@ def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earl
     if earlier_consent == word or not (why := explain_doubt(folder, facts)):
         return word
     command, place = describe_execution(facts)
-    text = f"{shown_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"
+    text = f"{shorten_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"
     if trust:
         say(text)
         return word
@@ -41,5 +41,5 @@ def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earl
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError(f"{shown_path(folder)} is not replayed")
+        raise UsageError(f"{shorten_path(folder)} is not replayed")
     return word

@@ -33,7 +33,7 @@ def _cursor_position() -> int | None:
 
 
 def complete_and_exit(parser: argparse.ArgumentParser) -> None:
-    """Tell the shell how the line may go on, and end the process."""
+    """Print how the shell may complete the command line, and end the process."""
     import argcomplete
 
     _attach_completers(parser)
@@ -73,7 +73,8 @@ def _is_run(folder: Path) -> bool:
 
 
 def complete_ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return the ranks of the run on the line, or of the newest run; after a comma or a dash the next number."""
+    """Return the ranks of the run on the line, or of the newest run. After a comma or a dash, complete the next
+    number."""
     from weft.safety.folders import read_regular
 
     run = getattr(parsed_args, "run", None) or _newest_run()

@@ -54,7 +54,8 @@ def add_selection_options(parser: _options.OptionDeclarer, default_severity: str
 def read_selection(
     args: argparse.Namespace, default_severity: str = "error", only: Sequence[str] = (), skip: Sequence[str] = ()
 ) -> SelectionOptions:
-    """Return which findings count, as the options say. UsageError for a wrong file or word, before anything runs."""
+    """Return the options that choose which findings count. UsageError for a wrong file or word, before anything
+    runs."""
     from weft.report.selection import SelectionOptions, read_baseline, read_suppression_rules, verify_fail_on
 
     verify_fail_on(args.fail_on)
@@ -65,7 +66,8 @@ def read_selection(
 
 
 def apply_selection(findings: Sequence[Finding], choice: SelectionOptions) -> tuple[Finding, ...]:
-    """Return the findings that count; notes say what is left out, and which rules suppress nothing."""
+    """Return the findings that count by the user's options. Print notes on what is left out, and on suppressions that
+    fit nothing."""
     if choice.baseline is None and not choice.suppress:
         return tuple(findings)
     from weft.report.selection import select_findings
@@ -84,7 +86,7 @@ def find_status(findings: Sequence[Finding], choice: SelectionOptions) -> int:
 
 
 def requested_formats(args: argparse.Namespace) -> list[tuple[str, Path | None]]:
-    """Return each (format, file) that the options ask for; file None for standard output."""
+    """Return (format, file) for each output that the options ask for; the file is None for standard output."""
     form: str | None = getattr(args, "format", None)
     return [(form or _BY_SUFFIX.get(path.suffix.lower(), "text"), path) for path in args.output] or [
         (form or "text", None)

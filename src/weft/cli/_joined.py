@@ -61,7 +61,8 @@ def record_in_step(
     step: JobStep, plan: LaunchPlan, command: list[str], args: argparse.Namespace, *,
     conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
-    """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
+    """Record this task's rank into the run that all tasks of the job step share, and return the exit status. If this
+    task is the one that reports, it calls `conclude` for that."""
     shim = recorder.build_recorder(plan)
 
     def describe(run: RunDirectory) -> None:
@@ -76,7 +77,7 @@ def record_in_step(
         if args.local is None and not args.in_place:
             _slow.warn_if_slow(run.path)
 
-    path = args.out or shared_run.choose_folder(step, rundir.name_after_program(plan.line.programs[0]))
+    path = args.out or shared_run.choose_folder(step, rundir.derive_run_name(plan.line.programs[0]))
     joined = join_or_create_run(step, path, rundir.make_first_facts(command, args.level), describe, args.local)
     variables = recorder.make_recorder_variables(
         shim,
@@ -121,11 +122,11 @@ def join_or_create_run(
     """Return the run of the job step: join it, or create it if this task comes first. `local`: the folder of --local,
     None for a run that all hosts see."""
     if local is None:
-        return shared_run.create_or_join(step, path, facts, describe)
+        return shared_run.create_or_join_run(step, path, facts, describe)
     # Few runs are over hosts.
     from weft.launch.local import multi_host_run
 
-    met = multi_host_run.create_or_join(step, path, local, facts, describe)
+    met = multi_host_run.create_or_join_run(step, path, local, facts, describe)
     met.say = say
     return met
 

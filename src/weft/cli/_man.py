@@ -53,7 +53,8 @@ def _render_weft_page(parser: argparse.ArgumentParser, helps: dict[str, str]) ->
 
 
 def _render_command_page(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[str]:
-    """Yield the lines of a command's page: synopsis, description and options."""
+    """Yield the lines of the manual page of a command: synopsis, description and options. `said`: the command's short
+    help."""
     yield from _render_head(name, said)
     yield from _render_synopsis(parser)
     yield ".SH DESCRIPTION"
@@ -84,7 +85,7 @@ def _render_see_also(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _render_paragraph(lines: list[str]) -> list[str]:
-    """Return a paragraph in roff; one of examples or of a table keeps its lines."""
+    """Return a paragraph of the help as lines of roff. A paragraph of examples, or a table, keeps its lines."""
     kept = any(_EXAMPLE.match(line) or line.startswith(" ") or "   " in line for line in lines)
     text = [_escape_roff(line) for line in lines]
     return [".nf", *text, ".fi"] if kept else text

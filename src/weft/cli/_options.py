@@ -59,7 +59,7 @@ def parse_positive(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Read a duration in seconds. ArgumentTypeError for anything else, or 0."""
+    """Return a duration above 0 in seconds. ArgumentTypeError for anything else."""
     value = parse_seconds_or_0(text)
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
@@ -72,7 +72,8 @@ def parse_seconds_or_0(text: str) -> float:
 
 
 def parse_non_negative(text: str, expected: str = "a number from 0 on") -> float:
-    """Read a finite number from 0 on. ArgumentTypeError for anything else, which says that it is not `expected`."""
+    """Return a finite number from 0 on. ArgumentTypeError for anything else, which says that the text is not
+    `expected`."""
     try:
         value = float(text)
     except ValueError:

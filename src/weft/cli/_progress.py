@@ -77,8 +77,8 @@ class _DelayedBar:
 
 @contextmanager
 def show_progress(work: str) -> Iterator[Advance]:
-    """Show on a terminal how far some work is, once it takes longer than AFTER_S; yield the function that sets the
-    share."""
+    """In a `with` block, show on a terminal how far some work is, once it takes longer than AFTER_S. Yields the
+    function that sets the share."""
     if not sys.stderr.isatty():
         yield _ignore_progress
         return

@@ -15,10 +15,10 @@ def record_program(
     command: Sequence[str], n: int | None, *, stdin: int | IO[bytes] | None = None, stdout: int | None = None,
     keep_interrupted: bool = False,
 ) -> Path:  # fmt: skip
-    """Record a program with `weft run` in this terminal, and return the run. WeftError if there is no record of it.
+    """Record a program with `weft run` in this terminal, and return the run. WeftError if it left no record.
 
-    `keep_interrupted`: Ctrl-C ends the program, and its record until then is the run. The ranks do not see it: what a
-    program does about it would not come again in a replay.
+    `keep_interrupted`: Ctrl-C ends the program, and what was recorded until then is the run. The ranks do not see
+    Ctrl-C: a replay could not repeat what a program does about it.
     """
     from weft.launch.rundir import BASE, current_time, find_newest_run, read_facts
 

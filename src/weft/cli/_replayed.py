@@ -6,7 +6,7 @@ import argparse
 from typing import Any, Final
 
 import weft
-from weft.cli._said import find_and_report_failures, say, shown_path
+from weft.cli._said import find_and_report_failures, say, shorten_path
 from weft.cli._values import finish_values, report_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
@@ -39,7 +39,7 @@ ReplayOutcome = tuple[list[str], int]
 
 
 def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
-    """Put the new record in order, print the outcome of the replay, and return the exit status."""
+    """Put the new record of a replay in order, print the outcome, and return the exit status."""
     ending = finish.finish_run(job)
     if session.driver is not None:
         session.driver.remove_folder()
@@ -84,7 +84,7 @@ def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argpar
 def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
     """Return the lines and the exit status for a replay with records: it stopped where asked, in a deadlock, apart
     from the record, or at its end."""
-    place = shown_path(job.run.path)
+    place = shorten_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
     if session.result is Result.STOPPED or (session.has_passed_goals and job.ended is None):
@@ -125,7 +125,7 @@ def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[
     from weft.report import AnalysisContext
 
     one, two = AnalysisContext(trace), AnalysisContext(weft.open(job.run.path))
-    known, new = (errors_and_warnings(find_and_report_failures(ground.trace, ground)) for ground in (one, two))
+    known, new = (errors_and_warnings(find_and_report_failures(context.trace, context)) for context in (one, two))
     return describe_outcome(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 
@@ -137,7 +137,7 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
     hosts = "its host does" if len(blind) == 1 else "their hosts do"
     unseen = (
         f"{hosts} not see {job.run.path}. Replay on one host: "
-        f"weft replay {shown_path(trace.path)} -n {len(session.plans)} -- PROGRAM ARGS"
+        f"weft replay {shorten_path(trace.path)} -n {len(session.plans)} -- PROGRAM ARGS"
     )
     if blind and len(blind) < len(session.plans) and not status:
         return [f"{ranks_text(blind)} ran without the replay: {unseen}"], LEFT_STATUS
@@ -160,7 +160,7 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
     calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
     what = "outcomes" if not session.is_checked else "calls that communicate"
     where = "" if not any(c.is_past_record() for c in session.controls) else ", then on where the record ends"
-    place = shown_path(job.run.path)
+    place = shorten_path(job.run.path)
     lines = [f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}"]
     if free:
         lines.append(

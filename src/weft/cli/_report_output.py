@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.cli import _findings_output
 from weft.cli._findings_output import FOUND_STATUS
-from weft.cli._said import say_failures
+from weft.cli._said import print_failures
 
 if TYPE_CHECKING:
     from weft.report import AnalysisContext, Report
@@ -32,7 +32,7 @@ def write_report(context: AnalysisContext, report: Report, args: argparse.Namesp
     wanted = {form for form, _ in _findings_output.requested_formats(args)}
     if report.failures:
         if args.output or wanted != {"text"}:
-            say_failures(context.trace, report)
+            print_failures(context.trace, report)
         return FAILED_STATUS
     from weft.report.gaps import is_incomplete
 
@@ -73,8 +73,8 @@ def write_form(
 def _make_tables(
     context: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
 ) -> tuple[Tables | None, Report]:
-    """Return the tables of times and messages (None if not asked for), and the report, to which a failure to make them
-    is added."""
+    """Return (tables of times and messages, report). The tables are None if no option asks for them; a failure to make
+    them is added to the report."""
     if wanted <= {"sarif", "text"} and not ("text" in wanted and _wants_tables(args)):
         return None, report
     from weft.report.failure import Failure

@@ -29,7 +29,7 @@ def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
         print_blocks(blocks, to, prefix="weft: ")
 
 
-def say_failures(trace: Trace, report: Report) -> None:
+def print_failures(trace: Trace, report: Report) -> None:
     """Print which analyses of a run failed, so that the reader knows which findings may be missing."""
     # Nearly every report is whole.
     from weft.report.failure import describe_failures
@@ -38,17 +38,17 @@ def say_failures(trace: Trace, report: Report) -> None:
         say(text)
 
 
-def find_and_report_failures(trace: Trace, ground: AnalysisContext | None = None) -> list[Finding]:
+def find_and_report_failures(trace: Trace, context: AnalysisContext | None = None) -> list[Finding]:
     """Return the findings of a run, for a command that goes on with them; analyses that fail are reported first."""
     # Commands are read without numpy.
     from weft.report import run_analyses
 
-    report = run_analyses(trace, ground=ground)
-    say_failures(trace, report)
+    report = run_analyses(trace, context=context)
+    print_failures(trace, report)
     return list(report.findings)
 
 
-def shown_path(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return the path as short as it can be given to the next command."""
     try:
         return str(path.relative_to(Path.cwd()))

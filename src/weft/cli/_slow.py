@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 from weft.launch import remote_hosts, staging
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def move_to_place(staged: StagedRun | None, run: RunDirectory) -> bool:
     """Move the run to its place, and return whether that worked; otherwise the run stays, and Weft says so."""
     if staged is None:
         return True
-    size, path = staged.count_bytes(), shown_path(run.path)
+    size, path = staged.count_bytes(), shorten_path(run.path)
     if size >= LONG:
         say(f"moving the run to {path} ({size / 1e6:,.0f} MB) ...")
     why = staged.move_to_place(run)

@@ -33,7 +33,9 @@ class _Descriptor(io.RawIOBase):
         return os.isatty(self._descriptor)
 
     def write(self, data: object) -> int | None:
-        """Write some of the data; return the number of bytes. OutputError, once, where the system refuses."""
+        """Write some of the data, and return how many bytes; None if nothing can be written now. Once the reader has
+        left, or a write has failed, everything counts as written. OutputError if the system refuses, BrokenPipeError
+        if the command is to end with its reader."""
         view = memoryview(data)  # type: ignore[arg-type]
         if self._has_failed:
             return view.nbytes
@@ -51,7 +53,7 @@ class _Descriptor(io.RawIOBase):
 
 
 def end_when_reader_leaves() -> None:
-    """Let BrokenPipeError end a command whose reader has left, as there is no use in making the rest."""
+    """Let BrokenPipeError end the command once the reader of its output has left, as nobody needs the rest."""
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
     if isinstance(raw, _Descriptor):

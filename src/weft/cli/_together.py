@@ -36,9 +36,9 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
     try:
         trace = _open_together(workers, args.run)
         if isinstance(trace, Trace):
-            ground = AnalysisContext(trace)
+            context = AnalysisContext(trace)
             with show_progress("analysing the run") if workers.is_first else nullcontext() as advance:
-                report = examine_together(workers, ground, advance)
+                report = examine_together(workers, context, advance)
     except BaseException as error:
         workers.abort(error, FAILED_STATUS)
     if isinstance(trace, WeftError):  # all know it, and end in good order
@@ -46,7 +46,7 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
             raise trace
         return FAILED_STATUS
     try:
-        return write_report(ground, report, args) if workers.is_first else 0
+        return write_report(context, report, args) if workers.is_first else 0
     finally:
         workers.wait()
 

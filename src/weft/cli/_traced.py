@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from weft.cli._findings_output import requested_formats, write_each_format
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 from weft.cli._values import given_tolerances, report_values
 from weft.errors import UsageError, WeftError
 
@@ -143,7 +143,7 @@ def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[P
     from weft.compare.values.report import render_values
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
-    again = f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare compares them again)"
+    again = f"kept: {shorten_path(paths[0])} and {shorten_path(paths[1])} (weft compare compares them again)"
     return [head, *render_values(compared), again]
 
 

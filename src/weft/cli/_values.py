@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _options
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def plan_line_watches(plan: LaunchPlan, run: RunDirectory, args: argparse.Namesp
 
 
 def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
-    """Complete the folder of the values that probes recorded and that were watched; return what it holds."""
+    """Complete the folder of the values that were recorded by probes and watches. Return what it holds, with notes on
+    watches that were never reached."""
     from weft.values import recording, watching
 
     kept = recording.finish_values(job.run.path, probes, watched=bool(watch))
@@ -147,7 +148,8 @@ def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> R
 
 
 def report_values(kept: RecordedValues) -> bool:
-    """Say what probes recorded, and what they could not; return whether the configuration names unknown things."""
+    """Print what probes recorded, and what they could not. Return whether the configuration names things that the
+    program does not have."""
     for note in kept.notes:
         say(note)
     for line in kept.unknown:
@@ -172,7 +174,7 @@ def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> No
 def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
     """Open the debugger on a replay of a run, and run some commands before those that a person types."""
     if not (run / "ranks").is_dir():
-        say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
+        say(f"no debugger: {shorten_path(run)} has no calls of MPI, and is not replayed")
         return
     from weft.cli import _asked
     from weft.cli.debug import run_debugger

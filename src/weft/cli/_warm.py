@@ -45,7 +45,7 @@ class ForkedCommands:
         self.ids[child] = int(request["id"])
 
     def collect_ended(self) -> list[dict[str, int]]:
-        """Return the answers for the commands that have ended."""
+        """Return the answers to the requests whose commands have ended since the last call."""
         found = []
         while self.ids:
             child, status = os.waitpid(-1, os.WNOHANG)
@@ -64,7 +64,7 @@ class ForkedCommands:
 
 
 def _run_in_child(request: dict[str, Any]) -> int:
-    """Run the command of a request in the child, with files for its output."""
+    """Run the command of a request in this forked process, with its output in files. Return its exit status."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -89,7 +89,7 @@ def _run_in_child(request: dict[str, Any]) -> int:
 
 
 def fill_caches(run: Path) -> None:
-    """Analyse a run as a replay analyses its record, so that its modules and caches are ready before the first
+    """Analyse a run as a replay would, so that all modules are imported and all caches filled before the first
     request."""
     import weft
     from weft.launch.finish import find_crash_frames
@@ -107,8 +107,8 @@ def fill_caches(run: Path) -> None:
 
 
 def serve() -> None:
-    """Read requests from standard input, a line of JSON each, until it ends; fork a process for each and write how it
-    ended."""
+    """Serve requests from standard input, each a line of JSON, until it ends. Every request is run by a forked
+    process; how it ended is written to standard output."""
     for name in _NEEDED:
         import_module(name)
     fill_caches(Path(sys.argv[1]))

@@ -95,9 +95,9 @@ def look_at_job(args: argparse.Namespace, resources: ExitStack) -> Job:
     gdbs = resources.enter_context(
         started_readers([one.pid for one in ranks if not one.python and one.pid in still.pids])
     )
-    from weft.native.threads import calm_numpy
+    from weft.native.threads import import_numpy_single_threaded
 
-    calm_numpy()
+    import_numpy_single_threaded()
     from weft.attach.model import Job
     from weft.attach.rank_stacks import look_at_ranks
 
@@ -131,7 +131,7 @@ def stop_ranks(args: argparse.Namespace, resources: ExitStack) -> tuple[list[Ran
 
 
 def look_at_core_files(files: list[Path], program: str) -> Job:
-    """Return a job of ranks that have ended, with the stacks in their core files."""
+    """Return a job of ranks that have ended, with the stacks that their core files hold."""
     from weft.attach import core_stacks
 
     return core_stacks.look_at_cores(files, program)

@@ -167,7 +167,7 @@ def output_to_stderr() -> Iterator[None]:
 
 
 def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
-    """Do some work in the folder that the user wants to keep, or in a temporary one."""
+    """Call `work` with the folder that the user wants to keep, or with a temporary one, and return its result."""
     if args.keep_build is None:
         with temporary_folder("check") as folder:
             return work(Path(folder))

@@ -82,7 +82,7 @@ def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
 
 
 def debug_replay(args: argparse.Namespace) -> int:
-    """Debug a replay as `weft replay --debug` does."""
+    """Debug a replay of the run, as `weft replay --debug` does; return the exit status."""
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
@@ -152,9 +152,9 @@ def run_debugger(
             prompt.run(lines, echo=True)
         elif sys.stdin.isatty():
             with history(completions(debugger)):
-                prompt.run(prompt.typed(), echo=False)
+                prompt.run(prompt.read_typed_lines(), echo=False)
         else:
-            prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
+            prompt.run(prompt.read_typed_lines() if as_json else prompt.read_script(), echo=not as_json)
     except Quit:
         pass
     finally:

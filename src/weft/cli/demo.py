@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise WeftError(f"the demo did not show its deadlock (status {status}): see `weft doctor`")
     before, diagnosis = split_at_error(said)
     print(diagnosis.rstrip("\n"))
-    print(f"\nThat was {shown_path(wrong)}, which hangs, run by\n\n{command_line(wrong)}\n{before}", end="")
-    print(f"\nIts corrected twin, {shown_path(right)}:\n\n{command_line(right)}", flush=True)
+    print(f"\nThat was {shorten_path(wrong)}, which hangs, run by\n\n{command_line(wrong)}\n{before}", end="")
+    print(f"\nIts corrected twin, {shorten_path(right)}:\n\n{command_line(right)}", flush=True)
     status, said = record_example(right)
     print(said, end="")
     if status != 0:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def split_at_error(said: str) -> tuple[str, str]:
-    """Return what `weft run` said before its first error, and from there on."""
+    """Split the output of `weft run` before its first error, and return both parts."""
     lines = said.splitlines(keepends=True)
     first = next((n for n, line in enumerate(lines) if STYLE.sub("", line).startswith("weft: error:")), 0)
     return "".join(lines[:first]), "".join(lines[first:])
@@ -92,6 +92,6 @@ def record_example(program: Path) -> tuple[int, str]:
     return process.returncode, said
 
 
-def shown_path(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return the path as short as it can be."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

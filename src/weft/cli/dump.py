@@ -83,7 +83,7 @@ def register(subparsers: Any) -> None:
 
 
 def parse_call_count(text: str) -> int:
-    """Read a number of calls."""
+    """Return the number of calls that an option's value names."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a number of calls")
     return int(text)
@@ -97,9 +97,10 @@ def run(args: argparse.Namespace) -> int:
     from weft.report.rings import describe_suffix
     from weft.trace.filter import Filter
 
-    Filter(args.where, also=option_terms(args), findings=())  # an error in the filter comes before anything is read
+    # An error in the filter comes before anything is read.
+    Filter(args.where, also=make_option_terms(args), findings=())
     trace = weft.open(args.run or find_newest_run())
-    wanted = Filter(args.where, also=option_terms(args), findings=find_if_needed(trace, args.where))
+    wanted = Filter(args.where, also=make_option_terms(args), findings=find_if_needed(trace, args.where))
     refuse_absent_ranks(trace, wanted)
     end_when_reader_leaves()
     try:
@@ -193,7 +194,7 @@ def find_if_needed(trace: Trace, query: str) -> list[Finding]:
     return find_and_report_failures(trace) if "finding:" in query else []
 
 
-def option_terms(args: argparse.Namespace) -> list[Any]:
+def make_option_terms(args: argparse.Namespace) -> list[Any]:
     """Return the filter terms for the options --rank, --function, --tag, --time and --comm that were given."""
     from weft.trace.filter import Term
 
@@ -217,7 +218,7 @@ def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[A
 def report_progress_of_rows(
     found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]
 ) -> Iterator[CallRows]:
-    """Yield the rows of calls unchanged, and report after each part which share of the run's calls is written."""
+    """Yield the rows of calls unchanged. After each part report which share of the run's calls is written."""
     done = 0
     for rows in found:
         yield rows
@@ -282,7 +283,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
         """Yield (rank, thread slot, position, name, value) of each outcome."""
         for rank in wanted.ranks(trace):
             for thread in rank.threads:
-                for position, (kind, value) in enumerate(thread.outcomes):
+                for position, (kind, value) in enumerate(thread.outcome_log):
                     name = LogKind(kind).name.lower() if kind in list(LogKind) else f"kind {kind}"
                     yield rank.index, thread.slot, position, name, value
 

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_page(what: Kind) -> None:
-    """Print a page, laid out and coloured at a terminal, and after it the facts of the kind."""
+    """Print the page of a kind of finding, laid out and coloured at a terminal, and below it the facts of the kind."""
     text = f"{what.page.rstrip()}\n\n{kind_facts(what)}"
     if not sys.stdout.isatty():
         print(text)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
 from weft.cli._recorded import hash_recorded_execution, record_program
-from weft.cli._said import find_and_report_failures, say, shown_path
+from weft.cli._said import find_and_report_failures, say, shorten_path
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> in
         print(json.dumps(told))
     else:
         where = "that race" if args.finding else "its wildcard receives, probes and calls of several requests"
-        print(f"{shown_path(trace.path)}: no other outcome: {where} can only come out as recorded")
+        print(f"{shorten_path(trace.path)}: no other outcome: {where} can only come out as recorded")
         for text in left.describe():
             print(text)
     return 0
@@ -215,7 +215,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
     how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
     if explored.cut_off and explored.ended == "all":
         how = f"{len(explored.cut_off)} more could not be run to the end"
-    print(f"{shown_path(trace.path)}: {tried}: {how}")
+    print(f"{shorten_path(trace.path)}: {tried}: {how}")
     if explored.left and explored.ended != "all":
         print(f"at most {explored.left} more to look at: the same command goes on")
     if not explored.steady:
@@ -236,7 +236,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
     print()
     for line, label in explored.races:
         first = max((row for row in rows if row.line == line and row.harmful), key=lambda row: row.worst, default=None)
-        more = f": {first.effects[0]}: weft replay {shown_path(trace.path.with_name(first.run))}" if first else ""
+        more = f": {first.effects[0]}: weft replay {shorten_path(trace.path.with_name(first.run))}" if first else ""
         print(f"{line}: {label}{more}")
     print_cut_off(trace, explored)
     if explored.unknown:
@@ -248,7 +248,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
 def print_cut_off(trace: Trace, explored: Explored) -> None:
     """Print which variants were not run to their end and why, each with the command that shows it."""
     for variant, why in explored.cut_off[:MANY]:
-        run = shown_path(trace.path.with_name(explored.rows[variant.parent].run))
+        run = shorten_path(trace.path.with_name(explored.rows[variant.parent].run))
         print(f"not known: weft replay {run} --force {variant.forced}: {why}")
     if len(explored.cut_off) > MANY:
         print(f"not known: {len(explored.cut_off) - MANY} more (--format json names them)")

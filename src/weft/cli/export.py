@@ -28,7 +28,8 @@ def register(subparsers: Any) -> None:
 
 
 def make_description() -> str:
-    """Return the docstring with a line for each format under its first sentence."""
+    """Return the help of `weft export`: the module's docstring, with a line for each format after its first
+    sentence."""
     first, rest = str(__doc__).split("\n\n", 1)
     width = max(map(len, FORMATS))
     lines = (

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 
 if TYPE_CHECKING:
     from weft.launch.local.gather_after_run import GatherResult
@@ -48,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report_result(run: Path, gathered: GatherResult) -> int:
-    """Say what was gathered, and which ranks left no record; return the status."""
+    """Print what was gathered, and which ranks left no record. Return the exit status."""
     for line in gathered.missing:
         say(line)
     for problem in gathered.problems:
         say(problem)
     came = [f"{one['files']} file{'s' * (one['files'] != 1)} of {one['host']}" for one in gathered.hosts]
     say(f"gathered {', '.join(came) or 'nothing: no record of this run lies on this host'}; "
-        f"{gathered.ranks} rank{'s' * (gathered.ranks != 1)} in {shown_path(run)}")  # fmt: skip
+        f"{gathered.ranks} rank{'s' * (gathered.ranks != 1)} in {shorten_path(run)}")  # fmt: skip
     return int(bool(gathered.missing))

@@ -66,7 +66,7 @@ class ExactParser(argparse.ArgumentParser):
         super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse a line in one sentence, without the usage of all options."""
+        """Raise UsageError with one sentence about the wrong line; argparse would print the usage of all options."""
         from weft.cli._wrong_words import explain_refusal
 
         raise UsageError(explain_refusal(self.prog.removeprefix("weft").strip(), message))
@@ -112,14 +112,15 @@ def options_of(top: argparse.ArgumentParser, command: str) -> list[str]:
 
 
 def overview() -> str:
-    """Return the commands by task, for who names none."""
+    """Return the list of commands by task, which is shown if the user names no command."""
     from weft.cli._overview import render_overview
 
     return render_overview(make_parser(command_names()))
 
 
 def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return a command line in which the values of `options` may begin with a dash: `--link -lm` is `--link=-lm`."""
+    """Return a command line in which a value that begins with a dash is joined to its option: `--link -lm` becomes
+    `--link=-lm`. `options`: those that may have such values."""
     joined: list[str] = []
     for word in arguments:
         if joined and joined[-1] in options and word.startswith("-"):

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 
 if TYPE_CHECKING:
     from weft.trace.packing import PackingResult
@@ -45,8 +45,8 @@ def report_packing(run: Path, packed: PackingResult) -> bool:
     for why in packed.left:
         say(f"left as it is: {why}")
     if packed.ranks:
-        say(f"{packed.ranks:,} records of {shown_path(run)} are in ranks/{packed.name}: "
+        say(f"{packed.ranks:,} records of {shorten_path(run)} are in ranks/{packed.name}: "
             f"{packed.now:,} bytes in place of {packed.before:,}")  # fmt: skip
     elif not packed.left:
-        say(f"{shown_path(run)} has fewer than two records that are files of their own: nothing to pack")
+        say(f"{shorten_path(run)} has fewer than two records that are files of their own: nothing to pack")
     return bool(packed.left)

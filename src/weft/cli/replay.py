@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def feed_stdin(file: Path) -> None:
-    """Let the program read a file as its standard input. UsageError if it cannot be read."""
+    """Make a file the standard input of the program. UsageError if it cannot be read."""
     try:
         with file.open("rb") as opened:
             os.dup2(opened.fileno(), 0)
@@ -194,7 +194,7 @@ def start_folder(trace: Trace, other_program: list[str]) -> Path:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Work in a folder for a while."""
+    """Make a folder the current one in a `with` block."""
     before = Path.cwd()
     try:
         os.chdir(folder)
@@ -244,8 +244,8 @@ def run_replayed_program(
 
 
 def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tuple[list[str], int | None]:
-    """Return the command to start, and on how many ranks with Weft's own mpiexec (None for the command's own
-    launcher)."""
+    """Return (command to start, number of ranks for Weft's own mpiexec). The number is None if the command has its own
+    launcher."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.launch.rundir import find_newest_run
     from weft.report import AnalysisContext, run_analyses
 
-    ground = AnalysisContext(weft.open(args.run or find_newest_run()))
+    context = AnalysisContext(weft.open(args.run or find_newest_run()))
     with show_progress("analysing the run") as advance:
-        report = run_analyses(ground.trace, ground=ground, progress=advance)
-    return write_report(ground, report, args)
+        report = run_analyses(context.trace, context=context, progress=advance)
+    return write_report(context, report, args)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weft.base.words import rank_names, rank_words
 from weft.cli import _findings_output, _hosts, _options
 from weft.cli import _values as values
-from weft.cli._said import print_own_blocks, say, shown_path
+from weft.cli._said import print_own_blocks, say, shorten_path
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 
@@ -60,14 +60,14 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     _options.add_ranks(parser, "start N ranks with mpiexec")
     parser.add_argument("--pvm-join", action="store_true", help="for a PVM program: use your running virtual machine")
-    add_what_to_record(parser.add_argument_group("what to record"))
-    add_when_to_stop(parser.add_argument_group("when to stop"))
-    add_what_to_say(parser.add_argument_group("what to print"))
-    add_where_to_keep(parser.add_argument_group("where to keep it"))
+    add_recording_options(parser.add_argument_group("what to record"))
+    add_stop_options(parser.add_argument_group("when to stop"))
+    add_report_options(parser.add_argument_group("what to print"))
+    add_location_options(parser.add_argument_group("where to keep it"))
     parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
 
-def add_what_to_record(group: _options.OptionDeclarer) -> None:
+def add_recording_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that say what of the program is kept."""
     group.add_argument(
         "--level", choices=("outcomes", "trace"), default="trace",
@@ -105,7 +105,7 @@ def add_what_to_record(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
 
 
-def add_when_to_stop(group: _options.OptionDeclarer) -> None:
+def add_stop_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that end the run before the program does."""
     group.add_argument(
         "--hang-after", type=_options.parse_seconds, metavar="SECONDS",
@@ -122,7 +122,7 @@ def add_when_to_stop(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
 
 
-def add_what_to_say(group: _options.OptionDeclarer) -> None:
+def add_report_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that say what Weft reports of the run, and when."""
     group.add_argument(
         "--call-limit", type=_options.parse_seconds, metavar="SECONDS",
@@ -138,7 +138,7 @@ def add_what_to_say(group: _options.OptionDeclarer) -> None:
     _findings_output.add_selection_options(group, "never")
 
 
-def add_where_to_keep(group: _options.OptionDeclarer) -> None:
+def add_location_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that say where the run is written."""
     _options.add_out(group, "directory of the run, new or empty (weft-runs/<program>-<n>)")
     group.add_argument(
@@ -237,9 +237,9 @@ def run(args: argparse.Namespace) -> int:
 def record_program(command: list[str], args: argparse.Namespace) -> int:
     """Plan the run of a command, and record it in its own folder, a faster one, or with the other tasks of a job step.
     Return the exit status."""
-    from weft.native.threads import calm_numpy
+    from weft.native.threads import import_numpy_single_threaded
 
-    calm_numpy()
+    import_numpy_single_threaded()
     from weft.cli import _joined, _slow
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
@@ -316,7 +316,7 @@ def record_plan(
             job = run_job(
                 started, directory, variables, args.hang_after,
                 report_news=witness.report_new if witness is not None else _hosts.make_host_reporter(hosts),
-                observer=make_early_end(against, witness if args.end_at_limit else None), alarm=alarm,
+                observer=make_early_end_test(against, witness if args.end_at_limit else None), alarm=alarm,
                 growth=make_growth_watch(directory, args),
                 hosts=hosts,
             )  # fmt: skip
@@ -354,7 +354,9 @@ def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
     return SilenceWatchdog(asked) if asked is not None else None
 
 
-def make_early_end(against: LiveComparison | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
+def make_early_end_test(
+    against: LiveComparison | None, witness: LiveFindings | None
+) -> Callable[[RankWatch], bool] | None:
     """Return a function that says whether to end the job early: because a value differs from the reference, or a call
     lasts over the limit. None if neither was asked for."""
     if against is None and witness is None:
@@ -489,7 +491,7 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
     """Keep a run without records if other hosts may have some; return whether it was kept."""
     from weft.launch import remote_hosts
 
-    place = shown_path(job.run.path)
+    place = shorten_path(job.run.path)
     if job.hosts is not None:
         finish_hosts(job, job.hosts)
         say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
@@ -529,8 +531,8 @@ def finish_hosts(job: Job, hosts: Hosts) -> None:
 def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
     """Report on a program without MPI that has probes: the run then consists of their values. Return the exit
     status."""
-    say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
-        "the program never initialised MPI")  # fmt: skip
+    say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in "
+        f"{shorten_path(job.run.path)}; the program never initialised MPI")  # fmt: skip
     failed = values.report_values(kept)
     try:
         job.run.write()
@@ -552,13 +554,13 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
     """Return how the run ended, if that needs saying, and where its record is."""
     from weft.launch import finish
 
-    place = shown_path(job.run.path)
+    place = shorten_path(job.run.path)
     count = f"{ending.ranks} rank" + "s" * (ending.ranks != 1)
     lines = []
     if job.ended == "deadlock":
         lines.append("the run was stopped: the ranks that wait below can never go on")
     elif against is not None and against.differs:
-        lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
+        lines.append(f"the run was stopped: a value differs from {shorten_path(against.reference.path)}")
     elif job.lost_host:
         lines += _hosts.describe_lost_host(job)
     elif job.fallen_ranks:
@@ -753,7 +755,7 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     Returns whether the analysis and all files succeeded, and 1 if a finding counts as a failure, else 0.
     """
     if args.no_report:
-        say(f"not analysed, as --no-report says: weft report {shown_path(job.run.path)}")
+        say(f"not analysed, as --no-report says: weft report {shorten_path(job.run.path)}")
         return True, 0
     import weft
     from weft.cli._progress import show_progress
@@ -761,10 +763,10 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     from weft.report.text import summary_blocks
 
     try:
-        trace = weft.open(shown_path(job.run.path))
-        ground = AnalysisContext(trace)
+        trace = weft.open(shorten_path(job.run.path))
+        context = AnalysisContext(trace)
         with show_progress("analysing the run") as advance:
-            report = run_analyses(trace, ground=ground, progress=advance)
+            report = run_analyses(trace, context=context, progress=advance)
         counted = 0
         if args.fail_on or args.baseline or args.suppress:
             choice = _findings_output.read_selection(args, "never")
@@ -772,10 +774,10 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
             counted = _findings_output.find_status(report.findings, choice)
         print_own_blocks(summary_blocks(trace, report), sys.stderr)
         with contextlib.suppress(OSError):
-            draw_worst_finding(ground, report)
-        write_output_files(args, ground, report)
+            draw_worst_finding(context, report)
+        write_output_files(args, context, report)
     except KeyboardInterrupt:
-        say(f"the analysis was interrupted; the record is whole: weft report {shown_path(job.run.path)}")
+        say(f"the analysis was interrupted; the record is whole: weft report {shorten_path(job.run.path)}")
         raise
     except WeftError as error:
         why = f"the run could not be analysed: {error}"

@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.base.words import printable
 from weft.cli import _options
-from weft.cli._said import say, shown_path
+from weft.cli._said import say, shorten_path
 from weft.errors import NoRunError, UsageError, WeftError
 
 HEADS = ("run", "started", "ranks", "size", "ended", "command")
@@ -88,7 +88,7 @@ def format_run_row(path: Path, facts: dict[str, Any]) -> tuple[str, ...]:
     return tuple(
         printable(cell)
         for cell in (
-            shown_path(path.absolute()), str(facts.get("started") or "?")[:16].replace("T", " "),
+            shorten_path(path.absolute()), str(facts.get("started") or "?")[:16].replace("T", " "),
             str(facts.get("ranks") or "?"), size_text(size_of(path)),
             f"{ended} ({status})" if status else ended,
             f"replay of {Path(str(of)).name}" if of else words[:60],
@@ -131,7 +131,7 @@ def remove_run(path: Path) -> None:
         shutil.rmtree(path)
     except OSError as error:
         raise WeftError(f"{path} cannot be removed: {error.strerror}") from error
-    say(f"removed {shown_path(path.absolute())}")
+    say(f"removed {shorten_path(path.absolute())}")
 
 
 def may_be_recorded(path: Path) -> bool:

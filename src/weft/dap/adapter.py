@@ -19,9 +19,9 @@ from weft.dap.breakpoints import source_location
 from weft.dap.capabilities import CAPABILITIES
 from weft.dap.session import Session
 from weft.dap.wire import MAX_MESSAGE_BYTES, MAX_UNAUTHENTICATED_BYTES, Message, Wire, WireError
-from weft.debug.answers import stands
+from weft.debug.answers import describe_thread
 from weft.debug.debugger import Debugger
-from weft.debug.prompt import COMMANDS, Quit, completions, parse
+from weft.debug.prompt import COMMANDS, Quit, completions, parse_command
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.backend import Movement
 from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
@@ -65,7 +65,7 @@ class Adapter:
     # Requests come and go
 
     def serve(self) -> None:
-        """Answer requests until the editor disconnects, then end the debugger."""
+        """Answer the editor's requests until it disconnects, then end the debugger."""
         threading.Thread(target=self._read_requests, daemon=True).start()
         try:
             while not self._done and (request := self._next_request()) is not None:
@@ -75,7 +75,7 @@ class Adapter:
                 self._session.debugger.close()
 
     def _read_requests(self) -> None:
-        """Put the requests of the editor into the inbox, and None at the end; runs in a thread of its own."""
+        """Put the editor's requests into the inbox, and None when it has disconnected. Runs in a thread of its own."""
         try:
             for message in self.wire.read_messages():
                 if message.get("type") == "request":
@@ -89,9 +89,8 @@ class Adapter:
         return self._postponed.popleft() if self._postponed else self._inbox.get()
 
     def _handle_while_running(self) -> None:
-        """Answer the new requests that can be answered while ranks run, and postpone the others.
-
-        Raises KeyboardInterrupt if the ranks have to stop for a request.
+        """Answer the editor's new requests while ranks run, and postpone those that need stopped ranks.
+        KeyboardInterrupt if the ranks have to stop for a request.
         """
         while not self._inbox.empty():
             request = self._inbox.get()
@@ -120,7 +119,7 @@ class Adapter:
     def _answer_request(self, request: Message) -> None:
         """Call the handler of a request, and send its response; an error becomes a response without success.
 
-        A handler may return (body, later): `later` is called after the response has been sent.
+        A handler may return (body, later): the function `later` is called after the response has been sent.
         """
         name, arguments = str(request.get("command")), request.get("arguments")
         about = {"request_seq": request.get("seq", 0), "command": name}
@@ -155,8 +154,8 @@ class Adapter:
                 later()
 
     def _check_order(self, name: str, arguments: Body) -> None:
-        """Raise UsageError for a request that comes too early. `initialize` has to be first, then `launch` with the
-        secret.
+        """Raise UsageError for a request that comes too early: `initialize` has to be first, then `launch`, with the
+        secret if one is needed.
         """
         if name in ENDING:
             return
@@ -208,7 +207,7 @@ class Adapter:
 
     @property
     def session(self) -> Session:
-        """Return the replay. UsageError if none has been launched."""
+        """Return the session, which holds the replay. UsageError if no replay has been launched."""
         if self._session is None:
             raise UsageError("nothing is debugged yet: the request `launch` names a run or a program")
         return self._session
@@ -227,8 +226,8 @@ class Adapter:
         raise UsageError("`weft dap` replays recorded runs: use the request `launch` with `run` or `program`")
 
     def _launch(self, arguments: Body) -> tuple[None, Later]:
-        """Find or record the run that `arguments` name, start its replay, and send the event `initialized`
-        afterwards.
+        """Find or record the run that `arguments` name, and start its replay. The event `initialized` is sent after the
+        response.
         """
         if self._session is not None:
             raise UsageError("a run is debugged already: `restart` begins it anew")
@@ -244,7 +243,9 @@ class Adapter:
             )
         try:
             run, program = launch.find_or_record_run(arguments, said, self._handle_while_running)
-            options = launch.replay_options(arguments) + ([] if program else launch.trust_options(run, arguments))
+            options = launch.replay_options(arguments) + (
+                [] if program else launch.replay_consent_options(run, arguments)
+            )
             debugger = Debugger(run, self._findings, options, program, hand=inspect_rank, prepare=prepare_rank_files)
             native = arguments.get("nativeFrames")
             self._session = Session(
@@ -267,7 +268,9 @@ class Adapter:
         return None, self._go_to_first_stop
 
     def _go_to_first_stop(self) -> None:
-        """Run the replay to the locations that `launch` named, or to the first breakpoint; or stay at the entry."""
+        """Run the replay to where the session is to begin: the locations in `launch`, else the first breakpoint, or the
+        entry.
+        """
         session = self.session
         where = launch.start_locations(self._arguments)
         stops = self._arguments.get("stopOnEntry", not session.debugger.stops.breakpoints.all)
@@ -280,7 +283,7 @@ class Adapter:
             session.continue_(None)
 
     def _restart(self, arguments: Body) -> tuple[None, Later]:
-        """Start the replay anew with the arguments of `launch`, of which the editor may have changed some."""
+        """Start the replay anew, with the arguments of `launch`; the editor may have changed some of them."""
         session = self.session
         if given := arguments.get("arguments"):
             launch.check_arguments(given)
@@ -294,7 +297,7 @@ class Adapter:
         return None, self._end_session
 
     def _end_session(self) -> None:
-        """Close the replay, and send the events `exited` (if the program has an exit status) and `terminated`."""
+        """Close the replay. The event `exited` is sent if the program has an exit status, then `terminated`."""
         session = self._session
         if session is not None:
             code = session.debugger.replica.status()
@@ -311,7 +314,7 @@ class Adapter:
     # Breakpoints
 
     def _set_breakpoints(self, arguments: Body) -> Body:
-        """Replace the breakpoints of a source file, and return each as verified, or with the reason why it could not be
+        """Replace the breakpoints in a source file. Return each as verified, or with the reason why it cannot be
         set.
         """
         path = str(arguments["source"].get("path") or "")
@@ -323,9 +326,7 @@ class Adapter:
         return {"breakpoints": [{**one, "source": {"path": path}} for one in told]}
 
     def _set_function_breakpoints(self, arguments: Body) -> Body:
-        """Replace the breakpoints at functions, and return each as verified, or with the reason why it could not be
-        set.
-        """
+        """Replace the breakpoints at functions. Return each as verified, or with the reason why it cannot be set."""
         given = arguments.get("breakpoints") or []
         return {
             "breakpoints": self.session.breakpoints.replace_group(
@@ -337,9 +338,7 @@ class Adapter:
         return {"breakpoints": self.session.breakpoints.replace_watchpoints(arguments.get("breakpoints") or [])}
 
     def _set_instruction_breakpoints(self, arguments: Body) -> Body:
-        """Replace the breakpoints at instructions, and return each as verified, or with the reason why it could not be
-        set.
-        """
+        """Replace the breakpoints at instructions. Return each as verified, or with the reason why it cannot be set."""
         named = self.session.stacks.instructions.breakpoint_location
         given = arguments.get("breakpoints") or []
         places = [(named(str(one["instructionReference"]), int(one.get("offset") or 0)), one) for one in given]
@@ -348,19 +347,25 @@ class Adapter:
     # Values
 
     def _set_variable(self, arguments: Body) -> tuple[Body, Later]:
-        """Assign a value to a variable and return it; warn afterwards that the replay may leave its record."""
+        """Assign a value to a variable, and return the new value. A warning that the replay may leave its record
+        follows the response.
+        """
         stacks = self.session.stacks
         body = stacks.set_variable(arguments["variablesReference"], str(arguments["name"]), str(arguments["value"]))
         return body, self.session.warn_value_changed
 
     def _set_expression(self, arguments: Body) -> tuple[Body, Later]:
-        """Assign a value to an expression and return it; warn afterwards that the replay may leave its record."""
+        """Assign a value to an expression, and return the new value. A warning that the replay may leave its record
+        follows the response.
+        """
         stacks = self.session.stacks
         body = stacks.assign_expression(str(arguments["expression"]), str(arguments["value"]), arguments.get("frameId"))
         return body, self.session.warn_value_changed
 
     def _evaluate(self, arguments: Body) -> Body:
-        """Return the value of an expression; in the console, execute the text if it is a command of the prompt."""
+        """Return the value of an expression. A text from the editor's console may also be a command of Weft's prompt,
+        which is executed.
+        """
         text, frame = str(arguments["expression"]).strip(), arguments.get("frameId")
         if arguments.get("context") != "repl":
             return self.session.stacks.evaluate(text, frame)
@@ -371,12 +376,11 @@ class Adapter:
         return {"result": self.session.run_prompt_command(text), "variablesReference": 0}
 
     def _is_prompt_command(self, text: str, frame: Any) -> bool:
-        """Return whether a text of the console is a command of the prompt.
-
-        A short form such as `n` is an expression instead if the frame has a variable of that name.
+        """Return whether a text from the editor's console is a command of Weft's prompt. If the frame has a variable
+        with the name of a short form such as `n`, the text is an expression.
         """
         try:
-            name = parse(text)[0] if text else ""
+            name = parse_command(text)[0] if text else ""
         except UsageError:
             return text.split(None, 1)[0] in ("tasks", "task", "name", "follow", "waits")
         if text.isidentifier() and text != name:
@@ -388,7 +392,7 @@ class Adapter:
         return not text[len(text.split(None, 1)[0]) :].lstrip().startswith("=")
 
     def _completions(self, arguments: Body) -> Body:
-        """Return the commands and names that complete the word before the cursor."""
+        """Return the commands and names that complete the word before the cursor in the editor's console."""
         text = str(arguments["text"])[: max(int(arguments["column"]) - 1, 0)]
         begun = text.split(" ")[-1]
         words = [word for word in completions(self.session.debugger) if word.startswith(begun)]
@@ -405,8 +409,8 @@ class Adapter:
         return of_task[0] if of_task is not None else self.session.stacks.rank_of_thread(arguments["threadId"])[0]
 
     def _continue(self, arguments: Body) -> tuple[Body, Later]:
-        """Let all ranks run to the next breakpoint, after the response; with `singleThread` only the rank or task of
-        the thread.
+        """Let all ranks run to the next breakpoint, after the response has been sent. With `singleThread` only the rank
+        or task of the given thread runs.
         """
         session, alone = self.session, bool(arguments.get("singleThread"))
         if alone and (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:
@@ -415,7 +419,9 @@ class Adapter:
         return {"allThreadsContinued": not alone}, lambda: session.continue_(rank)
 
     def _step(self, movement: Movement, arguments: Body) -> tuple[None, Later]:
-        """Step the rank or the task of a thread by `movement` (`next`, `step` or `finish`), after the response."""
+        """Step the rank or task of a thread, after the response has been sent. `movement`: `next`, `step` or
+        `finish`.
+        """
         session = self.session
         if (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:
             return None, lambda: session.step_task(movement, *of_task)
@@ -424,7 +430,7 @@ class Adapter:
         return None, lambda: session.step(movement, rank, all_ranks=everyone)
 
     def _step_back(self, arguments: Body) -> tuple[None, Later]:
-        """Step a rank back by a line, after the response. UsageError for a task."""
+        """Step a rank back by a line, after the response has been sent. UsageError for a task."""
         session = self.session
         if session.stacks.task_of_thread(arguments["threadId"]) is not None:
             raise UsageError("a step back is one of a rank, as tasks may have run in between: choose the rank's thread")
@@ -432,14 +438,16 @@ class Adapter:
         return None, lambda: session.step_back(rank)
 
     def _goto_targets(self, arguments: Body) -> Body:
-        """Return the first call at a line as the only target of `goto`, and remember that line."""
+        """Return the first call at a line as the only target for `goto`, and remember the line."""
         path, line = str(arguments["source"]["path"]), int(arguments["line"])
         where = source_location(path, line, self.session.debugger.record.files())
         self._goto_location = where
         return {"targets": [{"id": 1, "label": f"the first call at {where}, ahead or behind", "line": line}]}
 
     def _goto(self, arguments: Body) -> tuple[None, Later]:
-        """Run the replay, forwards or back, to the line that `gotoTargets` named, after the response."""
+        """Run the replay, forwards or back, to the target that `gotoTargets` returned, after the response has been
+        sent.
+        """
         session, rank = self.session, self._requested_rank(arguments)
         if arguments.get("targetId") != 1 or not self._goto_location:
             raise UsageError("this target is not known: ask for `gotoTargets` first")
@@ -460,7 +468,7 @@ class Adapter:
         return [{**one.to_json(), "number": n, "where": f"finding:{n}"} for n, one in enumerate(found, 1)]
 
     def _list_ranks(self) -> Body:
-        """Return where every rank is; also answered while ranks run, for a picture that follows them."""
+        """Return where every rank is. Also answered while ranks run, so that the editor can draw them."""
         debugger = self.session.debugger
-        rows = [{**row, "words": stands(row)} for row in debugger.ranks()["ranks"]]
+        rows = [{**row, "words": describe_thread(row)} for row in debugger.ranks()["ranks"]]
         return {"ranks": rows, "focus": debugger.focus, "over": debugger.replica.over}

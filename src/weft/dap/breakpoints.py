@@ -42,9 +42,10 @@ class EditorBreakpoints:
 
     def replace_group(self, group_name: str, breakpoints: Sequence[tuple[str, Given]]) -> list[Given]:
         """Make `breakpoints` those of a group, and return each as verified or with the reason why it was refused.
+        Unchanged ones stay.
 
-        `breakpoints`: pairs of a location and the editor's dictionary for it. Unchanged ones stay. `group_name`: a
-        file, `functions` or `instructions`.
+        `breakpoints`: pairs of a location and what the editor sent for it. `group_name`: a source file, `functions` or
+        `instructions`.
         """
         old = {one.key: one for one in self.groups.pop(group_name, [])}
         alive = {b.id for b in self.debugger.stops.breakpoints.all}
@@ -74,7 +75,9 @@ class EditorBreakpoints:
         return json.dumps([where, *(given.get(name) for name in ("condition", "hitCondition", "logMessage"))])
 
     def _create_breakpoint(self, location: str, editor_fields: Given) -> int:
-        """Create a breakpoint in the debugger, and return its number. WeftError if that is not possible."""
+        """Create a breakpoint in the debugger, and return its number. WeftError if it cannot be set. `editor_fields`:
+        what the editor sent, such as a condition.
+        """
         passed = parse_hit_condition(str(editor_fields.get("hitCondition") or ""))
         condition = str(editor_fields.get("condition") or "").strip()
         log = str(editor_fields.get("logMessage") or "")
@@ -87,9 +90,7 @@ class EditorBreakpoints:
 
     def replace_watchpoints(self, wanted: Sequence[Given]) -> list[Given]:
         """Make `wanted` the watchpoints of the session, and return each as verified or with the reason why it was
-        refused.
-
-        Each names its data by an id from `data_id`.
+        refused. Each names its variable by an id that the adapter gave to the editor.
         """
         ids = [str(given["dataId"]) for given in wanted]
         for gone in [one for one in self._data if one not in ids]:
@@ -109,7 +110,9 @@ class EditorBreakpoints:
         return told
 
     def _create_watchpoint(self, data_id_text: str) -> list[int]:
-        """Create the watchpoints for the data with an id, and return their numbers in the debugger."""
+        """Set watchpoints on a variable, and return their numbers in the debugger. `data_id_text`: the id of the
+        variable that the adapter gave to the editor.
+        """
         rank, level, expression = json.loads(data_id_text)
         self.debugger.frames.choose(int(rank), int(level))
         try:
@@ -124,8 +127,8 @@ def data_id(rank: int, level: int, expression: str) -> str:
 
 
 def parse_hit_condition(condition: str) -> int:
-    """Return how many hits come before the first stop, for a hit condition such as `5`, `>= 5` or `> 5`. UsageError for
-    any other text.
+    """Return how many hits a breakpoint ignores before it stops, by a hit condition such as `5`, `>= 5` or `> 5`; 0 for
+    an empty one. UsageError for other texts.
     """
     if not condition.strip():
         return 0
@@ -136,8 +139,10 @@ def parse_hit_condition(condition: str) -> int:
 
 
 def source_location(path: str, line: int, files: Sequence[str]) -> str:
-    """Return `FILE:LINE` for a breakpoint, with the file named as in the record (`files`), even if the editor names it
+    """Return `FILE:LINE` for a breakpoint, with FILE as the record names it, even if the editor's path leads there
     through a link.
+
+    `files`: the source files in the record.
     """
     if path not in files:
         real = Path(path).resolve()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
-from weft.debug.instructions import Instruction, disassembled
+from weft.debug.instructions import Instruction, disassemble_around
 from weft.errors import DebuggerError, UsageError
 
 MAX_INSTRUCTIONS: Final = 10_000
@@ -32,8 +32,8 @@ class InstructionReferences:
         self._ranks.clear()
 
     def make_reference(self, rank: int, address: int) -> str:
-        """Return the name by which the editor may refer to the instruction at `address` of a rank, and remember its
-        module and offset.
+        """Return a name by which the editor can refer to the instruction at an address of a rank. The module and the
+        offset in it are remembered.
         """
         maps = self._hand(rank).maps
         module = maps.module(address)
@@ -49,20 +49,19 @@ class InstructionReferences:
         return f"*{module}+{at + offset:#x}"
 
     def disassemble(self, reference: str, offset: int, first: int, count: int) -> list[dict[str, Any]]:
-        """Return `count` instructions around a reference. `first`: the index of the first one, counted from `reference`
-        + `offset`.
-
-        Instructions that cannot be read are marked invalid, because the protocol requires exactly `count` of them.
+        """Return `count` instructions around a reference, as the protocol requires. The first is the one that is
+        `first` instructions after the address of the reference plus `offset`; instructions that cannot be read are
+        marked invalid.
         """
         module, at = self._lookup(reference)
         rank = self._ranks.get(int(reference, 0), self._debugger.focus)
         hand = self._hand(rank)
         address = hand.maps.base(module) + at + offset
-        rows = disassembled(hand, address, first, min(count, MAX_INSTRUCTIONS))
+        rows = disassemble_around(hand, address, first, min(count, MAX_INSTRUCTIONS))
         return [self._instruction_to_json(rank, row, address) for row in rows]
 
     def _lookup(self, reference: str) -> tuple[str, int]:
-        """Return the module and the offset of a reference. UsageError if it was never given out."""
+        """Return the module of a reference and the offset in it. UsageError if no such reference was made."""
         found = self._known.get(int(reference, 0))
         if found is None:
             raise UsageError(f"{reference}: no instruction of a rank was told under this address")
@@ -76,7 +75,7 @@ class InstructionReferences:
         return hand
 
     def _instruction_to_json(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:
-        """Return an instruction as the protocol describes it; None becomes an invalid instruction at `near`."""
+        """Return an instruction in the form of the protocol; for None an invalid instruction at the address `near`."""
         if row is None:
             return {"address": f"{near:#x}", "instruction": "?", "presentationHint": "invalid"}
         body = {"address": self.make_reference(rank, row.address), "instruction": row.text}

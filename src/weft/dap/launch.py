@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_arguments(arguments: Arguments) -> None:
-    """Raise UsageError for an argument of `launch` that has a wrong type or value. Unknown names are ignored."""
+    """Raise UsageError if an argument of `launch` has a wrong type or value. Unknown arguments are ignored."""
     for name, kinds in KINDS.items():
         value = arguments.get(name)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
@@ -66,10 +66,9 @@ def replay_options(arguments: Arguments) -> list[str]:
     return (["-n", str(ranks)] if ranks else []) + (["--stdin", str(Path(stdin).absolute())] if stdin else [])
 
 
-def trust_options(run: Path, arguments: Arguments) -> list[str]:
-    """Return the option by which a replay may execute the command that the run names.
-
-    Raises UsageError for another user's run that neither `trust` nor `agreed` in `arguments` allows.
+def replay_consent_options(run: Path, arguments: Arguments) -> list[str]:
+    """Return the options that let a replay execute the command named in the run. UsageError if the run is another
+    user's, and neither `trust` nor `agreed` in `arguments` permits it.
     """
     facts = read_facts(run)
     word = hash_execution(facts)
@@ -83,7 +82,7 @@ def trust_options(run: Path, arguments: Arguments) -> list[str]:
 
 
 def start_locations(arguments: Arguments) -> list[str]:
-    """Return the locations at which the session begins, in the form that the command `until` takes."""
+    """Return the locations to which the session first runs, as arguments of the command `until`."""
     until = arguments.get("until") or []
     found = [until] if isinstance(until, str) else [str(place) for place in until]
     return found + ([f"finding:{arguments['finding']}"] if arguments.get("finding") else [])
@@ -92,10 +91,11 @@ def start_locations(arguments: Arguments) -> list[str]:
 def find_or_record_run(
     arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> tuple[Path, list[str]]:
-    """Return the path of the run to debug, and the command line of another build of its program, if one is given.
+    """Return the path of the run to debug, and the command line of another build of its program (empty if none is
+    given). If `arguments` name a program but no run, it is recorded first.
 
-    A program without a run is recorded first. `show_output` takes what the program writes. `poll` is called while the
-    program runs; a KeyboardInterrupt from it ends the program.
+    Also sets the environment and the working folder of this process. `show_output(text)`: is given what the program
+    writes. `poll()`: is called while the program runs; a KeyboardInterrupt from it ends the program.
     """
     os.environ.update({str(name): str(value) for name, value in (arguments.get("env") or {}).items()})
     if arguments.get("cwd"):
@@ -113,7 +113,7 @@ def record_program(
 ) -> Path:
     """Record a program with `weft run`, and return the path of the new run. WeftError if nothing was recorded.
 
-    `show_output` takes what the program writes. `poll` is called while the program runs.
+    `show_output(text)`: is given what the program writes. `poll()`: is called while the program runs.
     """
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
@@ -141,7 +141,7 @@ def record_program(
 def _forward_output(
     process: subprocess.Popen[bytes], show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> None:
-    """Pass what a process writes to `show_output` until the process ends; call `poll` while it is silent."""
+    """Pass what a process writes to `show_output` until it ends. Call `poll` while it writes nothing."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     ended = False

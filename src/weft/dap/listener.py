@@ -59,9 +59,8 @@ def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def serve_connections(server: socket.socket, serve: Serve) -> None:
-    """Accept editors one after the other for ever, and call `serve` with the connection of each.
-
-    The working folder and the environment are restored after each session.
+    """Accept editors one after the other, and call `serve` with each connection; never returns. Working folder and
+    environment are restored after each session.
     """
     told = set[int | None]()
     while True:
@@ -79,9 +78,8 @@ def serve_connections(server: socket.socket, serve: Serve) -> None:
 
 
 def _serve_editor(editor: socket.socket, serve: Serve) -> None:
-    """Call `serve` with the connection of one editor, and close its streams.
-
-    Errors of a lost connection never replace the exception that ended `serve`: the SystemExit of SIGTERM would be lost.
+    """Call `serve` with the connection of an editor, and close it afterwards. Errors of a lost connection do not
+    replace an exception that `serve` raises, such as the SystemExit of SIGTERM.
     """
     source, sink = editor.makefile("rb"), editor.makefile("wb")
     try:
@@ -96,7 +94,7 @@ def _serve_editor(editor: socket.socket, serve: Serve) -> None:
 
 @contextmanager
 def restored_environment() -> Iterator[None]:
-    """Restore the working folder and the environment of this process at the end of the block."""
+    """Restore the working folder and the environment of this process at the end of a `with` block."""
     home, environment = os.getcwd(), dict(os.environ)  # noqa: PTH109
     try:
         yield

@@ -33,7 +33,7 @@ class RankOutput:
     def read_new(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
         """Yield what the ranks have written since the last call, as (rank, stream, text).
 
-        `whole`: stop at the end of the last full line, as a rank may still be writing the next.
+        `whole`: only up to the end of the last full line, as a rank may still be writing the next one.
         """
         for path in sorted((folder / FOLDER).glob("rank-*.*")):
             found = re.fullmatch(r"rank-(\d+)\.(out|err)", path.name)

@@ -46,7 +46,7 @@ class Session:
     ) -> None:  # fmt: skip
         self.prompt, self.wire, self._look, self._take = prompt, wire, look, take
         self.debugger = prompt.debugger
-        self.debugger.pulse = self._poll
+        self.debugger.pulse = self._serve_while_running
         self.breakpoints = EditorBreakpoints(self.debugger)
         self.tasks = TaskThreads(prompt) if tasks else None
         self.stacks = Stacks(self.debugger, native, self.tasks)
@@ -63,8 +63,10 @@ class Session:
 
     # While ranks run
 
-    def _poll(self) -> None:
-        """Forward output and progress to the editor, and look at its new requests; called while ranks run."""
+    def _serve_while_running(self) -> None:
+        """Forward the ranks' output and progress to the editor, and look at its new requests. Called again and again
+        while ranks run.
+        """
         now = time.monotonic()
         if now - self._last_update > 0.1:
             self._last_update = now
@@ -73,7 +75,7 @@ class Session:
         self._look()
 
     def _report_progress(self, now: float) -> None:
-        """Report to the editor how many calls the ranks have made, if the move takes longer than `SLOW` seconds."""
+        """Report to the editor how many calls the ranks have made, once a move has taken longer than `SLOW` seconds."""
         if not self.progress or now - self._move_started < SLOW:
             return
         record, replica = self.debugger.record, self.debugger.replica
@@ -88,7 +90,7 @@ class Session:
         )
 
     def forward_output(self, *, whole: bool = True) -> None:
-        """Send the editor what the ranks have written since the last call. `whole`: full lines only."""
+        """Send the editor what the ranks have written since the last call. `whole`: only full lines."""
         for rank, stream, text in self.output.read_new(self.debugger.replica.folder, whole=whole):
             lines = "".join(f"[rank {rank}] {line}" for line in text.splitlines(keepends=True))
             self.wire.send_event("output", category=stream, output=lines, data={"rank": rank})
@@ -106,7 +108,9 @@ class Session:
     # Moves
 
     def run_move(self, reason: str, move: Move) -> None:
-        """Let ranks run by calling `move`, and report where they stop, with the protocol's reason for such a stop."""
+        """Call `move`, which lets ranks run, and report to the editor where they stop. `reason`: the protocol's word
+        for the stop.
+        """
         self.stacks.invalidate()
         self._move_started, before = time.monotonic(), self._rank_positions()
         try:
@@ -125,9 +129,9 @@ class Session:
         self.report_stop(reason, answer, before)
 
     def _rank_positions(self) -> RankPositions:
-        """Return, by rank, its state, the number of calls it has passed, and its stop at a line.
+        """Return by rank its state, the number of calls that it has passed, and the line at which it is stopped.
 
-        Two results show which ranks have moved in between: each stop at a line is an object of its own.
+        Compare two results to see which ranks have moved: each stop at a line is a new object.
         """
         hands = self.debugger.hands
         rows = [row for row in self.debugger.ranks()["ranks"] if row["thread"] == 0]
@@ -135,7 +139,9 @@ class Session:
         return {row["rank"]: (row["state"], row.get("passed"), stops.get(row["rank"])) for row in rows}
 
     def find_breakpoint_hits(self, answer: Answer, before: RankPositions) -> list[tuple[int, int]]:
-        """Return (rank, breakpoint number) of all ranks that have come to a breakpoint since `before`."""
+        """Return (rank, number of the breakpoint) for each breakpoint that a rank has come to since `before`, where the
+        ranks were then. `answer`: where they are.
+        """
         found = []
         for row in (row for row in answer["ranks"] if row["thread"] == 0):
             rank = row["rank"]
@@ -148,8 +154,8 @@ class Session:
         return found
 
     def _settle_after_pause(self) -> Answer:
-        """Wait until ranks have stopped at their next calls, stop those that still compute at a line, and return where
-        all are.
+        """Wait until ranks have stopped at their next calls, stop those that go on computing at a line, and return
+        where all are.
         """
         since = time.monotonic()
 
@@ -168,13 +174,13 @@ class Session:
                 with suppress(KeyboardInterrupt, DebuggerError, UsageError):
                     self.debugger.step("step", busy)
         finally:
-            self.debugger.pulse = self._poll
+            self.debugger.pulse = self._serve_while_running
         return self.debugger.stopped()
 
     def report_stop(self, why: str, answer: Answer, before: RankPositions) -> None:
-        """Report to the editor where the ranks have stopped, and why.
+        """Report to the editor where the ranks have stopped and why, and forward their output.
 
-        `answer`: the stop as the debugger describes it; `before`: the positions of the ranks before the move.
+        `why`: the protocol's word for it. `answer`: where the ranks are. `before`: where they were before they ran.
         """
         self.rows = answer["ranks"]
         self.forward_output(whole=False)
@@ -192,9 +198,10 @@ class Session:
         self.wire.send_event("stopped", **body)
 
     def _choose_hits(self, why: str, hits: list[tuple[int, int]], before: RankPositions) -> list[tuple[int, int]]:
-        """Return the breakpoint hits that are the reason of a stop, and put a rank of theirs into focus.
+        """Return the breakpoint hits that count as the reason of a stop, and put the rank of one into focus.
 
-        A step that has come to its line is the reason itself, whatever breakpoints other ranks have met meanwhile.
+        A step that has come to its line is a reason itself, whatever breakpoints other ranks have hit meanwhile.
+        `hits`: (rank, number of the breakpoint). `before`: where the ranks were before.
         """
         of_focus = [hit for hit in hits if hit[0] == self.debugger.focus]
         has_moved = self._rank_positions().get(self.debugger.focus) != before.get(self.debugger.focus)
@@ -205,7 +212,9 @@ class Session:
         return hits
 
     def _stop_reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
-        """Return the protocol's reason for a stop, and a sentence about it."""
+        """Return the protocol's word for the reason of a stop, and a sentence on it, "" if the word says all. Also
+        shows in the editor's console why ranks do not get further.
+        """
         rows = {row["rank"]: row for row in answer["ranks"] if row["thread"] == 0}
         focus = rows[self.debugger.focus]
         if answer["over"]:
@@ -232,7 +241,7 @@ class Session:
         return why, ""
 
     def continue_(self, rank: int | None) -> None:
-        """Run all ranks to the next breakpoint. With a `rank`, run only that one, and the others as far as it needs
+        """Run all ranks to the next breakpoint. With `rank` run only that rank, and the others as far as it needs
         them.
         """
         move: Move = self.debugger.go_on
@@ -248,11 +257,16 @@ class Session:
             self._take()
 
     def step(self, movement: str, rank: int, *, all_ranks: bool) -> None:
-        """Step a rank to its next line, or to its next call if no lines are known. `all_ranks`: all ranks that run."""
+        """Step a rank to its next line, or to its next call if its lines are unknown. `movement`: `next`, `step` or
+        `finish`. `all_ranks`: step all ranks that run.
+        """
         d = self.debugger
-        ranks = [r for r in range(d.record.size) if d.replica.controls[r].pid and d.runs(r)] if all_ranks else [rank]
+        ranks = (
+            [r for r in range(d.record.size) if d.replica.controls[r].pid and d.is_running(r)] if all_ranks else [rank]
+        )
 
         def go() -> Answer:
+            """Step, or go to the next call if the lines are unknown, and return where all ranks are."""
             try:
                 return d.step(movement, ranks or [rank])
             except NoLines:
@@ -262,11 +276,16 @@ class Session:
         self.run_move("step", go)
 
     def step_task(self, movement: Movement, rank: int, task: int) -> None:
-        """Step a task to its next line, even if it is suspended in between; other tasks run as they like."""
+        """Step a task to its next line, even if it is suspended in between. Other tasks run meanwhile. `movement`:
+        `next`, `step` or `finish`.
+        """
         tasks, d = self.tasks, self.debugger
         assert tasks is not None
 
         def go() -> Answer:
+            """Step the task, and return where all ranks are. If the task did not come to a line, show where it is
+            instead.
+            """
             answer = tasks.step_task(movement, rank, task)
             if answer["why"] not in ("line", "breakpoint"):
                 self.show_text("\n".join(told_of_task(answer)))
@@ -284,6 +303,7 @@ class Session:
         d = self.debugger
 
         def go() -> Answer:
+            """Go back by a line, or by a call, and return where all ranks are."""
             try:
                 return d.line_back("next", rank)
             except (NoLines, NothingBehind):
@@ -304,13 +324,15 @@ class Session:
     # The prompt's own commands
 
     def run_prompt_command(self, command_line: str) -> str:
-        """Execute a command of the prompt, and return its answer as text. WeftError if the command fails."""
+        """Execute a command of Weft's prompt, and return its answer as text. If ranks have moved, report the stop to
+        the editor. WeftError if the command fails.
+        """
         before = self._rank_positions()
         answer = self.prompt.answer(command_line)
         if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
             self.stacks.invalidate()
             self.report_stop("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
-        return "\n".join(self.prompt.told(answer))
+        return "\n".join(self.prompt.render_answer(answer))
 
     def warn_value_changed(self) -> None:
         """Warn that a changed value may make the replay leave its record."""

@@ -65,7 +65,9 @@ class Stacks:
         self.instructions = InstructionReferences(debugger)
 
     def invalidate(self) -> None:
-        """Make all numbers of frames and values void, as the ranks are about to run."""
+        """Make all numbers of frames and values invalid, as the ranks are about to run, and detach gdb from Python
+        ranks.
+        """
         self._spots.clear()
         self._values.clear()
         for hand in self._beside.values():
@@ -80,8 +82,10 @@ class Stacks:
         return 1 + rank + slot * self.debugger.record.size
 
     def rank_of_thread(self, thread_number: object) -> tuple[int, int]:
-        """Return the rank and the slot (place in the rank) of the thread with the editor's number. UsageError if there
-        is no such thread.
+        """Return the rank that a thread belongs to, and its index among the rank's threads. UsageError if there is no
+        such thread.
+
+        `thread_number`: the editor's number of the thread.
         """
         if not isinstance(thread_number, int) or thread_number < 1:
             raise UsageError(f"there is no thread {thread_number!r}")
@@ -91,14 +95,14 @@ class Stacks:
         return rank, slot
 
     def list_threads(self, rows: Sequence[Body]) -> list[Body]:
-        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the command
-        `ranks`.
+        """Return all threads for the editor, each with where it is, and after them the tasks. `rows`: what the command
+        `ranks` answers.
         """
         found = [{"id": self.thread_number(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
         return found + (self.tasks.list_threads() if self.tasks is not None else [])
 
     def focused_thread(self) -> int:
-        """Return the editor's number of the thread of the rank in focus, or of the task that it runs."""
+        """Return the editor's number of the first thread of the rank in focus, or of the task that the rank runs."""
         rank = self.debugger.focus
         task = self.tasks.running_task(rank) if self.tasks is not None else None
         return self.thread_number(rank) if self.tasks is None or task is None else self.tasks.thread_number(rank, task)
@@ -121,8 +125,8 @@ class Stacks:
         return {"stackFrames": [self._frame_to_json(*one) for one in chosen], "totalFrames": len(found)}
 
     def _rank_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
-        """Return the frames of a rank with references to them, native ones first; empty if no debugger can look at the
-        rank.
+        """Return the frames of a rank, each with the reference by which the editor names it; native ones first. Empty
+        if no debugger can look at the rank.
         """
         try:
             frames = self.debugger.hand(rank).stack()
@@ -132,7 +136,9 @@ class Stacks:
         return self._native_frames(rank) + found
 
     def _task_frames(self, rank: int, task: int) -> list[tuple[FrameReference, Frame]]:
-        """Return the frames of a task, followed by the lines that created the task and its creators."""
+        """Return the frames of a task, each with its reference, and after them the lines that created the task and its
+        creators.
+        """
         assert self.tasks is not None
         if self.tasks.is_rank_stack(rank, task):
             return self._rank_frames(rank)
@@ -144,8 +150,8 @@ class Stacks:
         return own + [(FrameReference(rank, None, task=task), frame) for frame in made]
 
     def _native_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
-        """Return the native frames that the innermost line of a Python rank has called, as far as their source lines
-        are known.
+        """Return the native frames, each with its reference, that are called from the innermost line of a Python rank.
+        Frames without known source lines are left out.
         """
         if isinstance(self.debugger.hand(rank), NativeHand) or not self._needs_native_frames(rank):
             return []
@@ -161,7 +167,7 @@ class Stacks:
         return found
 
     def _needs_native_frames(self, rank: int) -> bool:
-        """Return whether gdb has to look into a Python rank, because the rank has loaded native code of the program."""
+        """Return whether gdb has to look into a Python rank, as the rank has loaded native code of the program."""
         if self._native is not None:
             return self._native
         with suppress(OSError):
@@ -171,15 +177,17 @@ class Stacks:
         return False
 
     def _frame_from_record(self, rank: int, slot: int) -> list[tuple[FrameReference, Frame]]:
-        """Return the call that a thread is at as its only frame, for threads whose frames no debugger can read."""
-        row = self.debugger.stands(rank, slot)
+        """Return the call that a thread is at as its only frame, for a thread whose frames no debugger can read.
+        `slot`: the thread's index in its rank.
+        """
+        row = self.debugger.describe_thread(rank, slot)
         call = row.get("next") or row.get("call") or row.get("last")
         if call is None or row["state"] in ("ended", "unborn"):
             return []
         return [(FrameReference(rank, None), Frame(call["file"] or "", call["line"] or 0, call["call"]))]
 
     def _frame_to_json(self, spot: FrameReference, frame: Frame) -> Body:
-        """Give a frame a number, and return it in the form of the protocol."""
+        """Give a frame a number, by which the editor then refers to it, and return it in the form of the protocol."""
         self._spots.append(spot)
         body: Body = {"id": len(self._spots), "name": frame.function, "line": frame.line or 0, "column": 1}
         if frame.file:
@@ -194,7 +202,7 @@ class Stacks:
 
     def lookup_frame(self, frame_number: object) -> FrameReference:
         """Return the frame with a number; for None the innermost frame of the rank in focus. UsageError if the number
-        is not valid any more.
+        is no longer valid.
         """
         if frame_number is None:
             return FrameReference(self.debugger.focus, 0)
@@ -203,8 +211,8 @@ class Stacks:
         return self._spots[frame_number - 1]
 
     def _hand(self, spot: FrameReference) -> tuple[Hand | TaskView, int]:
-        """Return the debugger that reads a frame, and the frame's level there. DebuggerError for a frame of the
-        record.
+        """Return the debugger that can read a frame, and the frame's level in it. DebuggerError for a frame that only
+        the record knows.
         """
         if spot.level is None:
             what = "it is where the task was made" if spot.task is not None else (
@@ -232,7 +240,7 @@ class Stacks:
         return len(self._values)
 
     def lookup_value(self, value_number: object) -> ValueReference:
-        """Return the value with a number. UsageError if the number is not valid any more."""
+        """Return the value with a number. UsageError if the number is no longer valid."""
         if not isinstance(value_number, int) or not 1 <= value_number <= len(self._values):
             raise UsageError("ranks have run since: this value no longer exists")
         return self._values[value_number - 1]
@@ -241,12 +249,12 @@ class Stacks:
         """Return `count` children of a value from the index `start` on, in the form of the protocol."""
         value = self.lookup_value(value_number)
         if value.call:
-            return call_variables(self.debugger.stands(value.spot.rank))
+            return call_variables(self.debugger.describe_thread(value.spot.rank))
         hand, level = self._hand(value.spot)
         return [self._variable_to_json(value.spot, one) for one in hand.parts(value.expression, level, start, count)]
 
     def _variable_to_json(self, spot: FrameReference, part: Part) -> Body:
-        """Return a part of a value as the protocol describes it, with a number if it has children."""
+        """Return a variable or a part of a value in the form of the protocol. It gets a number if it has children."""
         body: Body = {"name": part.name, "value": part.value, "type": part.type, "variablesReference": 0}
         if part.expression:
             body["evaluateName"] = part.expression
@@ -264,7 +272,7 @@ class Stacks:
         return {"result": body.pop("value"), **body}
 
     def assign_expression(self, target: str, value_text: str, frame_number: object) -> Body:
-        """Assign the value of an expression (`value_text`) to another one, `target`, in a frame, and return the new
+        """Assign the value of the expression `value_text` to the expression `target` in a frame, and return the new
         value.
         """
         return self._assign(self.lookup_frame(frame_number), target, value_text)
@@ -280,7 +288,9 @@ class Stacks:
         return self._variable_to_json(spot, hand.about(target, level))
 
     def _child_expression(self, value: ValueReference, name: str) -> str:
-        """Return the expression of a value's child in its frame. UsageError if none is known."""
+        """Return the expression that yields a child of a value in its frame. UsageError if there is none. `name`: the
+        child's name.
+        """
         if value.call:
             raise UsageError("calls of the record cannot be changed: `weft explore` and `weft replay --force` do that")
         if not value.expression:
@@ -292,7 +302,9 @@ class Stacks:
         raise UsageError(f"{name} cannot be written as an expression there")
 
     def describe_data_breakpoint(self, name: str, value_number: object, frame_number: object) -> Body:
-        """Return the id for a watchpoint on a variable, or the reason why it cannot be watched."""
+        """Return the id by which the editor can set a watchpoint on a variable, or the reason why it cannot be
+        watched.
+        """
         value = None if not value_number else self.lookup_value(value_number)
         spot = self.lookup_frame(frame_number) if value is None else value.spot
         try:
@@ -313,7 +325,9 @@ def source_to_json(file: str) -> Body:
 
 
 def thread_name(row: Body) -> str:
-    """Return the name under which the editor shows a thread: its rank, and the call or line that it is at."""
+    """Return the name under which the editor shows a thread: its rank, and the call or line that it is at. `row`: its
+    row in the answer of `ranks`.
+    """
     name = f"rank {row['rank']}" + (f" thread {row['thread']}" if row["thread"] else "")
     if row["state"] == "line":
         at = row["at"]
@@ -331,7 +345,9 @@ def thread_name(row: Body) -> str:
 
 
 def call_variables(row: Body) -> list[Body]:
-    """Return the MPI call that a rank is at as a list of variables for the editor. `row`: the rank's row of `ranks`."""
+    """Return the MPI call that a rank is at as variables for the editor. `row`: the rank's row in the answer of
+    `ranks`.
+    """
     states = {"before": "about to be made", "in": "made, and waits", "polls": "polls in vain", "line": "the next one",
               "outside": "the next one"}  # fmt: skip
     call = row.get("call") or row.get("next") or row.get("last")

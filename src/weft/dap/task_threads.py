@@ -28,7 +28,7 @@ class TaskThreads:
         self._told: set[int] = set()
 
     def refresh(self) -> list[str]:
-        """Read the tasks of all ranks, and return a sentence for each rank that has more tasks than are shown; once in
+        """Read the tasks of all ranks. Return a sentence for each rank that has more tasks than are shown, only once in
         a session.
         """
         debugger, self._rows = self._prompt.debugger, {}
@@ -59,8 +59,8 @@ class TaskThreads:
         ]  # fmt: skip
 
     def task_of_thread(self, thread_number: object) -> tuple[int, int] | None:
-        """Return the rank and the task of the thread with the editor's number; None for a thread of a rank. UsageError
-        for a finished task.
+        """Return the rank and the number of the task behind a thread of the editor; None if it is a thread of a rank.
+        UsageError if the task is done.
         """
         if not isinstance(thread_number, int) or thread_number < FIRST_TASK_NUMBER:
             return None
@@ -70,7 +70,9 @@ class TaskThreads:
         return found
 
     def running_task(self, rank: int) -> int | None:
-        """Return the number of the task that a rank runs; None if it runs none."""
+        """Return the number of the task that a rank is stopped in; None if it is in none, or is not stopped at a
+        line.
+        """
         debugger = self._prompt.debugger
         hand: Any = debugger.hands.get(rank)
         if hand is None or hand.stopped is None:
@@ -93,8 +95,8 @@ class TaskThreads:
         return open_task_view(hand, task)
 
     def step_task(self, movement: Movement, rank: int, task: int) -> Answer:
-        """Step one task by `movement` (`next`, `step` or `finish`), wherever it runs, and return its stop; the others
-        run freely.
+        """Step one task, wherever it runs, and return its stop. Other tasks run freely. `movement`: `next`, `step` or
+        `finish`.
         """
         commands = self._prompt.debugger_of_rank(rank)
         commands.focus = task

@@ -41,7 +41,9 @@ class Wire:
         self.closed = False
 
     def read_messages(self) -> Iterator[Message]:
-        """Yield all messages of the editor until it closes the connection. WireError for data that is no message."""
+        """Yield the editor's messages until it closes the connection. WireError if what comes is not a message of the
+        protocol.
+        """
         while (length := self._read_header()) is not None:
             body = self._source.read(length)
             if len(body) < length:
@@ -55,7 +57,7 @@ class Wire:
             yield message
 
     def _read_header(self) -> int | None:
-        """Return the length of the message after the next header, in bytes; None at the end of the stream."""
+        """Return how many bytes the next message has; None if the editor has closed the connection."""
         found: dict[str, str] = {}
         while line := self._source.readline(1000):
             name, _, value = line.decode("ascii", "replace").strip().partition(":")
@@ -67,7 +69,7 @@ class Wire:
         return None
 
     def _parse_length(self, headers: dict[str, str]) -> int:
-        """Return the value of Content-Length in bytes. WireError if the field is missing or no valid length."""
+        """Return the number in the field Content-Length. WireError if the field is missing or is not a valid length."""
         length = headers.get("content-length")
         if length is None:
             raise WireError("a header without Content-Length")
@@ -76,7 +78,7 @@ class Wire:
         return int(length)
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a response or an event to the editor; nothing happens if it has disconnected."""
+        """Send a response or an event to the editor; does nothing if it has disconnected."""
         with self._sending:
             self._sent += 1
             body = json.dumps({"seq": self._sent, "type": kind, **fields}).encode()

@@ -344,9 +344,8 @@ def _compiler_identity(command: str) -> str:
 
 
 def _compute_object_key(jobs: Sequence[CompileJob], source_text: bytes) -> str:
-    """Return the cache key of the objects of some sources: a hash of the preprocessed text, the compiler, its flags and
-    Weft's own files.
-    """
+    """Return the name under which the objects of some sources are kept in the cache. It is a hash of the preprocessed
+    text, the compiler, its flags and Weft's own files."""
     job = jobs[0]
     folder = os.fsencode(job.folder)
     facts = [

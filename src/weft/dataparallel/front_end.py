@@ -112,7 +112,7 @@ class FrontEnd(Protocol):
     def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
         """Run a program in `folder`; the runtime writes to `found`. UsageError if the program cannot be checked."""
 
-    def verify(self, request: CheckRequest) -> None:
+    def refuse_unsupported_options(self, request: CheckRequest) -> None:
         """Raise UsageError if a request has an option that this front end does not support."""
         for name, option in SPELLED.items():
             if getattr(request, name) and name not in self.options:

@@ -17,19 +17,17 @@ BY_PLACE: Final = frozenset(("out-of-bounds", "directive-order", "wrong-reductio
 
 
 def group_by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return one merged finding for each cause (the same fault in one loop, seen at several places), in order of first
-    occurrence.
-    """
+    """Return one merged finding for each cause, in the order of first occurrence. Findings have one cause if they are
+    about the same fault in one loop, at whatever places it was seen."""
     causes: defaultdict[object, list[Finding]] = defaultdict(list)
     for one in findings:
-        causes[finding_cause(one)].append(one)
+        causes[make_cause_key(one)].append(one)
     return tuple(merge_findings(held) for held in causes.values())
 
 
-def finding_cause(finding: Finding) -> object:
-    """Return a key that is equal for findings of the same cause: equal kind, case, variable, its declaration and the
-    loop. A finding that lacks these facts has a key of its own.
-    """
+def make_cause_key(finding: Finding) -> object:
+    """Return a key that is equal for findings of the same cause: equal kind, case, variable, declaration and loop. A
+    finding that lacks these facts has a key of its own."""
     held = finding.evidence
     if finding.kind in BY_PLACE or not isinstance(held, CheckCase) or not held.variable:
         return id(finding)

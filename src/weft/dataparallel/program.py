@@ -60,10 +60,10 @@ def run_program(
     say: Say = ignore,
     look: Callable[[], object] = lambda: None,
 ) -> ProcessEnd:
-    """Run a checked program to its end; the runtime writes its output to `findings_path`.
+    """Run a checked program to its end, and return how it ended. Its runtime writes its findings to `findings_path`.
 
-    `grid`: the simulated processors, such as `2x2`; `timeout` in seconds; `launcher`: words before the program's name;
-    `say` prints how long it has run, and `look` is called meanwhile.
+    `grid`: the simulated processors, such as `2x2`. `timeout`: in seconds. `launcher`: words before the program's
+    name. `say`: gets a sentence from time to time that says how long the program has run. `look`: is called meanwhile.
     """
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings_path)}
     if grid:
@@ -76,7 +76,7 @@ def run_program(
     progress = Progress(say, "the program runs")
 
     def watch() -> bool:
-        progress.look()
+        progress.report_if_due()
         look()
         return False
 

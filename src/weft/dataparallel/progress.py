@@ -28,7 +28,7 @@ class Progress:
         self._began = time.monotonic()
         self._next = float(FIRST_SECONDS)
 
-    def look(self, more: str = "") -> None:
+    def report_if_due(self, more: str = "") -> None:
         """Report how many seconds the work has taken so far, if the next report is due. `more`: text to add."""
         taken = time.monotonic() - self._began
         if taken >= self._next:
@@ -49,7 +49,7 @@ def wait_for_compilations(compilations: Sequence[Future[T]], say: Say) -> list[T
             done, pending = wait(pending, LOOK_SECONDS, FIRST_EXCEPTION)
             next((one.result() for one in done if one.exception()), None)
             of = f"{len(compilations) - len(pending)} of {plural(len(compilations), 'source')} so far"
-            progress.look(f": {of}")
+            progress.report_if_due(f": {of}")
     except BaseException:
         for one in pending:
             one.cancel()

@@ -146,7 +146,7 @@ class Standstill:
     # What a call asks for
 
     def _wanted_messages(self, event: Event) -> Iterator[_Wanted]:
-        """Yield the messages and receives that a blocked call needs."""
+        """Yield the messages and receives that must come before an open call can return."""
         name = base_name(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
             yield from self._want_message("probe" if name in calls.PROBES else "message", event)
@@ -177,7 +177,7 @@ class Standstill:
         yield _Wanted(what, posted or event, request, comm, place, tag, sure)
 
     def _want_both_sides(self, event: Event, request: int) -> Iterator[_Wanted]:
-        """Yield the receive and the message that a send-receive needs."""
+        """Yield the receive that takes the message of a send-receive, and the message that it receives."""
         args = event.args
         yield from self._want_message("receive", event, request, sure=False)
         if "source" in args:
@@ -228,7 +228,8 @@ class Standstill:
         return make_ledgers(self.traffic, receivers, self.dropped) if receivers else {}
 
     def _analyse_call(self, event: Event, asks: list[_Wanted], ledgers: dict[int, Ledger]) -> Blocked:
-        """Return a blocked call with what it needs and the reasons for which it waits."""
+        """Return what an open call needs before it can return, and the reasons for which it still waits. `asks`: the
+        messages and receives that it needs."""
         name = base_name(event.function.name)
         reasons = [self._reason_for(ask, ledgers) for ask in asks]
         if name in calls.WAITS:
@@ -507,7 +508,7 @@ def _may_hear_from_outside(of: Rank) -> bool:
 
 
 def _last_calls(rank: Rank) -> list[Event]:
-    """Return the last call of each thread."""
+    """Return the last call of each thread of a rank; [] if it made none."""
     if len(rank.threads) < 2:
         return [rank.event(len(rank) - 1)] if len(rank) else []
     rows = (np.flatnonzero(rank.event_threads == thread) for thread in range(len(rank.threads)))

@@ -111,7 +111,8 @@ class CollectiveCalls:
         return window_of(rank, local)
 
     def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """Return the rank's own id of each of its windows, by (communicator index, ordinal among the windows on it)."""
+        """Return {(communicator index, ordinal): id}: the ids by which a rank's calls name its windows. The ordinal
+        counts the windows on the communicator, and is the same on all members."""
         if rank.index not in self._windows:
             ids = rank.definitions.ids(Def.WINDOW)
             keys = {key: id for id in ids if (key := self.window(rank, id)) is not None}
@@ -119,7 +120,8 @@ class CollectiveCalls:
         return self._windows[rank.index]
 
     def file_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """Return the rank's own ids of its files by (communicator index, ordinal among the files opened on it)."""
+        """Return {(communicator index, ordinal): id}: the ids by which a rank's calls name its files. The ordinal
+        counts the files opened on the communicator, and is the same on all members."""
         if rank.index not in self._files:
             found: dict[tuple[int, int], int] = {}
             counts: dict[int, int] = {}
@@ -132,7 +134,8 @@ class CollectiveCalls:
         return self._files[rank.index]
 
     def _calls_on_object(self, rank: Rank, local: int | None, names: frozenset[str]) -> Ints:
-        """Return the events of a rank that call one of `names` on a window or file, in order."""
+        """Return the indices of the events of a rank that call one of `names` on a window or file, in order. `local`:
+        the rank's id of the object, None for no such object."""
         if local is None:
             return np.zeros(0, np.int64)
         key = ("object", hash(names), local, rank.index)

@@ -10,7 +10,8 @@ from weft.trace import Event, Rank
 
 
 def missing_partitions(rank: Rank, init: Event, start: int) -> list[int]:
-    """Return the partitions of a send, made by `init`, that no call after event `start` marked as ready."""
+    """Return the partitions of a partitioned send that no call after the event index `start` has marked as ready.
+    `init`: the call that made the send."""
     ready: set[int] = set()
     rows = masks_of(rank.trace.functions).where(rank, calls.READIES)
     for index in rows[(rows > start) & (rank.events["object"][rows] == init.object)].tolist():

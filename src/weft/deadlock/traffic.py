@@ -167,8 +167,9 @@ class Traffic:
         hit = ids[by_id][place] == request
         return event, request, np.where(hit, inits[by_id][place], NONE)
 
-    def _ends_of_started(self, names: frozenset[str]) -> MessageEnds:
-        """Return the message ends of persistent requests that some functions made, at their starts."""
+    def _persistent_ends(self, names: frozenset[str]) -> MessageEnds:
+        """Return the messages of persistent requests, one for each start. `names`: the functions that made the
+        requests."""
         event, request, init = self.starts
         table = self.masks.table(names)
         rows = (init >= 0) & table[self.events["function"][init]]
@@ -201,7 +202,8 @@ class Traffic:
         return Completions(request[order], event[order], Statuses(*(f[order] for f in fields)))
 
     def _completing_calls(self, names: frozenset[str], closed: NDArray[np.bool_]) -> Ints:
-        """Return the closed calls of `names` that completed something: waits, and tests whose flag came out true."""
+        """Return the indices of the calls of `names` that completed a request: waits that returned, and tests that
+        came out true."""
         which = self._where(names)
         which = which[closed[which]]
         tests = self.masks.table(calls.TESTS - calls.OF_SOME)[self.events["function"][which]]
@@ -209,7 +211,7 @@ class Traffic:
         return done
 
     def _status_in_row(self, which: Ints) -> Statuses:
-        """Return the statuses of calls that complete one request, from the rows of their events."""
+        """Return the statuses of calls that complete a single request. The fixed part of their events has it."""
         zero = np.zeros(len(which), np.int64)
         cancelled = (self.events["flags"][which] & Flag.CANCELLED) != 0
         return Statuses(
@@ -265,20 +267,21 @@ class Traffic:
 
     @cached_property
     def sends(self) -> MessageEnds:
-        """Return every message that the rank sent or tried to send, in issue order; cancelled ones left out."""
+        """Return every message that the rank sent or tried to send, in the order of the calls. Cancelled sends are
+        left out."""
         which = self._where(_SENDING)
         requests = self.masks.table(calls.ISENDS | calls.ISENDRECVS)[self.events["function"][which]]
         request = np.where(requests, self._column("object", which), 0)
         direct = self._make_ends(which, self._column("peer", which), self._column("tag", which), request)
-        ends = _join_ends([direct, self._ends_of_started(calls.SEND_INITS)])
+        ends = _join_ends([direct, self._persistent_ends(calls.SEND_INITS)])
         return ends.pick(~self._cancelled(ends)) if self._cancels else ends
 
     @cached_property
     def receives(self) -> MessageEnds:
-        """Return every receive that the rank posted, in posting order, its source and tag resolved where a status
-        tells.
+        """Return every receive that the rank posted, in order. Where a status shows them, source and tag are the
+        actual ones instead of wildcards.
 
-        A matched probe counts as the post of its message's receive; a cancelled receive is left out.
+        A matched probe counts as the posting of its message's receive. Cancelled receives are left out.
         """
         which = self._where(_RECEIVING)
         request = np.where(
@@ -296,7 +299,7 @@ class Traffic:
         isendrecv = self.masks.table(calls.ISENDRECVS)[self.events["function"][both]]
         request = np.where(isendrecv, self._column("object", both), 0)
         parts.append(self._sendrecv_source(both, tail, request))
-        parts.append(self._ends_of_started(calls.RECV_INITS))
+        parts.append(self._persistent_ends(calls.RECV_INITS))
         ends = _join_ends(parts)
         unresolved = (ends.request != 0) & ((ends.peer == ANY_SOURCE) | (ends.tag == ANY_TAG))
         return self._resolve_wildcards(ends) if unresolved.any() or self._cancels else ends
@@ -336,7 +339,9 @@ class Traffic:
         return (row >= 0) & self.completions.status.cancelled[row]
 
     def _resolve_wildcards(self, ends: MessageEnds) -> MessageEnds:
-        """Return receives with source and tag of wildcards as the status of their completion gives them."""
+        """Return receives with the actual source and tag in place of wildcards, from the status of their completion. A
+        wildcard stays if the receive did not complete, and becomes UNKNOWN without a status. Cancelled receives are
+        left out."""
         row = self._completion_rows(ends)
         status, has = self.completions.status, row >= 0
         row = row[has]

@@ -89,7 +89,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
             found.setdefault(told.cause or told.message, told)
             hit.add(place)
     if left:
-        return [_with_untried(one, left) for one in found.values()] or [_bound_note(tried - open_, left)]
+        return [_with_untried(one, left) for one in found.values()] or [_make_bound_note(tried - open_, left)]
     return list(found.values())
 
 
@@ -98,7 +98,7 @@ def _with_untried(one: Finding, left: int) -> Finding:
     return replace(one, evidence=changed(one.evidence, untried=left))
 
 
-def _bound_note(tried: int, untried: int) -> Finding:
+def _make_bound_note(tried: int, untried: int) -> Finding:
     """Return the note that says how many other matches were tried, and how many were not."""
     return Finding(
         kind="potential-deadlock",
@@ -120,7 +120,7 @@ def is_bound_note(one: Finding) -> bool:
 def join_bound_notes(notes: Sequence[Finding]) -> Finding:
     """Return one such note for those of several segments of a run."""
     held = [note.evidence for note in notes if isinstance(note.evidence, Untried)]
-    return _bound_note(sum(one.tried for one in held), sum(one.untried for one in held))
+    return _make_bound_note(sum(one.tried for one in held), sum(one.untried for one in held))
 
 
 class _Choices(NamedTuple):
@@ -359,7 +359,7 @@ class _Reruns:
         return make_constraints(match, self.processes, waits, self.together, never)
 
     def find_stuck(self, match: Match) -> list[_StuckProcess]:
-        """Run the record again with another match; return which processes cannot continue."""
+        """Carry out the record again with another match, and return the processes that cannot continue."""
         constraints = self.make_constraints(match)
         place = constraints.run_processes()
         rows = np.flatnonzero(place < constraints.first[1:]).tolist()
@@ -406,7 +406,8 @@ def _is_decided_outside_segment(match: Match, again: _Rematch, stuck: list[_Stuc
 
 
 def _stuck_thread_of_rank(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> _StuckProcess | None:
-    """Return the process of the wildcard's own thread if it is stuck, else another one of its rank."""
+    """Return the stuck process of the thread that posted the wildcard receive, else another stuck one of the same
+    rank; None if the rank is not stuck."""
     here = [s for s in stuck if s.rank == again.rank]
     thread = match.trace.ranks[again.rank].event_threads
     received = thread[int(match.recvs.event[again.choice.recv])]
@@ -438,7 +439,8 @@ def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) ->
 
 
 def _make_finding(again: _Rematch, stuck_call: Event, wanting: int, stuck: int) -> Finding:
-    """Return the finding about a wildcard's other choice: who would then wait for what for ever."""
+    """Return the finding that a wildcard receive could have taken another message, after which a rank waits for ever.
+    `wanting`: the row of the receive that gets no message; `stuck`: how many processes wait for ever."""
     match, choice = again.match, again.choice
     trace = match.trace
     receive, took = trace.event(*match.recvs.id(choice.recv)), trace.event(*match.sends.id(again.took))

@@ -146,7 +146,8 @@ class _FindingMaker:
     # Sentences
 
     def _describe_deadlock(self) -> str:
-        """Return the sentence about the deadlock: a cycle if it is one, else the first group and why it waits."""
+        """Return the sentence about the deadlock. For a cycle it names each rank and the next one; else it says why
+        the first group of ranks waits."""
         cycle = self._find_cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
         if len(cycle) > 2 and len(self.groups) >= 1 and self.groups[-1].what != "members":
             return self._describe_cycle(cycle)
@@ -161,7 +162,7 @@ class _FindingMaker:
 
     def _describe_reason(self, group: Group, reason: Reason) -> str:
         """Return why a group waits."""
-        if (why := self._fewer_pickled_collectives(group)) is not None:
+        if (why := self._describe_fewer_pickled_collectives(group)) is not None:
             return why
         if reason.what == "message":
             return self._describe_missing_message(group, reason)
@@ -184,7 +185,7 @@ class _FindingMaker:
         ]
         return f"{rank_words(others)} {says}: {self._describe_places(others, group)}"
 
-    def _fewer_pickled_collectives(self, group: Group) -> str | None:
+    def _describe_fewer_pickled_collectives(self, group: Group) -> str | None:
         """Return words that say which members made fewer collectives of pickled objects (mpi4py) than the group. None
         if no member did, or the group's call is not such a collective."""
         event = group.blocked.event
@@ -223,17 +224,17 @@ class _FindingMaker:
                 return "each waits for a message of another of them"
             near = self._describe_near_message(group, reason, rest[0]) if len(rest) == 1 else ""
             where = self._describe_places(rest, group)
-            fewer = "" if near else self._describe_fewer(group, rest)
+            fewer = "" if near else self._describe_shortfall(group, rest)
             return f"{rank_words(rest)} {fewer or ('sends none' if len(rest) == 1 else 'send none')}{near}: {where}"
         near = self._describe_near_message(group, reason, reason.peer)
-        if not near and (fewer := self._describe_fewer(group, [reason.peer])):
+        if not near and (fewer := self._describe_shortfall(group, [reason.peer])):
             return f"{_name(reason.peer)} {fewer}: {self._describe_whereabouts(reason.peer, group)}"
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
         extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
         return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._describe_whereabouts(reason.peer, group)}"
 
-    def _describe_fewer(self, group: Group, others: Sequence[int]) -> str:
+    def _describe_shortfall(self, group: Group, others: Sequence[int]) -> str:
         """Return words that say how many rounds of a loop the ranks `others` made, or else how many messages to the
         group they sent, if it is fewer than they should. Empty if one of them waits for a message itself: its round
         may be unfinished."""
@@ -401,7 +402,7 @@ class _FindingMaker:
         return path[path.index(at) :]
 
     def _describe_cycle(self, cycle: list[int]) -> str:
-        """Return the sentence about a cycle of ranks."""
+        """Return the sentence for ranks of which each waits for the next, in that order."""
         self.told.update(cycle)
         shown = cycle if len(cycle) <= MAX_CYCLE else cycle[:2]
         parts: list[str] = []

@@ -57,8 +57,8 @@ class NotAgain(WeftError):
 
 
 def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:
-    """Return the two lines at the first tick at which two replays went different ways; None if all went the same way. A
-    tick is a counted line, visit or change.
+    """Compare the counts of several replays that ought to go the same way. Return the source lines of two replays at
+    the first tick (counted line, visit or change) at which they differ; None if none do.
     """
     for nth, one in enumerate(tallies):
         for other in tallies[:nth]:
@@ -74,7 +74,7 @@ def _key(marks: Marks) -> str:
     return json.dumps([marks.lines, place], sort_keys=True)
 
 
-class Back:
+class BackwardSearch:
     """One search on one rank. `marks`: what counts as a tick; `floor`: the call of the rank before which no tick is
     searched.
     """
@@ -82,13 +82,13 @@ class Back:
     def __init__(self, standing: Standing, rank: int, marks: Marks, floor: int = 0) -> None:
         self.standing, self.rank, self.marks, self.floor = standing, rank, marks, floor
         controls = standing.replica.controls
-        self.now = standing.now()
+        self.now = standing.calls_passed()
         self._begun_at = dict(self.now)
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
-        if not standing.runs(rank):  # it has ended: the search begins before it left MPI
+        if not standing.is_running(rank):  # it has ended: the search begins before it left MPI
             entries = range(standing.record.entries(rank))
-            self.now[rank, 0] = next((at for at in entries if standing.record.leaves(rank, at)), len(entries))
-        state = standing.stands(rank)["state"]
+            self.now[rank, 0] = next((at for at in entries if standing.record.is_end_of_mpi(rank, at)), len(entries))
+        state = standing.describe_thread(rank)["state"]
         self.at_line, self.inside = state == "line", state == "in"
         self.behind = self.own = self.visits = 0
         self.passes = False
@@ -100,52 +100,55 @@ class Back:
         self.reached = 0, 0
         """The call that the tick was counted from, and its number."""
 
-    def last(self) -> bool:
-        """Bring the rank to the last tick before its current place, and return true. If there is none, bring it back to
-        this place and return false.
+    def go_to_last_tick(self) -> bool:
+        """Bring the rank back to the last tick before its current place: the last visit of a marked place, change of a
+        marked value, or line. Return False if there is none; the rank is then at its current place again.
 
-        NotAgain, with all ranks where they were, if no replay comes to it.
+        NotAgain, with all ranks where they were, if no further replay comes to the tick.
         """
         try:
-            return self._search()
+            return self._search_last_tick()
         except NotAgain:
             with suppress(WeftError):
                 self._restore()
             raise
 
-    def _search(self) -> bool:
-        """Bring the rank to the last tick before its place, or back to its place, and return which as `last` does.
-        After an exception the ranks are somewhere else.
+    def _search_last_tick(self) -> bool:
+        """Do what `go_to_last_tick` does and return the same, but leave the ranks anywhere if an exception is
+        raised.
         """
-        known = self._known()
-        if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
+        known = self._reusable_search()
+        if known is not None and self._go_to_tick(
+            known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1
+        ):
             return True
-        self._count_behind()
-        for base in self._bases(known.base if known is not None else self.now[self.rank, 0]):
-            if self._tick(base, self._count_past, self.behind + self.own):
+        self._count_to_next_call()
+        for base in self._search_starts(known.base if known is not None else self.now[self.rank, 0]):
+            if self._go_to_tick(base, self._count_past_place, self.behind + self.own):
                 return True
         self._restore()
         return False
 
-    def _tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
-        """Bring the rank to the tick after which `after` further ticks were counted, from call `base` on; return false
-        if there are fewer ticks. A tick is a counted line, visit or change. NotAgain if no replay comes there the same
-        way.
+    def _go_to_tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
+        """Bring the rank to the tick that is followed by exactly `after` further ticks, counted from call `base` on.
+        Return False if there are fewer ticks. NotAgain if no further replay goes the same way.
+
+        `counted(base)`: returns the counts of a replay from that call on.
         """
         for _ in range(TRIES):
             tally = counted(base)
             if tally.ticks <= after:
                 return False
-            if self._reach(base, tally.ticks - after, tally):
+            if self._go_to_same_tick(base, tally.ticks - after, tally):
                 return True
         raise self._not_again(base)
 
-    def _reach(self, base: int, tick: int, tally: Tally) -> bool:
-        """Bring the rank to a tick, and return whether the replay went the same way as in `tally`. If lines are
-        counted, the rank is brought to the first tick of the line.
+    def _go_to_same_tick(self, base: int, tick: int, tally: Tally) -> bool:
+        """Start another replay up to tick `tick` after call `base`, or to the first tick of the same line if lines are
+        counted. Return whether this replay went the same way as the one with the counts `tally`.
 
-        A variable that the program has not set yet has another value in each replay, so that its first value counts as
-        a change in some replays only.
+        A variable that the program has not set yet has another value in each replay. Its first value then counts as a
+        change in some replays only, and these do not go the same way.
         """
         tick = tally.begin_of_line(tick) if self.marks.lines else tick
         try:
@@ -157,26 +160,28 @@ class Back:
         if way != (tally.way(tick) or way):
             return False
         self.reached = base, tick
-        if self.marks.lines and (stop := self._stop()) is not None:
+        if self.marks.lines and (stop := self._current_stop()) is not None:
             self.standing.known = Known(stop, base, tick, tally, _key(self.marks))
         return True
 
-    def _known(self) -> Known | None:
-        """Return what the last search counted, if the rank is still where that search brought it; else None."""
+    def _reusable_search(self) -> Known | None:
+        """Return what the last search counted, if the rank is still where that search brought it and the same is
+        searched; else None.
+        """
         known = self.standing.known
-        mine = known is not None and known.stop is self._stop() and known.key == _key(self.marks)
+        mine = known is not None and known.stop is self._current_stop() and known.key == _key(self.marks)
         return known if mine else None
 
-    def _stop(self) -> Frame | None:
-        """Return the rank's stop at a line; None if it is at none. Each stop is an object of its own, which shows
-        whether the rank has moved.
+    def _current_stop(self) -> Frame | None:
+        """Return the line at which the rank is stopped, None if at none. It is a new object for each stop, so that one
+        can tell by `is` whether the rank has moved.
         """
         hand = self.standing.hands.get(self.rank)
         return hand.stopped if hand is not None else None
 
-    def _bases(self, below: int) -> Iterator[int]:
-        """Yield the positions of the rank's earlier calls from which to search forward, the nearest first, at growing
-        distances. Only positions before `below` are yielded, as no tick is after the call at `below`.
+    def _search_starts(self, below: int) -> Iterator[int]:
+        """Yield the positions of earlier calls of the rank from which to search forward: the nearest first, then at
+        growing distances. Calls at `below` and later are left out, as no tick follows them.
         """
         here, calls = self.now[self.rank, 0], 1 + self.inside
         while here:
@@ -187,30 +192,31 @@ class Back:
                 return
             calls *= WIDER
 
-    def _count_behind(self) -> None:
-        """Run the rank on to its next call, and count the ticks until there and the visits of its current place.
+    def _count_to_next_call(self) -> None:
+        """Run the rank on to its next call, and count the ticks until there (`behind`) and the visits of its current
+        place (`visits`).
 
-        A tick is a visit of a marked place, a change of a marked value, or a line. The numbers are kept in `behind` and
-        `visits`, and those of other ranks in `_lines`. Nothing happens if the rank is not at a line or has crashed.
+        Also counts in `_lines` how often other ranks that are stopped at lines come to their places again. Nothing
+        happens if the rank is not at a line, or has crashed.
         """
         if not self.at_line:
             return
         hand = self.standing.hand(self.rank)
         if getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
-        self.own = hand.count(self.marks)
+        self.own = hand.begin_count(self.marks)
         self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
-        others = self._count_others()
-        self.run_on(wait_for_all=bool(others))
-        tally = hand.counted()
+        others = self._begin_counting_others()
+        self.run_past_search(wait_for_all=bool(others))
+        tally = hand.finish_count()
         self.behind, self.visits = tally.ticks, tally.visits
         if self.marks.place.get("address") or "lines" not in self.marks.place:
             self._lines[self.rank] = self.marks.place, tally.visits
         for rank, place in others.items():
-            self._lines[rank] = place, self.standing.hands[rank].counted().visits
+            self._lines[rank] = place, self.standing.hands[rank].finish_count().visits
 
-    def _count_others(self) -> dict[int, Place]:
-        """Begin to count the visits of the places of other ranks that are stopped at lines, and return these places by
+    def _begin_counting_others(self) -> dict[int, Place]:
+        """Begin to count how often the other ranks that are stopped at lines visit their places; return these places by
         rank.
         """
         found: dict[int, Place] = {}
@@ -220,52 +226,52 @@ class Back:
                 continue
             with suppress(DebuggerError):
                 place = hand.place()
-                hand.count(Marks(place))
+                hand.begin_count(Marks(place))
                 found[rank] = place
         return found
 
-    def run_on(self, *, wait_for_all: bool = False) -> None:
-        """Let all ranks run to where they were before the search, and the searched rank to its next call. Wait only for
-        the searched rank, or for all ranks (`wait_for_all`).
+    def run_past_search(self, *, wait_for_all: bool = False) -> None:
+        """Let all ranks run to where they were before the search, and the searched rank on to its next call. Wait for
+        the searched rank only, unless `wait_for_all`.
         """
         self.standing.run(self.now, self.polls)
         self.standing.settle(only=None if wait_for_all else self.rank)
 
-    def _without(self) -> Goals:
-        """Return how far all ranks get without the next call of the searched rank, and no further than they were before
-        the search. No thread's goal is before its current position.
+    def _goals_without_next_call(self) -> Goals:
+        """Return how far all ranks can run if the searched rank does not make its next call. No goal is beyond where
+        the thread was before the search, or before where it is.
         """
         standing = self.standing
         coming = standing.record.entry(self.rank, standing.replica.at(self.rank))
         cut = self.now if coming is None else standing.cut_before(coming.id, self.now)
         return {thread: max(goal, standing.replica.at(*thread)) for thread, goal in cut.items()}
 
-    def _begin(self, base: int) -> None:
-        """Start another replay, which stops before call `base` of the rank."""
+    def _begin_before_call(self, base: int) -> None:
+        """Start another replay, in which the rank stops before its call number `base`."""
         event = self.standing.record.entry(self.rank, base)
         if event is None:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
         self.standing.back_to(event.id, self.now, only=self.rank)
 
-    def _count_from(self, base: int) -> Tally:
-        """Count all ticks from call `base` on to the call after the rank's place, in another replay; return the
-        counts.
+    def _count_from_call(self, base: int) -> Tally:
+        """Start another replay, and return the counts of all ticks from call `base` up to the call after the rank's
+        place.
         """
-        self._begin(base)
+        self._begin_before_call(base)
         hand = self.standing.hand(self.rank)
-        hand.count(self.marks)
-        self.run_on()
-        return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
+        hand.begin_count(self.marks)
+        self.run_past_search()
+        return hand.finish_count(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
-    def _count_past(self, base: int) -> Tally:
-        """Return the counts of all ticks from call `base` on, from a replay in which the rank passed its place.
-        NotAgain if no replay passes this place.
+    def _count_past_place(self, base: int) -> Tally:
+        """Return the counts of all ticks from call `base` on, from a replay in which the rank came past its place
+        again. NotAgain if no replay does.
 
-        A replay that did not pass it (it was disturbed, or the program goes another way) proves nothing of earlier
-        ticks.
+        A replay that did not come past it, as it was disturbed or the program went another way, proves nothing about
+        earlier ticks.
         """
         for _ in range(TRIES if self.passes else 1):
-            tally = self._count_from(base)
+            tally = self._count_from_call(base)
             self._tallies.setdefault(base, []).append(tally)
             if not self.passes or (tally.visits > self.visits and tally.ticks >= self.behind + self.own):
                 return tally
@@ -275,20 +281,22 @@ class Back:
         return NotAgain(self.rank, self.standing.record.trace.system.name, self._tallies.get(base, ()))
 
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> Tally:
-        """Start another replay in which the rank stops at a tick counted from call `base` on, or at a visit of its
-        place; return the counts.
+        """Start another replay in which the rank stops at tick number `tick` after call `base`, or at visit number
+        `visit` of its place. Return the counts up to there. NotAgain if the rank does not stop.
         """
-        self._begin(base)
+        self._begin_before_call(base)
         hand = self.standing.hand(self.rank)
-        hand.count(self.marks, tick, visit)
+        hand.begin_count(self.marks, tick, visit)
         self.standing.run(self.now, self.polls)
-        self.standing.settle(self._without)
+        self.standing.settle(self._goals_without_next_call)
         if hand.stopped is None:
             raise self._not_again(base)
-        return hand.counted(LOG)
+        return hand.finish_count(LOG)
 
     def _restore(self) -> None:
-        """Bring the rank back to where it was, and the others to the lines at which they were stopped."""
+        """Bring the searched rank back to where it was, and other ranks that were stopped at lines back to these
+        lines.
+        """
         if not self._lines:
             self.standing.begin(self._begun_at)
             return
@@ -296,32 +304,36 @@ class Back:
         for is_counting in (True, False):
             self._begin_before_lines()
             for rank, (place, after) in self._lines.items():
-                self.standing.hand(rank).count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
+                self.standing.hand(rank).begin_count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
             self.standing.run(self._begun_at, self.polls)
-            self.standing.settle(None if is_counting else self._without)
+            self.standing.settle(None if is_counting else self._goals_without_next_call)
             for rank in self._lines:
                 if is_counting or self.standing.hands[rank].stopped is not None:
-                    totals[rank] = self.standing.hands[rank].counted().visits
+                    totals[rank] = self.standing.hands[rank].finish_count().visits
         if self.at_line and self.standing.hands[self.rank].stopped is None:
             raise self._not_again(max(self.now[self.rank, 0] - 1, 0))
 
     def _begin_before_lines(self) -> None:
-        """Start another replay, in which each rank of `_lines` is before the call that came before its line."""
+        """Start another replay, in which each rank of `_lines` stops before the last call that it made before its
+        line.
+        """
         standing = self.standing
         found = (standing.record.entry(rank, max(self.now[rank, 0] - 1, 0)) for rank in self._lines)
         cut = standing.record.cuts.greatest_cut_without([event.id for event in found if event is not None])
-        goals = standing.record.full(cut.goals, self.now)
+        goals = standing.record.complete_goals(cut.goals, self.now)
         standing.begin({thread: min(goal, self.now[thread]) for thread, goal in goals.items()})
 
 
-def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
+def locate_watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
     """Return an expression with the frame that it belongs to, so that it can be watched in another replay too."""
     place: Place = standing.hand(rank).place(level, expression)
     return Watched(expression, place["depth"], place["function"], place.get("path", ""))
 
 
-def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
-    """Return the level of the frame of a watched expression on a rank; None if the rank has no such frame."""
+def find_frame_level(standing: Standing, rank: int, one: Watched) -> int | None:
+    """Return the level in the rank's stack (0: innermost) of the frame of a watched expression. None if the rank has no
+    such frame; 0 for an expression that needs no frame.
+    """
     if not one.depth:
         return 0
     hand = standing.hand(rank)
@@ -333,37 +345,39 @@ def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
 
 
 def reverse_line(standing: Standing, how: str, rank: int) -> None:
-    """Bring a rank to the line before its current one, over functions (`next`) or into them (`step`). NothingBehind if
-    there is none.
+    """Bring a rank back to the line before its current one. `how`: `next` passes over called functions, `step` goes
+    into them. NothingBehind if there is no earlier line.
     """
     place = standing.hand(rank).place()
     native = "lines" in place
     if native and not place["lines"]:
         raise NoLines(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
-    search = Back(standing, rank, Marks(place, lines="next" if native else how))
-    if not search.last():
+    search = BackwardSearch(standing, rank, Marks(place, lines="next" if native else how))
+    if not search.go_to_last_tick():
         system = standing.record.trace.system.name
         raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of {system}")
     if native and how == "step":
-        _into(search)
+        _step_into_called_function(search)
 
 
-def _into(search: Back) -> None:
-    """Bring the rank from the line that the search found to the last line of the function that this line calls. Without
-    such a call the rank is brought to the line itself.
+def _step_into_called_function(search: BackwardSearch) -> None:
+    """Bring the rank from the line that the search found to the last line of the functions that this line calls. If it
+    calls none, bring the rank to the line itself.
     """
     steps = 0
-    while steps < STEPS and _step(search):
+    while steps < STEPS and _step_off_start(search):
         steps += 1
     if steps == STEPS:
         raise WeftError(f"more than {STEPS} lines lie in what that line calls: `reverse-next`, or `break` and `rc`")
     search.go_to(search.reached[0], tick=search.reached[1])
     for _ in range(steps):
-        _step(search)
+        _step_off_start(search)
 
 
-def _step(search: Back) -> bool:
-    """Step the rank once, and return whether it is at a line other than the one from which the search went back."""
+def _step_off_start(search: BackwardSearch) -> bool:
+    """Step the rank once. Return whether it is then at another place than the one from which the search went back
+    (module, address or depth differ); False if it did not stop again.
+    """
     hand, wanted = search.standing.hand(search.rank), search.marks.place
     hand.skip(search.standing.skips.names)
     hand.step("step")
@@ -380,9 +394,10 @@ def _step(search: Back) -> bool:
 def reverse_run(
     standing: Standing, rank: int, call: EventId | None, breakpoints: Breakpoints, watches: Sequence[Watched]
 ) -> bool:
-    """Bring a rank to the last visit of a breakpoint or change of a watched value after `call`, and return true.
+    """Bring a rank back to the last visit of a breakpoint or change of a watched value after `call`. Return whether
+    there is one.
 
-    Return false if there is none; the rank is then somewhere before that call, or where it was if `call` is None.
+    If not, the rank is somewhere before that call, or where it was if `call` is None.
     """
     points = tuple(
         b.point for b in breakpoints.all if b.point and b.on(rank) and b.point.task is None and not b.point.log
@@ -397,9 +412,9 @@ def reverse_run(
             if (event := standing.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
         )  # fmt: skip
         floor = max(next(later, standing.replica.at(rank)) - 1, 0)
-    place = standing.hand(rank).place() if standing.runs(rank) else {}
-    search = Back(standing, rank, Marks(place, points, tuple(watches)), floor)
-    if not search.last():
+    place = standing.hand(rank).place() if standing.is_running(rank) else {}
+    search = BackwardSearch(standing, rank, Marks(place, points, tuple(watches)), floor)
+    if not search.go_to_last_tick():
         return False
     if call is None:
         return True

@@ -47,7 +47,9 @@ class Breakpoint:
         return self.rank in (None, rank)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the breakpoint as JSON values."""
+        """Return the breakpoint as JSON values: its number, where it is, its rank, and the number of recorded calls at
+        which it stops.
+        """
         by = "line" if self.point else "call"
         scope = {} if self.point is None or self.point.task is None else {
             "task": self.point.task, "descendants": self.point.descendants
@@ -80,11 +82,11 @@ class Breakpoints:
         return next(self._ids)
 
     def make(self, specification: str, scope: Scope | None = None, log: str = "") -> Breakpoint:
-        """Return a new breakpoint for `WHERE`, `WHERE if EXPRESSION` or `WHERE FILTER`. UsageError if the run has no
-        such place.
+        """Return a new breakpoint, which is not yet in `all`. `specification`: `WHERE`, `WHERE if EXPRESSION` or `WHERE
+        FILTER`. UsageError if the run has no such place.
 
-        `scope`: the task in which to stop; WHERE is then a place in the source, never an MPI call. `log`: the message
-        to print there instead of stopping a rank; WHERE is then a place in the source, too.
+        `scope`: the task in which to stop. `log`: the message to print instead of stopping a rank. With either of them
+        WHERE is a place in the source, never an MPI call.
         """
         place, condition, terms = _split_specification(specification)
         if condition or log:
@@ -107,7 +109,10 @@ class Breakpoints:
         return replace(found, text=specification, events=events)
 
     def _make_in_source(self, text: str, place: str, condition: str, scope: Scope | None, log: str) -> Breakpoint:
-        """Return a new breakpoint in the source with a condition in the program's language, or a log point."""
+        """Return a new breakpoint at a line or function that stops only if `condition`, in the program's language, is
+        true, or that prints `log` instead of stopping. UsageError if `place` is an MPI call. `text`: the breakpoint as
+        the user wrote it.
+        """
         if scope is not None:
             raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
@@ -124,10 +129,11 @@ class Breakpoints:
         return Breakpoint(number, text, wanted.rank, (), point)
 
     def ignore(self, text: str, count: int, reached: Callable[[EventId], bool]) -> Breakpoint:
-        """Return a breakpoint, by its number (`text`), that ignores its next `count` visits. UsageError if there is no
-        such breakpoint.
+        """Replace a breakpoint by one that ignores its next `count` visits, and return it. `text`: the breakpoint's
+        number. UsageError if there is no such breakpoint.
 
-        Of calls the next ones by the time of the record are ignored, in this replay and in later ones.
+        If the breakpoint is at recorded calls, the next ones by the time of the record are taken off, in later replays
+        too. `reached(call)`: whether the rank has passed the call already.
         """
         old = next((b for b in self.all if text.isdigit() and b.id == int(text)), None)
         if old is None:
@@ -141,7 +147,9 @@ class Breakpoints:
         return made
 
     def _make_unfiltered(self, text: str, scope: Scope | None = None) -> Breakpoint:
-        """Return a new breakpoint for a place: at calls of the record if it has some there, else in the source."""
+        """Return a new breakpoint for a place without condition and filter: at calls of the record if it has some
+        there, else in the source. UsageError if there is neither.
+        """
         trace = self.record.trace
         if scope is not None:
             wanted = parse_place(text)
@@ -165,7 +173,7 @@ class Breakpoints:
         return Breakpoint(number, text, wanted.rank, calls, None if calls else point)
 
     def _require_code(self, wanted: SourcePoint) -> None:
-        """Raise UsageError for a line of a Python file without instructions, at which nothing would ever stop."""
+        """Raise UsageError for a line of a Python file that has no code, as nothing would ever stop there."""
         if wanted.file is None or not wanted.file.endswith(".py"):
             return
         known = self.record.files()
@@ -177,16 +185,18 @@ class Breakpoints:
                              f"{' and '.join(map(str, near))}")  # fmt: skip
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
-        """Yield the recorded calls at a source place, if a rank can be stopped before them. recv() of mpi4py makes two
-        MPI calls, of which only the first is yielded.
+        """Yield the recorded calls at a source place before which a rank can be stopped. Of the two MPI calls that
+        mpi4py's recv() makes, only the first is yielded.
         """
         for event in find_all_visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)
-            if is_entry and not self.record.second_half(rank, position, slot):
+            if is_entry and not self.record.is_receive_of_probe(rank, position, slot):
                 yield event
 
     def delete(self, text: str) -> None:
-        """Delete breakpoints by their numbers, or all. UsageError if one does not exist."""
+        """Delete the breakpoints with the numbers in `text`, or all if it is "" or `all`. UsageError if one does not
+        exist.
+        """
         known = {b.id for b in self.all}
         chosen = known if text in ("", "all") else {int(n) if n.isdigit() else 0 for n in text.split()}
         if not chosen or not chosen <= known:
@@ -194,8 +204,8 @@ class Breakpoints:
         self.all = [b for b in self.all if b.id not in chosen]
 
     def ahead(self, reached: Callable[[EventId], bool]) -> list[EventId]:
-        """Return, for each thread, the next call at which a breakpoint stops the thread. `reached` returns whether a
-        call was passed already.
+        """Return for each thread the next recorded call at which a breakpoint stops it. `reached(call)`: whether the
+        thread has passed the call already.
         """
         first: dict[Position, tuple[int, EventId]] = {}
         for b in self.all:
@@ -216,7 +226,7 @@ class Breakpoints:
 
 
 def lines_with_code(file: Path) -> set[int]:
-    """Return the lines of a Python file that have instructions; empty if it cannot be read."""
+    """Return the numbers of the lines of a Python file that have code; empty if the file cannot be read or compiled."""
     try:
         codes = [compile(file.read_bytes(), str(file), "exec")]
     except (OSError, SyntaxError, ValueError):
@@ -230,7 +240,7 @@ def lines_with_code(file: Path) -> set[int]:
 
 
 def _split_specification(specification: str) -> tuple[str, str, str]:
-    """Return place, condition and filter of `WHERE if EXPRESSION` or `WHERE FILTER`; what is missing is empty."""
+    """Return place, condition and filter of `WHERE if EXPRESSION` or `WHERE FILTER`; "" for a part that is missing."""
     specification = specification.strip()
     end = next(
         (i for i, letter in enumerate(specification) if letter == " " and _is_outside_brackets(specification[:i])),

@@ -21,10 +21,10 @@ Fortran has its own) it may not know yet when it is asked first: the same place 
 
 
 def depth_of(frame: Any) -> int:
-    """Return the number of calls from the outermost frame to a frame.
+    """Return how many functions are called from the outermost frame to this one, both included.
 
-    An inlined function is no call: whether gdb shows its frame at its first instruction depends on how the rank came
-    there.
+    Inlined functions are not counted: whether gdb shows a frame for one at its first instruction depends on how the
+    rank came there.
     """
     depth = 0
     while frame is not None:
@@ -46,7 +46,9 @@ def frame_at(level: int) -> Any:
 
 
 def find_frame(depth: int, function: str) -> Any:
-    """Return the frame of a function at a depth (number of calls), also of an inlined one; None if there is none."""
+    """Return the frame of the function `function` (also an inlined one) at a depth as `depth_of` counts it; None if
+    there is none.
+    """
     frame = gdb.newest_frame()
     while frame is not None:
         if frame.name() == function and depth_of(frame) == depth:
@@ -56,8 +58,8 @@ def find_frame(depth: int, function: str) -> Any:
 
 
 def inline_chain(block: Any) -> list[int]:
-    """Return the start addresses of the functions that contain a block, from the called function in to the innermost
-    inlined one.
+    """Return the start addresses of the functions that contain a block: first the function that was called, then those
+    inlined into it, innermost last.
     """
     found: list[int] = []
     while block is not None and not block.is_global and not block.is_static:
@@ -129,7 +131,10 @@ class Count:
         self.made.append(Visit(self, spec, kind, mark_facts))
 
     def watch_if_on_stack(self, watch_facts: dict[str, Any]) -> None:
-        """Watch an expression from now on, if its frame is on the stack and it is not watched yet."""
+        """Set a watchpoint on an expression if its frame is on the stack and the expression is not watched yet.
+
+        `watch_facts`: the expression, the depth of its frame (0: none) and the frame's function.
+        """
         frame = (
             find_frame(watch_facts["depth"], watch_facts["function"]) if watch_facts["depth"] else gdb.newest_frame()
         )
@@ -144,8 +149,8 @@ class Count:
             selected.select()
 
     def is_tick(self, mark: Visit, depth: int) -> bool:
-        """Return whether a visit of a mark is a tick: a breakpoint whose condition holds, or a line of the wanted
-        frame.
+        """Return whether a visit of a mark counts: the condition of its breakpoint is true or cannot be computed, or
+        its line is executed in the right frame.
         """
         if mark.kind == "line":
             return bool(depth == mark.told["depth"])
@@ -157,7 +162,7 @@ class Count:
             return True
 
     def handle_visit(self, mark: Visit) -> bool:
-        """Count a visit of a mark, and return whether the rank has to stop."""
+        """Count a visit of a mark, and return whether the rank has to stop there."""
         depth = depth_now()
         if mark.kind == "begin":
             self.watch_if_on_stack(mark.told) if depth == mark.told["depth"] else None
@@ -168,7 +173,7 @@ class Count:
         return self.is_tick(mark, depth) and self.count_tick(mark.told.get("line") or 0, depth)
 
     def count_tick(self, line: int, depth: int) -> bool:
-        """Count a tick at a line and depth, and return whether the rank has to stop."""
+        """Count a tick at a line and depth, and return whether it is the one at which the rank has to stop."""
         self.ticks += 1
         self.way = zlib.crc32(b"%d %d" % (line, depth), self.way)
         self.log.append((line, depth, self.way))
@@ -178,7 +183,7 @@ class Count:
 
 
 def breakpoint_addresses(mark: Any) -> list[int]:
-    """Return the addresses of a breakpoint of gdb."""
+    """Return the addresses at which a breakpoint of gdb is set."""
     found = getattr(mark, "locations", None)  # from gdb 13 on
     if found is not None:
         return [one.address for one in found]
@@ -186,10 +191,11 @@ def breakpoint_addresses(mark: Any) -> list[int]:
 
 
 def stop_lines_of(frame: Any) -> list[dict[str, Any]]:
-    """Return the lines at which a frame, or those that it is inlined into, can be stopped: dictionaries with address,
-    line and depth.
+    """Return the lines of a frame's function at which a rank can be stopped, as dictionaries with address, line and
+    depth. For an inlined frame they are the lines of the function into which it is inlined, and of those between.
 
-    They come after the begin (prologue) of the called function, without the lines of what is inlined into them.
+    Lines before the end of the prologue and lines of other inlined functions are left out. Empty without debug
+    information.
     """
     try:
         chain, block = inline_chain(frame.block()), frame.block()
@@ -210,7 +216,9 @@ def stop_lines_of(frame: Any) -> list[dict[str, Any]]:
 
 
 def end_of_prologue(block: Any) -> int:
-    """Return the address after the compiler's own beginning (prologue) of the function that contains a block."""
+    """Return the address behind the prologue (the compiler's own instructions at the beginning) of the function that
+    contains a block.
+    """
     name = block.function.name if block.function is not None else ""
     try:
         places = [one.pc for one in gdb.decode_line(f"{block.function.symtab.filename}:{name}")[1] or ()]
@@ -220,8 +228,8 @@ def end_of_prologue(block: Any) -> int:
 
 
 def caller_of(frame: Any) -> Any:
-    """Return the frame that called the function of a frame, or of the function that it is inlined into; None if there
-    is none.
+    """Return the frame that called the function of a frame; for an inlined frame, the caller of the function into which
+    it is inlined. None if there is none.
     """
     while frame is not None and frame.type() == gdb.INLINE_FRAME:
         frame = frame.older()
@@ -229,7 +237,9 @@ def caller_of(frame: Any) -> Any:
 
 
 def print_place(level: int) -> None:
-    """Print as JSON the place of one of the rank's frames, and the lines of its function and of its caller."""
+    """Print the place of a frame of the rank as JSON: address, depth, function, and the lines at which the function and
+    its caller can be stopped.
+    """
     frame = frame_at(level)
     outer = caller_of(frame)
     lines = stop_lines_of(frame) + (stop_lines_of(outer) if outer is not None else [])
@@ -237,7 +247,7 @@ def print_place(level: int) -> None:
 
 
 def print_is_frameless(text: str, level: int) -> None:
-    """Print as JSON whether an expression names no variable of the frame at a level."""
+    """Print as JSON whether an expression uses no variable of the frame at a level."""
     frame = frame_at(level)
     try:
         symbols = [gdb.lookup_symbol(name, frame.block())[0] for name in re.findall(r"[A-Za-z_]\w*", text)]
@@ -247,9 +257,11 @@ def print_is_frameless(text: str, level: int) -> None:
 
 
 def start_count(marks_json: str, stop_at: int, visit_at: int, news: str) -> None:
-    """Begin to count ticks; print as JSON how many this place itself has, and gdb's numbers of the marks.
+    """Begin to count ticks. Print as JSON how many the current place itself makes, and the numbers of gdb's
+    breakpoints.
 
-    `news`: the watched expression whose change stopped the rank here, empty for none.
+    `marks_json`: what counts as a tick. `stop_at`, `visit_at`: the tick, and the visit of the current place, at which
+    the rank stops (0: none). `news`: the watched expression whose change stopped the rank here, "" for none.
     """
     global now  # noqa: PLW0603
     now = Count(json.loads(marks_json), stop_at, visit_at, news)
@@ -262,7 +274,7 @@ def print_counts(last: int) -> None:
 
 
 def remove_marks() -> None:
-    """Remove all breakpoints and watchpoints that count."""
+    """Remove all breakpoints and watchpoints that only count."""
     for one in [*now.made, *now.watched.values()]:
         if one.is_valid():
             one.delete()

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 hidden: Any = None
-short: Any = None
+abbreviate: Any = None
 depth_of: Any = None
 Breakpoint: Any = None
 """agent.py's, which puts them here."""
@@ -31,15 +31,16 @@ class Watched:
         self.value = ""
 
     def compare_value(self, inner: FrameType, depth: int) -> tuple[str, str] | None:
-        """Return the old and the new value if the value has changed since the last call; else None. `inner`: the
-        innermost frame, at `depth`.
+        """Return the old and the new value, as text, if the value has changed since the last call; else None.
+
+        `inner`: the innermost frame of the stack. `depth`: the number of frames on the stack.
         """
         frame = self.find_frame(inner, depth)
         if frame is None:
             self.frame = None
             return None
         try:
-            now = short(eval(self.text, {**frame.f_globals, **frame.f_locals}))
+            now = abbreviate(eval(self.text, {**frame.f_globals, **frame.f_locals}))
         except Exception:
             now = ""
         old, known, self.value = self.value, self.frame is frame or (not self.depth and self.frame is not None), now
@@ -47,8 +48,9 @@ class Watched:
         return (old, now) if known and now != old else None
 
     def find_frame(self, frame: FrameType | None, depth: int) -> FrameType | None:
-        """Return the frame of the expression on a stack; None if it is not there. `frame`: the innermost one, at
-        `depth`.
+        """Return the frame in which the expression is to be computed; None if it is not on the stack.
+
+        `frame`: the innermost frame of the stack. `depth`: the number of frames on the stack.
         """
         if not self.depth:  # a name of the module: any of its frames will do
             while frame is not None and frame.f_code.co_filename != self.path:
@@ -72,53 +74,55 @@ class Count:
         self.ticks = self.visits = self.way = 0
         self.log: list[tuple[int, int, int]] = []
 
-    def own(self) -> int:
-        """Return how many ticks the rank's current place itself has. The count that starts here does not include these
-        ticks.
+    def count_ticks_here(self) -> int:
+        """Return how many ticks the event makes at which the rank is stopped now. The count that starts here does not
+        include them.
         """
         frame = self.agent.stopped
         if frame is None:
             return 0
         event = self.agent.event
-        seen = bool(self.breakpoints_hit(frame, event) or self.is_counted_line(event, depth_of(frame)))
+        seen = bool(self.find_breakpoints_hit(frame, event) or self.is_counted_line(event, depth_of(frame)))
         news, texts = self.agent.news, [one.text for one in self.watches]
         changed = news.get("old") or news.get("new")  # neither: its frame has returned, which is no tick
         return seen + bool(changed and news.get("expression") in texts)
 
-    def arm(self, inner: FrameType) -> None:
-        """Trace every line of the thread from a frame on, to count; runs in the rank's thread."""
+    def begin(self, inner: FrameType) -> None:
+        """Trace every line of the thread from here on, to count. `inner`: the innermost frame. Runs in the rank's own
+        thread.
+        """
         frame: FrameType | None = inner
         depth = depth_of(inner)
         for one in self.watches:
             one.compare_value(inner, depth)
         while frame is not None:
             if not hidden(frame.f_code.co_filename):
-                frame.f_trace = self.traced
+                frame.f_trace = self.trace_event
             frame = frame.f_back
-        sys.settrace(self.traced)
+        sys.settrace(self.trace_event)
 
-    def traced(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Handle an event of the interpreter, and return the trace function. Python calls this as trace function of the
-        thread and its frames.
+    def trace_event(self, frame: FrameType, event: str, argument: object) -> Any:
+        """Count an event of the interpreter, and return the trace function for the next one. Python calls this as trace
+        function of the thread and of its frames.
         """
         if self.agent.count is not self:
-            return self.agent.happened(frame, event, argument)
+            return self.agent.trace_frame(frame, event, argument)
         if hidden(frame.f_code.co_filename):
             return None
         if event in ("call", "line", "return"):
             self.handle_event(frame, event)
-        return self.traced
+        return self.trace_event
 
     def handle_event(self, frame: FrameType, event: str) -> None:
-        """Count an event of the interpreter: first the changes of watched values before it, then the event itself if it
-        is at a breakpoint or a counted line. Stop the rank at the requested visit of the place.
+        """Count what an event of the interpreter shows: changes of watched values, then a breakpoint or a counted line,
+        then a visit of the place. Stop the rank at the requested tick or visit.
         """
         depth = depth_of(frame)
         for one in self.watches:
             changed = one.compare_value(frame, depth)
             if changed is not None and event != "call":
                 self.count_tick(frame, event, depth, {"expression": one.text, "old": changed[0], "new": changed[1]})
-        hit = self.breakpoints_hit(frame, event)
+        hit = self.find_breakpoints_hit(frame, event)
         if hit or self.is_counted_line(event, depth):
             self.count_tick(frame, event, depth, {"point": hit[0].id} if hit else {})
         where = (event, frame.f_lineno, frame.f_code.co_filename, depth)
@@ -127,12 +131,12 @@ class Count:
             if self.visits == self.visit_at:
                 self.stop_here(frame, event, {})
 
-    def breakpoints_hit(self, frame: FrameType, event: str) -> list[Any]:
-        """Return the breakpoints at which an event would stop the rank."""
+    def find_breakpoints_hit(self, frame: FrameType, event: str) -> list[Any]:
+        """Return the counted breakpoints that are hit by an event of the interpreter and whose condition is met."""
         return [
             point for point in self.points
             if (event == "call" if point.function else event == "line" and point.line == frame.f_lineno)
-            and point.within(frame.f_code) and point.holds(frame, {})
+            and point.is_in_code(frame.f_code) and point.is_condition_met(frame, {})
         ]  # fmt: skip
 
     def is_counted_line(self, event: str, depth: int) -> bool:
@@ -150,9 +154,11 @@ class Count:
             self.stop_here(frame, event, news)
 
     def stop_here(self, frame: FrameType, event: str, news: dict[str, Any]) -> None:
-        """Stop the rank here, and count no more: from here on the agent traces as usual."""
+        """Stop the rank here, and end the count: afterwards the agent traces as usual. `news`: what the stop
+        reports.
+        """
         agent = self.agent
         agent.count = None
-        sys.settrace(agent.called)
+        sys.settrace(agent.trace_new_frame)
         agent.event = event
         agent.stop(frame, "step", news)

@@ -51,8 +51,8 @@ class Debugger(Standing):
         return self.stopped()
 
     def places_of_findings(self) -> list[str]:
-        """Return for each error and warning that has a place where it stops ranks: its line outside of MPI, or its
-        calls. A crash that gdb catches needs none.
+        """Return a breakpoint specification for each finding that is an error or a warning: its line if that is outside
+        of MPI, else its calls. Crashes are left out, as gdb stops a rank there anyway.
         """
         prefix, found = self.record.trace.system.prefix, []
         for number, one in enumerate(self.findings(), 1):
@@ -67,26 +67,28 @@ class Debugger(Standing):
 
     def go_on(self) -> Answer:
         """Run to the next breakpoint on any rank, or to the end."""
-        self.not_over()
+        self.require_running()
         end = self.record.end
-        return self._run_to(lambda held: self.record.full(self.record.cuts.greatest_cut_without(held).goals, end))
+        return self._run_to_goals(
+            lambda held: self.record.complete_goals(self.record.cuts.greatest_cut_without(held).goals, end)
+        )
 
-    def _run_to(
+    def _run_to_goals(
         self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
     ) -> Answer:
-        """Let the ranks run up to goals, or to a breakpoint on the way, and return where they are. `through`:
-        breakpoints stop no rank.
+        """Let the ranks run up to goals (numbers of calls) or to a breakpoint on the way, and return where they are.
 
-        `limit` returns the goals, given the calls that are not to be made because ranks stop before them.
+        `limit(calls)`: returns the goals, given the calls that must not be made as ranks stop before them. `polls`:
+        failed polls that the ranks make at their goals. `through`: run through breakpoints.
         """
         candidates = [] if through else self.stops.breakpoints.ahead(self.stops.reached)
         if self.stops.breakpoints.of_source and not through:
-            self.stops.arm()
+            self.stops.set_in_ranks()
         else:
-            self.stops.arm_nothing()
+            self.stops.remove_from_ranks()
 
         def goals() -> Goals:
-            held = limit([*candidates, *self.next_of_lines()])
+            held = limit([*candidates, *self.next_calls_of_stopped_ranks()])
             return {thread: max(goal, self.replica.at(*thread)) for thread, goal in held.items()}
 
         resting = self.at_lines()
@@ -98,111 +100,115 @@ class Debugger(Standing):
         self._catch_crashes(first)
         self.run(first, polls)
         self.settle(goals)
-        self.look_at(self.stops.stopped_at(candidates))
-        hit = self.stops.hit(candidates)
+        self.focus_on(self.stops.stopped_at(candidates))
+        hit = self.stops.breakpoints_hit(candidates)
         if any(b.once for b in hit):
             self.stops.breakpoints.all = [b for b in self.stops.breakpoints.all if not (b.once and b in hit)]
-            self.stops.arm()
+            self.stops.set_in_ranks()
         return self.arrived() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
 
     def _catch_crashes(self, goals: Goals) -> None:
-        """Attach gdb to the ranks that may come to where they crash, so that they stop there."""
+        """Attach gdb to ranks that crashed when they were recorded, if `goals` lets them run that far, so that they
+        stop at the crash.
+        """
         for rank in self.record.crashes:
-            if self.runs(rank) and goals[rank, 0] >= self.record.entries(rank):
+            if self.is_running(rank) and goals[rank, 0] >= self.record.entries(rank):
                 with suppress(DebuggerError):
                     self.hand(rank)
 
     def until(self, text: str, *, through: bool = False) -> Answer:
-        """Run what has to happen before a call, and no more; return where all ranks are. If the call was made already,
-        another replay goes back to before the call.
+        """Run only what has to happen before a call, and return where all ranks are. If the call was made already, a
+        new replay goes to before the call.
 
-        `through`: breakpoints on the way stop no rank.
+        `text`: the call as the user wrote it. `through`: run through breakpoints on the way.
         """
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
         events = events_to_stop_before(self.record.trace, text, self.findings)
-        self.look_at([event[0] for event in events])
+        self.focus_on([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():
-            self.exchange(self.record.start, self.replica.shown)
+            self.replace_replay(self.record.start, self.replica.shown)
             self.settle()
         past = self.record.cuts.least_cut_reaching(events)
 
         def limit(held: list[EventId]) -> Goals:
             cut = past.meet(self.record.cuts.greatest_cut_without(held)) if held else past
-            return self.record.full(cut.goals, self.record.start)
+            return self.record.complete_goals(cut.goals, self.record.start)
 
-        answer = self._run_to(limit, past.polls, through=through)
-        return answer | {"elsewhere": found} if (found := self._elsewhere(events)) else answer
+        answer = self._run_to_goals(limit, past.polls, through=through)
+        return answer | {"elsewhere": found} if (found := self._find_later_stops(events)) else answer
 
-    def _elsewhere(self, events: Sequence[EventId]) -> list[Answer]:
-        """Return a row for each requested call whose rank is stopped before a later call instead. A row has `rank`,
-        `call` (the requested one) and `next` (the call before which the rank is stopped).
+    def _find_later_stops(self, events: Sequence[EventId]) -> list[Answer]:
+        """Return a row for each of the calls before which its rank could not be stopped, so that it is stopped before a
+        later call.
+
+        A row has `rank`, `call` (the requested one) and `next` (the call before which the rank is stopped).
         """
         found = []
         for event in events:
             (rank, slot), position, _ = self.record.position(event)
-            row = self.stands(rank, slot)
+            row = self.describe_thread(rank, slot)
             coming = row.get("next")
             if row["state"] == "before" and row["passed"] == position and coming and coming["event"] > list(event):
                 found.append({"rank": rank, "call": call_facts(self.record.trace.event(*event)), "next": coming})
         return found
 
     def next_event(self, count: int, rank: int) -> Answer:
-        """Let a rank make its next `count` calls, and the others the calls that these need; return where all ranks
-        are.
+        """Let a rank make its next `count` calls, and the other ranks those that are needed for it. Return where all
+        ranks are.
         """
-        self.not_over()
+        self.require_running()
         at = self.replica.at(rank)
         target = at
         for _ in range(count):
-            target += 1 + self.record.second_half(rank, target + 1)
+            target += 1 + self.record.is_receive_of_probe(rank, target + 1)
         target = min(target, self.record.entries(rank))
         last = self.record.entry(rank, target - 1)
         if last is None or target <= at:
             raise UsageError(f"rank {rank} stands at the end of its record")
-        self.look_at([rank])
-        self.stops.arm_nothing()
+        self.focus_on([rank])
+        self.stops.remove_from_ranks()
         self.pass_call(last)
         return self.arrived()
 
     def prev_event(self, count: int, rank: int) -> Answer:
-        """Start a new replay that stops before the last call of a rank, or `count` calls earlier; return where all
-        ranks are.
+        """Start a new replay in which a rank is stopped `count` calls earlier than now, and return where all ranks
+        are.
         """
         at = self.replica.at(rank)
         if at == 0:
             raise UsageError(f"rank {rank} stands at its start")
-        target = at - self.record.closing(rank, at - 1)
+        target = at - self.record.is_finalize_of_interpreter(rank, at - 1)
         for _ in range(min(count, target)):
-            target -= 1 + self.record.second_half(rank, target - 1)
+            target -= 1 + self.record.is_receive_of_probe(rank, target - 1)
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
-        self.look_at([rank])
-        self.spares.asked = True
-        self.back_to(event.id, self.now())
+        self.focus_on([rank])
+        self.checkpoints.asked = True
+        self.back_to(event.id, self.calls_passed())
         return self.arrived()
 
     def arrived(self) -> Answer:
         """Return where all ranks are after a command that let them run; checkpoints follow."""
-        self.spares.follow()
+        self.checkpoints.follow_focus()
         return self.stopped()
 
     def go_back(self) -> Answer:
-        """Go back to the last stop, and return where all ranks are. UsageError if nothing stops a rank earlier.
+        """Go back to the last stop, and return where all ranks are. UsageError if nothing stopped a rank earlier.
 
-        The last stop is the last call, by the time of the record, at which a breakpoint stops. On the rank in focus it
-        can also be a visit of a breakpoint in the source or a change of a watched value.
+        The last stop is the latest recorded call at which a breakpoint stops. On the rank in focus it can also be a
+        visit of a breakpoint in the source, or a change of a watched value.
         """
-        call = max(((self.stops.breakpoints.begun(event), event) for event in self.stops.behind()), default=(0, None))[
-            1
-        ]
-        now, kept, rank, at_lines = self.now(), dict(self.stops.watched), self.focus, self.at_lines()
-        self.spares.asked = True
+        call = max(
+            ((self.stops.breakpoints.begun(event), event) for event in self.stops.passed_calls()), default=(0, None)
+        )[1]
+        now, kept, rank, at_lines = self.calls_passed(), dict(self.stops.watched), self.focus, self.at_lines()
+        self.checkpoints.asked = True
         watches = [one for of, one in self.stops.watched.values() if of == rank]
         in_source = reverse_run(self, rank, call, self.stops.breakpoints, watches)
         if not in_source and call is not None:
-            self.look_at([call[0]])
+            self.focus_on([call[0]])
             self.back_to(call, now)
         self.stops.watch_again(kept)
         if not in_source and call is None:
@@ -212,38 +218,40 @@ class Debugger(Standing):
                 "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, "
                 "where `print` shows what was computed until then"
             )
-        return self._arrived_back(at_lines - {self.focus})
+        return self._answer_after_going_back(at_lines - {self.focus})
 
-    def _arrived_back(self, at_lines: set[int]) -> Answer:
-        """Return where all ranks are after a command that went back on one of them. `at_lines`: the other ranks that
-        were at lines, which may have left them.
+    def _answer_after_going_back(self, at_lines: set[int]) -> Answer:
+        """Return where all ranks are after a command that went back on one rank. `at_lines`: the other ranks that were
+        stopped at lines; the answer names those that no longer are (`left`).
         """
         answer = self.arrived()
         left = sorted(at_lines - self.at_lines())
         return answer | ({"left": left} if left else {})
 
     def line_back(self, how: str, rank: int) -> Answer:
-        """Go back to the line before on a rank, over functions (`next`) or into them (`step`); return where all ranks
-        are.
+        """Go back on a rank to the line before, and return where all ranks are. `how`: `next` passes over called
+        functions, `step` goes into them.
         """
-        kept, self.spares.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
+        kept, self.checkpoints.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
         try:
             reverse_line(self, how, rank)
         finally:
             self.stops.watch_again(kept)
-        self.look_at([rank])
-        return self._arrived_back(at_lines - {rank})
+        self.focus_on([rank])
+        return self._answer_after_going_back(at_lines - {rank})
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
-        """Go to the next line on some ranks, and return where all ranks are. MPI calls on the way are made, with what
-        they need of the others.
+        """Go to the next line on some ranks, and return where all ranks are. MPI calls on the way are made, together
+        with the calls of other ranks that they need.
+
+        `how`: `next`, `step` or `finish`.
         """
-        self.not_over()
-        moving = [rank for rank in ranks if self.runs(rank)]
+        self.require_running()
+        moving = [rank for rank in ranks if self.is_running(rank)]
         if not moving:
             raise UsageError(f"rank {ranks[0]} has ended")
         self.frames.moved()
-        self.stops.arm()
+        self.stops.set_in_ranks()
         for rank in moving:
             hand = self.hand(rank)
             hand.skip(self.skips.names)
@@ -268,15 +276,15 @@ class Debugger(Standing):
                 self.pass_call(event)
         for rank in waiting:
             self.hands[rank].unstep()
-        self.look_at(list(ranks))
+        self.focus_on(list(ranks))
         answer = self.arrived()
         if waiting:
-            answer["waiting"] = [self._waits(rank, event) for rank, event in waiting.items()]
+            answer["waiting"] = [self._describe_wait(rank, event) for rank, event in waiting.items()]
         return answer
 
-    def _waits(self, rank: int, event: Event) -> Answer:
-        """Return a row for a rank that does not return from a call: the call, how many more its record has, and which
-        ranks are stopped.
+    def _describe_wait(self, rank: int, event: Event) -> Answer:
+        """Return a row for a rank that does not return from a call: the call, how many more calls its record has
+        (`more`), and which other ranks are stopped (`stopped`).
         """
         more = self.record.entries(rank) - self.replica.at(rank)
         stopped = [r for r in range(self.record.size) if r != rank and (r in self.at_lines() or self.replica.parked(r))]
@@ -288,7 +296,9 @@ class Debugger(Standing):
         return hand if isinstance(hand, PythonHand) else None
 
     def release(self, rank: int) -> int:
-        """Leave a native rank to another debugger, and return its process id."""
+        """Detach Weft's gdb from a native rank so that another debugger can attach, and return the rank's process
+        id.
+        """
         if rank in self.hands:
             self.hands.pop(rank).close()
-        return self.replica.controls[self.check(rank)].pid
+        return self.replica.controls[self.require_rank(rank)].pid

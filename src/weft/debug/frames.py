@@ -19,7 +19,9 @@ PARTS = "the replay may differ from its record from here on: what the rank calls
 
 
 def split_format(text: str) -> tuple[str, str]:
-    """Return format and expression of `/x EXPR`; an empty format if none is given. UsageError for an unknown format."""
+    """Return the format and the expression of `/x EXPR`; the format is "" if none is given. UsageError if gdb has no
+    such format.
+    """
     if not text.startswith("/"):
         return "", text
     form, _, rest = text[1:].partition(" ")
@@ -43,8 +45,9 @@ class Frames:
         self.level.clear()
 
     def choose(self, rank: int, level: int | None, up: int = 0) -> Answer:
-        """Select another frame of a rank, by its level or by its distance `up`, and return it. UsageError if there is
-        none.
+        """Select a frame of a rank for later commands, and return it. UsageError if there is no such frame.
+
+        `level`: the frame's number (0: innermost), None for the selected one. `up`: how many frames further out.
         """
         frames = self._hand(rank).stack()
         wanted = (self.level.get(rank, 0) if level is None else level) + up
@@ -57,14 +60,18 @@ class Frames:
         return {"kind": "frame", "rank": rank, "level": wanted, "frame": frames[wanted].as_dict()}
 
     def evaluate(self, rank: int, text: str, form: str = "") -> Answer:
-        """Return the value of an expression on a rank, or why it has none."""
+        """Return the value of an expression in the selected frame of a rank, as a row with `value`, or with `error` if
+        it has none.
+        """
         try:
             return {"rank": rank, "value": self._hand(rank).evaluate(text, self.level.get(rank, 0), form)}
         except DebuggerError as error:
             return {"rank": rank, "error": str(error)}
 
     def variables(self, ranks: Sequence[int]) -> Answer:
-        """Return the arguments and local variables of the selected frames."""
+        """Return the arguments and local variables of the selected frame of each of the ranks, or the error that
+        prevented this.
+        """
         rows: list[Answer] = []
         for rank in ranks:
             try:
@@ -75,8 +82,8 @@ class Frames:
         return {"kind": "locals", "ranks": rows}
 
     def assign(self, assignment: str, ranks: Sequence[int]) -> Answer:
-        """Execute the assignment `NAME = EXPR` on ranks, and return the new values. UsageError if it is no
-        assignment.
+        """Execute the assignment `NAME = EXPR` on ranks, and return the new values. UsageError if the text is no
+        assignment; DebuggerError if it fails on all ranks.
         """
         found = re.fullmatch(r"(?:var(?:iable)?\s+)?(.+?)\s*(?<![=!<>])=(?!=)\s*(.+)", assignment)
         if found is None:
@@ -93,13 +100,17 @@ class Frames:
         return {"kind": "set", "target": found[1], "values": rows, "warning": PARTS}
 
     def display(self, expression: str, ranks: str) -> int:
-        """Display an expression at every stop from now on, and return its number. `ranks`: as the user wrote them."""
+        """Display an expression at every stop from now on, and return its number. `ranks`: the ranks as the user wrote
+        them.
+        """
         number = next(self._ids)
         self.displays[number] = (expression, ranks)
         return number
 
     def undisplay(self, numbers: str) -> None:
-        """Display the expressions with some numbers (empty: all) no longer. UsageError if one is not displayed."""
+        """No longer display the expressions with these numbers, or all if `numbers` is "" or `all`. UsageError if one
+        does not exist.
+        """
         chosen = (
             list(self.displays) if numbers in ("", "all") else [int(n) if n.isdigit() else 0 for n in numbers.split()]
         )

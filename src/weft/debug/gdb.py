@@ -74,8 +74,8 @@ class NativeHand:
 
     @contextmanager
     def halted(self) -> Iterator[None]:
-        """Halt the rank in a `with` block in which gdb is asked; it runs on afterwards, unless it is stopped at a
-        line.
+        """Halt the rank during a `with` block, so that gdb can be asked. Afterwards it runs on, unless it was stopped
+        at a line.
         """
         self.poll()
         if self.stopped is not None or not self.gdb.running:
@@ -107,8 +107,8 @@ class NativeHand:
         return list(self.gdb.ask("-stack-list-frames").get("stack", []))
 
     def _frames(self) -> list[Frame]:
-        """Return the program's frames, from the innermost frame of the program itself on; those inside MPI are left
-        out.
+        """Return the stack, innermost frame first. Frames inside MPI, of an OpenMP runtime and outside of `main` are
+        left out.
         """
         raw = self._raw_frames()
         modules = [self.maps.module(int(frame["addr"], 16)) for frame in raw]
@@ -137,7 +137,9 @@ class NativeHand:
             return self._frames()
 
     def _gdb_level(self, level: int) -> int:
-        """Return gdb's number of the frame at a level of the program's frames. DebuggerError if there are none."""
+        """Return gdb's own number of a frame. `level`: its number among the program's frames, the outermost if there
+        are fewer. DebuggerError if the program has no frame on the stack.
+        """
         frames = self._frames()
         if not frames:
             raise DebuggerError("the rank is in no frame of the program")
@@ -149,8 +151,8 @@ class NativeHand:
             return self.gdb.value(text, self.thread, self._gdb_level(level), form, self._called)
 
     def variables(self, level: int) -> list[tuple[str, str]]:
-        """Return names and values of a frame's arguments and local variables; `<optimized out>` for those that the
-        compiler left out.
+        """Return name and value of each argument and local variable of a frame. The value is `<optimized out>` if the
+        compiler left the variable out.
         """
         with self.halted():
             where = f"--thread {self.thread} --frame {self._gdb_level(level)}"
@@ -158,8 +160,8 @@ class NativeHand:
         return [(str(row["name"]), strip_reference(str(row.get("value", "")))) for row in found]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (empty text), or members, elements or target of an expression's value, by
-        gdb's printers.
+        """Return the members, elements or target of an expression's value as gdb's printers show them, `count` from the
+        `start`-th on. For an empty text return the variables of the frame.
         """
         found = self._call_parts_script(f"parts({text!r}, {start}, {count})", level)
         if found is None:  # names and values are known all the same
@@ -172,7 +174,9 @@ class NativeHand:
         return found[0] if found else Part(text, self.evaluate(text, level), "", text)
 
     def _call_parts_script(self, call: str, level: int) -> list[Part] | None:
-        """Return the answer of a function of parts_gdb.py, called inside gdb; None if gdb is built without Python."""
+        """Call a function of parts_gdb.py inside gdb, and return its answer; None if this gdb is built without Python.
+        DebuggerError if the function reports an error. `call`: `parts(...)` or `about(...)`.
+        """
         with self.halted():
             chosen = self._gdb_level(level)
             where, ask = f"--thread {self.thread} --frame {chosen}", quoted(f"python weft_{call}")
@@ -191,7 +195,9 @@ class NativeHand:
         return [Part(**one) for one in answer["parts"]]
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Assign a value to a variable of a frame, in the language of the frame, and return the new value."""
+        """Assign a value to a variable of a frame, both in the language of the frame, and return the new value as
+        text.
+        """
         with self.halted():
             chosen = self._gdb_level(level)
             language = self.gdb.console_output(
@@ -202,7 +208,9 @@ class NativeHand:
             return str(self._called(target, self.thread, chosen).get("value", ""))
 
     def watch(self, text: str, level: int) -> int:
-        """Set a watchpoint on an expression, in hardware if the processor has room for it, and return its number."""
+        """Set a watchpoint on an expression and return its number. It is a hardware watchpoint if the processor has
+        room for one more.
+        """
         with self.halted():
             where = f"--thread {self.thread} --frame {self._gdb_level(level)}"
             made = self.gdb.ask(f"-break-watch {where} {quoted(text)}")
@@ -227,13 +235,13 @@ class NativeHand:
                 self.gdb.arm([replace(point, function=self._gdb_location(point.function)) for point in points])
 
     def _gdb_location(self, function: str) -> str:
-        """Return a function in the form for gdb's breakpoints: its name, or for `*MODULE+OFFSET` the address in this
-        process.
-        """
+        """Return a function as gdb's breakpoints name it. For `*MODULE+OFFSET` this is the address in this process."""
         return f"*{self.maps.address(function):#x}" if function.startswith("*") else function
 
     def _call_count_script(self, call: str) -> Any:
-        """Return what a function of count_gdb.py prints. DebuggerError if it raises, or if this gdb has no Python."""
+        """Call a function of count_gdb.py inside gdb, and return what it prints (JSON). DebuggerError if it raises, or
+        if this gdb is built without Python.
+        """
         if not self._counts:
             try:
                 self.gdb.ask(f"-interpreter-exec console {quoted(f'source {COUNT}')}")
@@ -250,7 +258,9 @@ class NativeHand:
         return json.loads(said.strip().splitlines()[-1])
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Return the place of the rank or of one of its frames, with the lines of its function and of the caller's."""
+        """Return the place of a frame of the rank, in a form that is equal in every replay, with the lines of the
+        frame's function and of its caller. The depth is 0 if the expression `text` uses no variable of the frame.
+        """
         with self.halted():
             chosen = self._gdb_level(level)
             found: Place = self._call_count_script(f"print_place({chosen})")
@@ -263,11 +273,11 @@ class NativeHand:
             found["address"] = 0  # inside of MPI: no place of the program's is visited again
         return found
 
-    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
-        """Begin to count ticks from the rank's current place on, and return how many ticks this place itself makes.
+    def begin_count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+        """Begin to count ticks from the rank's current place on: visits of marked places, changes of marked values, or
+        lines. Return how many ticks this place itself makes. Breakpoints and watchpoints are removed.
 
-        A tick is a visit of a marked place, a change of a marked value, or a line. The rank stops at tick `stop_at`, or
-        at visit `visit_at` of its current place; 0: at none.
+        The rank stops at tick `stop_at`, or at visit `visit_at` of its current place; 0: at none.
         """
         told = json.loads(json.dumps(marks.as_dict()))
         for one in (told["place"], *told["place"].get("lines", ())):
@@ -288,9 +298,9 @@ class NativeHand:
             self._marks = dict(found["numbers"])
         return int(found["own"])
 
-    def counted(self, last: int = 1) -> Tally:
-        """Stop to count, and return the ticks and visits since `count`. The marks of what is counted are removed from
-        the rank. `last`: for how many of the last ticks the lines are returned.
+    def finish_count(self, last: int = 1) -> Tally:
+        """End the count that `count` began, and return the ticks and visits since then. Everything that counted is
+        removed from the rank. `last`: of how many of the last ticks the lines are returned.
         """
         with self.halted():
             found = self._call_count_script(f"print_counts({last})")
@@ -299,8 +309,8 @@ class NativeHand:
         return Tally.of(found)
 
     def step(self, how: str) -> None:
-        """Begin a step to the next line by gdb's command `how`. A rank inside MPI first returns to the line that called
-        it.
+        """Begin a step by gdb's command `how` (next, step, finish). A rank inside MPI first returns to the line that
+        called MPI.
         """
         with self.halted():
             frames = self._frames()
@@ -327,7 +337,7 @@ class NativeHand:
         return self.gdb.logged
 
     def skip(self, names: Sequence[str]) -> None:
-        """Set the functions and files that steps do not enter, if they have changed."""
+        """Set the functions and files that steps do not enter; does nothing if they are the same as before."""
         if list(names) == self._skipped:
             return
         with self.halted():
@@ -340,7 +350,7 @@ class NativeHand:
             self._skipped = list(names)
 
     def unstep(self) -> None:
-        """Cancel the step; the rank runs on."""
+        """Cancel the step, and let the rank run on."""
         if not self._step:
             return
         self._step, self._returning = "", False
@@ -351,48 +361,56 @@ class NativeHand:
         self._run()
 
     def resume(self) -> None:
-        """Let a rank that is stopped at a line go on."""
+        """Let the rank continue if it is stopped at a line."""
         if self.stopped is not None:
             self.stopped = None
             if not self.gdb.running:
                 self._run()
 
     def poll(self) -> None:
-        """Handle new stops: the end of a call that a step had to leave, a line, a breakpoint, a signal."""
+        """Handle stops that gdb has reported meanwhile: a breakpoint, a watchpoint, a signal, the end of a step or of a
+        call.
+        """
         with suppress(DebuggerError):
             self.gdb.read_messages(0)
             while self.gdb.stops:
                 self._handle_stop(self.gdb.stops.pop(0))
 
     def _handle_stop(self, stop: dict[str, Any]) -> None:
-        """Handle a stop that gdb reports: let the rank run on, or keep it stopped at a line."""
+        """Handle a stop that gdb reports: keep the rank stopped at its line if it is meant for the user, else let it
+        run on.
+        """
         reason = str(stop.get("reason", ""))
         if reason in ("", "function-finished") and self._returning:  # gdb 13 gives no reason for a void function
             self._returning = False
             if int((stop.get("frame") or {}).get("line", 0)) in (0, self._line):
                 self.gdb.ask(f"-exec-{self._step}")
             else:
-                self._arrive()  # the call was the last of its line
+                self._keep_stopped()  # the call was the last of its line
         elif reason in ("", "function-finished") and self._step == "finish":
             self.news = {"returned": str(stop["return-value"])} if "return-value" in stop else {}
-            self._arrive()
+            self._keep_stopped()
         elif stop.get("signal-name") == "SIGINT":
             self._run()  # Ctrl-C at the prompt reached gdb too
         elif self._marks and reason == "watchpoint-scope":
             self._run()  # the frame has returned: what is counted with waits for another one
-        elif reason == "breakpoint-hit" and int(stop.get("bkptno") or 0) not in self._marks and not self.meant(stop):
+        elif (
+            reason == "breakpoint-hit"
+            and int(stop.get("bkptno") or 0) not in self._marks
+            and not self.is_user_stop(stop)
+        ):
             self._run()
         elif reason in _AT_A_LINE:
             self.thread = int(stop.get("thread-id", MAIN) or MAIN)
             self.why = str(stop.get("signal-name", "")) if reason == "signal-received" else reason
             self.news = self._describe_stop(stop)
-            self._arrive()
+            self._keep_stopped()
         elif not reason.startswith("exited"):
             self._run()
 
     def _describe_stop(self, stop: dict[str, Any]) -> dict[str, object]:
-        """Return what a stop is about: `point` (the breakpoint's id), or `expression`, `old` and `new` of a watchpoint;
-        empty for others.
+        """Return what a stop is about: `point`, the id of its breakpoint; or `expression`, `old` and `new` of its
+        watchpoint. Empty for other stops.
         """
         number = str(stop.get("bkptno", 0))
         if counted := self._marks.get(int(number)):
@@ -411,13 +429,13 @@ class NativeHand:
             }
         return {}
 
-    def meant(self, stop: dict[str, object]) -> bool:
+    def is_user_stop(self, stop: dict[str, object]) -> bool:
         """Tell whether a breakpoint that stopped the rank is one that a person set."""
         return str(stop.get("bkptno")) in self.gdb.points
 
-    def _arrive(self) -> None:
-        """Keep the rank stopped at its line. The rank runs on if it has left the program's frames, or if a step came to
-        a place without a known line.
+    def _keep_stopped(self) -> None:
+        """Keep the rank stopped at its line (`stopped`). Let it run on instead if it has left `main`, or if a step came
+        to a place whose line is unknown.
         """
         self._returning = False
         frames = self._frames()
@@ -431,14 +449,14 @@ class NativeHand:
         self.stopped = frames[0]
 
     def drive(self) -> None:
-        """Let MPI go on for other ranks while this rank is stopped at a line."""
+        """Let MPI make progress for other ranks while this rank is stopped at a line."""
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
             with suppress(DebuggerError):
                 self._called("((void(*)(void))weft_debug_drive)()", MAIN, 0)
 
     def close(self) -> None:
-        """Detach from the rank, which runs on."""
+        """Detach gdb from the rank, which runs on."""
         with suppress(DebuggerError):
             if self.gdb.running:
                 self.gdb.ask("-exec-interrupt", 2)
@@ -453,8 +471,8 @@ def source_line(file: str, line: int) -> str:
 
 
 def _cannot_attach(pid: int, gdb_error: str) -> str:
-    """Return the message that gdb cannot attach to a process, with the reason and the remedy. `gdb_error`: gdb's
-    own.
+    """Return the message that gdb cannot attach to a process, with the reason and the remedy. `gdb_error`: gdb's own
+    message.
     """
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     if "not permitted" in gdb_error or "ptrace" in gdb_error.lower():

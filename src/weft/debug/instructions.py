@@ -24,12 +24,11 @@ class Instruction:
     line: int = 0
 
 
-def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
-    """Return `count` instructions, of which the first is `first` instructions after an address, or before it if
-    negative. None for unknown instructions.
+def disassemble_around(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
+    """Return `count` instructions around an address; None for each that is unknown. The first is the one that is
+    `first` instructions after the one at the address, or before it if negative.
 
-    Before the address only instructions of the same function are known: elsewhere it is unknown where instructions
-    begin.
+    Before the address only instructions of the same function are known, as elsewhere it is unknown where one begins.
     """
     with hand.halted():
         whole = _disassemble(hand, f"-a {address:#x}") if first < 0 else []
@@ -44,8 +43,8 @@ def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list
 
 
 def _disassemble(hand: NativeHand, options: str) -> list[Instruction]:
-    """Return the instructions that gdb disassembles by some options, with lines if they are known; empty if it cannot
-    read them.
+    """Return the instructions that gdb disassembles with `options`, with their source lines if these are known; empty
+    if gdb cannot read the memory.
     """
     for mode in (5, 2):
         try:

@@ -16,8 +16,12 @@ from weft.trace import EVENT, Event, Rank, Trace
 from weft.trace.layout import PAGE, StreamKind
 
 
-def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
-    """Return the address of the buffer of a send before which its rank is stopped. DebuggerError if it is unknown."""
+def find_send_buffer(record: Record, run: Path, send: EventId, pid: int) -> int:
+    """Return the address of the buffer of a send, in a replay whose rank is stopped before the send. DebuggerError if
+    it is unknown.
+
+    `run`: the folder of the replay. `pid`: the rank's process there.
+    """
     event, args = record.trace.event(*send), record.arguments_of_send(send)
     if args == send:
         return int(read_pending_call(run / "ranks", event, pid)["buffer"])
@@ -30,7 +34,7 @@ def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
 
 
 def _calls_like(rank: Rank, event: Event) -> list[int]:
-    """Return the indices of a rank's calls of the same function as `event`, in order."""
+    """Return the event indices of a rank's calls of the same function as `event`, in order."""
     found: list[int] = np.flatnonzero(
         rank.trace.functions.mask([event.function.base])[rank.events["function"]]
     ).tolist()
@@ -38,11 +42,10 @@ def _calls_like(rank: Rank, event: Event) -> list[int]:
 
 
 def read_pending_call(ranks: Path, event: Event, pid: int) -> Any:
-    """Return the record (a row of dtype EVENT) of a call before which a thread is stopped. The recorder has written
-    this row, but does not count it yet (recorder/calls.h: weft_publish_event asks the replay before it counts the
-    event).
+    """Return the arguments of a call before which a thread of the replay is stopped, as a row of dtype EVENT.
     DebuggerError if the thread is not before that call.
 
+    The recorder has written this row already, but counts it only when the call begins (recorder/shim.h: weft_publish).
     `ranks`: the folder of the records; `pid`: the process of the rank.
     """
     for path in sorted(ranks.glob("*.weft")):
@@ -65,7 +68,7 @@ def _expected(event: Event) -> list[int]:
 
 
 def _read_uncounted_slot(file: int, stream: list[Chunk]) -> bytes:
-    """Return the bytes of the event after those that a stream counts as used."""
+    """Return the bytes of the event that a record's stream holds behind its last counted event."""
     at, found = sum(chunk.used for chunk in stream), b""
     for chunk in stream:
         room = chunk.pages * PAGE

@@ -25,17 +25,24 @@ class Looks:
         self.messages = Messages(standing.record, standing.replay)
 
     def where(self, ranks_text: str, *, native: bool = False) -> Answer:
-        """Return the stacks of the ranks that a text names; `native`: also the native frames of Python ranks."""
+        """Return the stacks of some ranks. `native`: for Python ranks also the native frames.
+
+        `ranks_text`: the ranks as the user wrote them, "" for the rank in focus.
+        """
         found = []
         for rank in self._standing.ranks_of(ranks_text):
             frames = self._stack_with_native(rank) if native else self._standing.hand(rank).stack()
             found.append(
-                {"rank": rank, "frames": [frame.as_dict() for frame in frames], "stands": self._standing.stands(rank)}
+                {
+                    "rank": rank,
+                    "frames": [frame.as_dict() for frame in frames],
+                    "stands": self._standing.describe_thread(rank),
+                }
             )
         return {"kind": "where", "stacks": found}
 
     def _stack_with_native(self, rank: int) -> list[Frame]:
-        """Return the frames of a rank; of a Python rank, its Python frames followed by its native ones."""
+        """Return the frames of a rank; for a Python rank its Python frames, and after them its native ones."""
         hand = self._standing.hand(rank)
         if isinstance(hand, NativeHand):
             return hand.stack()
@@ -48,7 +55,9 @@ class Looks:
             beside.close()
 
     def evaluate(self, expression: str, ranks_text: str) -> Answer:
-        """Return the value of an expression on the ranks that a text names (empty: all), side by side."""
+        """Return the value of an expression on some ranks, a row for each. `ranks_text`: the ranks as the user wrote
+        them; "" means all ranks, without those on which the expression has no value.
+        """
         form, expression = split_format(expression)
         if not expression:
             raise UsageError("give an expression: print x, print x[0] @0,2-3, p/x flags")
@@ -60,8 +69,8 @@ class Looks:
         return {"kind": "print", "expression": expression, "values": rows}
 
     def source(self, location: str) -> Answer:
-        """Return source lines around the rank's place, at the next call the following ones; or lines around FILE:LINE
-        or LINE.
+        """Return ten lines of source: around FILE:LINE or LINE if `location` names one, else around the place of the
+        rank in focus, or the lines that follow those returned last.
         """
         file, line = self._place_of_focus() if self._standing.listed is None or location else self._standing.listed
         middle = line
@@ -85,12 +94,14 @@ class Looks:
         }  # fmt: skip
 
     def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
-        """Return file and line at which the rank in focus is. UsageError if unknown; with `quiet`, an empty file."""
+        """Return file and line at which the rank in focus is. If they are unknown, raise UsageError, or with `quiet`
+        return ("", 0).
+        """
         with suppress(DebuggerError):
             for frame in self._standing.hand(self._standing.focus).stack():
                 if frame.file and frame.line:
                     return frame.file, frame.line
-        row = self._standing.stands(self._standing.focus)
+        row = self._standing.describe_thread(self._standing.focus)
         call = row.get("next") or row.get("call") or row.get("last") or {}
         if not call.get("file") and not quiet:
             raise UsageError(f"no line of source is known where rank {self._standing.focus} stands")
@@ -101,20 +112,26 @@ class Looks:
 
     def message(self, rank_or_event: str) -> Answer:
         """Return what the send or receive of a rank transfers: the call that it is at, its last call, or RANK:EVENT."""
-        return self.messages.of(self._message_event(rank_or_event), self._standing.replica)
+        return self.messages.describe_message(self._message_event(rank_or_event), self._standing.replica)
 
     def queues(self, ranks_text: str) -> Answer:
-        """Return what the ranks that a text names (empty: all) have sent and not received, and which receives wait."""
+        """Return what some ranks have sent and was not received, and their receives that have not got a message.
+        `ranks_text`: the ranks as the user wrote them, "" for all.
+        """
         replica = self._standing.replica
 
         def inside(rank: int, slot: int) -> bool:
-            return not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.in_call(rank)
+            return (
+                not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.is_inside_mpi(rank)
+            )
 
-        return Queues(self._standing.record, replica.at, inside).at(self._standing.ranks_of(ranks_text or "all"))
+        return Queues(self._standing.record, replica.at, inside).describe_pending(
+            self._standing.ranks_of(ranks_text or "all")
+        )
 
     def _message_event(self, rank_or_event: str) -> Event:
-        """Return the call that RANK or RANK:EVENT means; of a rank, the call with a message that it is at or has made
-        last.
+        """Return the call that RANK:EVENT names; for RANK alone the call with a message that the rank is at, or has
+        made last. UsageError if there is none.
         """
         if found := re.fullmatch(r"(\d+):(\d+)", rank_or_event):
             return self._standing.record.trace.event(

@@ -24,7 +24,7 @@ class Maps:
         self._read_map()
 
     def _read_map(self) -> None:
-        """Read the memory map of the process."""
+        """Read which modules the process has loaded, and at which addresses."""
         rows: list[tuple[int, int, str]] = []
         self._bases: dict[str, int] = {}
         for line in Path(f"/proc/{self._pid}/maps").read_text().splitlines():
@@ -37,7 +37,7 @@ class Maps:
         self._starts = [row[0] for row in rows]
 
     def module(self, address: int) -> str:
-        """Return the path of the module (program or library) that contains an address; empty if there is none."""
+        """Return the path of the program or library that contains an address; "" if there is none."""
         for again in (False, True):  # a library may have come since
             row = bisect.bisect_right(self._starts, address) - 1
             if row >= 0 and address < self._rows[row][1]:
@@ -56,8 +56,8 @@ class Maps:
         return self._bases.get(module, 0)
 
     def address(self, instruction: str) -> int:
-        """Return the address of `*MODULE+OFFSET`; MODULE is a path or the end of one. DebuggerError if it is not
-        loaded.
+        """Return the address of the instruction `*MODULE+OFFSET` in this process. MODULE is a path or the end of one.
+        DebuggerError if no such module is loaded.
         """
         name, _, offset = instruction[1:].rpartition("+")
         for again in (False, True):

@@ -68,11 +68,9 @@ class Memory:
         os.close(self._fd)
 
 
-def elements(datatype: Datatype, address: int, count: int) -> Iterator[Element]:
-    """Yield (struct format, address) for the basic elements of `count` items of a datatype at an address, in the order
-    of its type map.
-
-    Raises DebuggerError for an unknown datatype.
+def iterate_elements(datatype: Datatype, address: int, count: int) -> Iterator[Element]:
+    """Yield (struct format, address) for the basic elements of `count` items of a datatype, in the order of its type
+    map. The first item is at `address`. DebuggerError if the datatype cannot be decoded.
     """
     size = datatype.extent or 0
     for k in range(count):
@@ -81,7 +79,7 @@ def elements(datatype: Datatype, address: int, count: int) -> Iterator[Element]:
 
 
 def _yield_and_count(elements_found: Iterator[Element]) -> Generator[Element, None, int]:
-    """Yield elements, and return (at the end of `yield from`) how many there were."""
+    """Yield the elements, and return their number, for `yield from`."""
     many = 0
     for many, one in enumerate(elements_found, 1):  # noqa: B007 - it is returned
         yield one
@@ -89,7 +87,9 @@ def _yield_and_count(elements_found: Iterator[Element]) -> Generator[Element, No
 
 
 def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
-    """Yield (struct format, address) for the basic elements of one item of a datatype at an address."""
+    """Yield (struct format, address) for the basic elements of one item of a datatype at an address. DebuggerError if
+    the datatype cannot be decoded.
+    """
     d = datatype.definition
     if d is None:
         signature = datatype.signature()
@@ -103,9 +103,9 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of")
     known = [one for one in inner if one is not None]
     try:
-        for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
+        for type_, times, where in _datatype_blocks(datatype.combiner, d.integers, d.addresses, known):
             if (
-                not (yield from _yield_and_count(elements(type_, address + where, times)))
+                not (yield from _yield_and_count(iterate_elements(type_, address + where, times)))
                 and times > 0
                 and len(known) == 1
             ):
@@ -114,12 +114,13 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of") from error
 
 
-def _blocks(
+def _datatype_blocks(
     combiner: str, integers: tuple[int, ...], addresses: tuple[int, ...], types: list[Datatype]
 ) -> Iterable[tuple[Datatype, int, int]]:
-    """Return the blocks of a derived type as (inner type, number in a row, displacement in bytes) (MPI-4.1, 5.1.13).
+    """Return the blocks of a derived datatype as (inner datatype, how many items in a row, displacement in bytes)
+    (MPI-4.1, 5.1.13).
 
-    `integers`, `addresses`: the arguments with which the combiner made it.
+    `integers`, `addresses`, `types`: the arguments with which the constructor `combiner` made the datatype.
     """
     one = types[0]
     extent = one.extent or 0
@@ -147,8 +148,9 @@ def _blocks(
 
 
 def _subarray_blocks(integers: tuple[int, ...], inner: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
-    """Yield the blocks of a subarray type as (inner type, number in a row, displacement in bytes). `extent`: of the
-    inner type, in bytes.
+    """Yield the blocks of a subarray datatype as (inner datatype, how many items in a row, displacement in bytes).
+
+    `integers`: the arguments of MPI_Type_create_subarray. `extent`: of the inner datatype, in bytes.
     """
     n = integers[0]
     try:
@@ -177,25 +179,25 @@ def _subarray_blocks(integers: tuple[int, ...], inner: Datatype, extent: int) ->
             return
 
 
-def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
-    """Return the content of a message: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled;
-    `more`: how many are left out.
+def read_content(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
+    """Return the content of a message of `count` items at an address: `values` (the first MOST numbers), `text`, or
+    `object` for what mpi4py pickled. `more` is how many numbers are left out.
     """
     if address == IN_PLACE:
         raise DebuggerError("the buffer is MPI_IN_PLACE")
     if count <= 0:
         return {"values": [], "more": 0}
-    first = list(islice(elements(datatype, address, count), MOST))
+    first = list(islice(iterate_elements(datatype, address, count), MOST))
     formats = {format_ for format_, _ in first}
     total = count * max(1, _elements_in(datatype))
     if formats == {"c"}:
-        raw = b"".join(memory.read(at, 1) for _, at in islice(elements(datatype, address, count), 400))
+        raw = b"".join(memory.read(at, 1) for _, at in islice(iterate_elements(datatype, address, count), 400))
         return {"text": raw.split(b"\0")[0].decode(errors="backslashreplace"), "more": 0}
     if formats == {"B"} and datatype.is_predefined and datatype.size == 1:
         raw = memory.read(address, min(count, MOST_BYTES))
-        if (found := unpickled(raw)) is not None:
+        if (found := unpickle_object(raw)) is not None:
             return found
-    shown = [_value(memory, *element) for element in first]
+    shown = [_read_element(memory, *element) for element in first]
     return {"values": shown, "more": max(total - len(shown), 0)}
 
 
@@ -203,8 +205,10 @@ def _elements_in(datatype: Datatype) -> int:
     return sum(n for _, n in datatype.signature() or (("", 1),))
 
 
-def _value(memory: Memory, format_: str, at: int) -> object:
-    """Return the basic element at an address, by its struct format; a pair as list or complex number."""
+def _read_element(memory: Memory, format_: str, at: int) -> object:
+    """Return the basic element at an address, read by its struct format. A pair is returned as text of a complex number
+    or as a list.
+    """
     found = struct.unpack("@" + format_, memory.read(at, struct.calcsize("@" + format_)))
     if format_ in ("ff", "dd"):
         return str(complex(*found))
@@ -219,7 +223,7 @@ class _Plain(pickle.Unpickler):
 
 
 def _short_repr(value: object) -> str:
-    """Return an object as Python writes it; only its beginning if it has very many parts."""
+    """Return the `repr` of an object, abbreviated if the object has very many parts."""
     left, parts = MOST_PARTS, [value]
     while parts:
         one = parts.pop()
@@ -233,9 +237,9 @@ def _short_repr(value: object) -> str:
     return repr(value)
 
 
-def unpickled(raw: bytes) -> dict[str, object] | None:
-    """Return the object that mpi4py's lowercase methods sent, as text under `object`; None if the bytes are no
-    pickle.
+def unpickle_object(raw: bytes) -> dict[str, object] | None:
+    """Return the object in a message of mpi4py's lowercase methods, as text under the key `object`; None if the bytes
+    are no pickle. No code of the program is executed.
     """
     if len(raw) < 4 or raw[0] != 0x80 or raw[1] > 5:
         return None

@@ -135,9 +135,9 @@ class Quit(Exception):
     """The person has left the prompt."""
 
 
-def parse(command_line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
+def parse_command(command_line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
     """Return the full name of the command in a line, and the rest of the line. UsageError, with the likely command, if
-    there is none.
+    there is no such command or the short form is ambiguous.
     """
     words = command_line.split(None, 1)
     name, rest = words[0], words[1].strip() if len(words) > 1 else ""
@@ -164,7 +164,9 @@ def split_ranks(arguments: str) -> tuple[str, str]:
 
 
 def parse_count_and_rank(arguments: str, debugger: Debugger) -> tuple[int, int]:
-    """Return count and rank of `[N] [@RANK]`; 1 and the rank in focus if they are missing."""
+    """Return the count and the rank of `[N] [@RANK]`; if they are missing, 1 and the rank in focus. UsageError for
+    anything else.
+    """
     text, ranks = split_ranks(arguments)
     if text and not (text.isdigit() and int(text)):
         raise UsageError(f"{text!r} is not a number of events")
@@ -196,14 +198,14 @@ class Console:
         """Return what the program has written since the last call."""
         raise NotImplementedError
 
-    def told(self, answer: Answer) -> list[str]:
+    def render_answer(self, answer: Answer) -> list[str]:
         """Return an answer as lines."""
         raise NotImplementedError
 
     # One line in, one answer out
 
     def do(self, line: str) -> None:
-        """Execute one command, and print its answer or its error."""
+        """Execute one command, and print its answer or its error. Empty lines and comments are ignored."""
         line = line.strip()
         if not line or line.startswith("#"):
             return
@@ -230,7 +232,9 @@ class Console:
             self._show(line, answer, error)
 
     def _show(self, line: str, answer: Answer | None, error: str | None) -> None:
-        """Print an answer or an error as text or as a line of JSON, with what the program has written."""
+        """Print what the program has written meanwhile, and the answer or the error of a command, as text or as one
+        line of JSON.
+        """
         written = self.written()
         if self.json:
             ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
@@ -243,14 +247,13 @@ class Console:
         if error is not None:
             print(f"weft: {error}", file=self.out)
         elif answer is not None:
-            for text in self.told(answer):
+            for text in self.render_answer(answer):
                 print(text, file=self.out)
         self.out.flush()
 
     def run(self, lines: Iterable[str], *, echo: bool) -> None:
-        """Execute commands one after the other, until `quit` or their end. Ctrl-C between two of them does nothing.
-
-        `echo`: print each command before its answer.
+        """Execute commands until their end; Ctrl-C between two commands does nothing. `echo`: print each command before
+        its answer.
         """
         with deferring_interrupts():
             for line in lines:
@@ -259,8 +262,8 @@ class Console:
                 self.do(line)
 
     @staticmethod
-    def piped() -> Iterator[str]:
-        """Yield the lines of a script from standard input; Ctrl-C while waiting for one ends the session."""
+    def read_script() -> Iterator[str]:
+        """Yield the lines of a script from standard input. Ctrl-C while it waits for a line ends the session."""
         while True:
             with immediate_interrupts():
                 line = sys.stdin.readline()
@@ -268,8 +271,8 @@ class Console:
                 return
             yield line
 
-    def typed(self) -> Iterator[str]:
-        """Yield the lines that a person types; an empty line repeats a step."""
+    def read_typed_lines(self) -> Iterator[str]:
+        """Yield the lines that a person types. An empty line repeats the last command if that was a step or `list`."""
         while True:
             try:
                 line = sys.stdin.readline() if self.json else read_typed_line()
@@ -309,7 +312,7 @@ class Prompt(Console):
         """Return what the ranks have written."""
         return self.debugger.replica.output()
 
-    def told(self, answer: Answer) -> list[str]:
+    def render_answer(self, answer: Answer) -> list[str]:
         """Return an answer as lines."""
         return tell(answer)
 
@@ -318,8 +321,8 @@ class Prompt(Console):
         return f"{super().too_late()}: " + "; ".join(" ".join(line.split()) for line in tell(self.debugger.ranks()))
 
     def answer(self, line: str) -> Answer:
-        """Execute one command, and return its answer; at a stop with the displayed expressions. WeftError if it
-        fails.
+        """Execute one command, and return its answer. If the ranks are stopped afterwards, the answer also has the
+        displayed expressions. WeftError if the command fails.
         """
         answer = self._execute(line)
         if answer["kind"] == "stopped" and not answer["over"] and self.debugger.frames.displays:
@@ -327,8 +330,8 @@ class Prompt(Console):
         return answer
 
     def _execute(self, line: str) -> Answer:
-        """Execute one command by its name, and return its answer."""
-        name, rest = parse(line)
+        """Execute one command line, and return its answer. Quit if it is `quit`."""
+        name, rest = parse_command(line)
         d = self.debugger
         if name == "quit":
             raise Quit
@@ -361,7 +364,7 @@ class Prompt(Console):
             native = "native" in words
             return d.looks.where(" ".join(w for w in words if w != "native").lstrip("@"), native=native)
         if name == "help":
-            return help_of(rest)
+            return make_help(rest)
         if name == "attach":
             return self.attach(rest)
         rest = rest.removeprefix("@") if name in ("message", "messages", "rank") else rest
@@ -375,7 +378,10 @@ class Prompt(Console):
         return calls[name](rest)
 
     def _execute_frame_command(self, name: str, rest: str) -> Answer:
-        """Execute a command about frames and their variables, and return its answer."""
+        """Execute a command about frames, variables or displayed expressions, and return its answer.
+
+        `name`: the full name of the command. `rest`: the rest of the line.
+        """
         d = self.debugger
         text, ranks = split_ranks(rest)
         if name in ("frame", "up", "down"):
@@ -409,8 +415,8 @@ class Prompt(Console):
         return [d.looks.evaluate(text, ranks or ".") | {"id": n} for n, (text, ranks) in d.frames.displays.items()]
 
     def attach(self, text: str) -> Answer:
-        """Open gdb or a Python console on one rank until the person leaves it; without a terminal, return how to attach
-        gdb.
+        """Attach gdb, or a Python console, to one rank until the person leaves it. Without a terminal, return the
+        command that attaches gdb. `text`: the rank as the user wrote it.
         """
         chosen = self.debugger.ranks_of(text)
         if len(chosen) != 1:
@@ -438,17 +444,18 @@ class Prompt(Console):
                     print(error, file=self.out)
 
 
-def help_of(
+def make_help(
     text: str,
     commands: dict[str, Command] = COMMANDS,
     where: Sequence[str] = WHERE,
     legend: str = "RANKS is 0,2-3 or all; ",
 ) -> Answer:
-    """Return help on all commands, or on the one that `text` names. `where`: the forms of WHERE; `legend`: explains
-    other words.
+    """Return help on the command that `text` names, or on all commands if it is "".
+
+    `where`: the forms that WHERE can have. `legend`: explains other words in the usage of the commands.
     """
     if text:
-        name = parse(text, commands)[0]
+        name = parse_command(text, commands)[0]
         command = commands[name]
         short = f"   (short: {', '.join(command.short)})" if command.short else ""
         lines = [f"{command.usage}{short}", f"  {command.does}"]
@@ -464,8 +471,8 @@ def help_of(
 
 @contextlib.contextmanager
 def history(words: list[str], name: str = "debug_history") -> Iterator[None]:
-    """Load and save the history of typed lines, and complete words, during a `with` block. `words`: those to
-    complete.
+    """During a `with` block, complete words at the terminal and keep a history of typed lines, which is loaded before
+    and saved after. `words`: the words to complete. `name`: the name of the file for the history.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft"
     file = state / name
@@ -489,7 +496,9 @@ def history(words: list[str], name: str = "debug_history") -> Iterator[None]:
 
 
 def completions(debugger: Debugger) -> list[str]:
-    """Return the words that complete commands: their names, functions, files and calls."""
+    """Return the words that the prompt completes: names of commands, functions and calls of the program, and its
+    files.
+    """
     trace = debugger.record.trace
     rank = trace.ranks[0]
     sites = (rank.site(int(i)) for i in set(rank.events["site"][:100000].tolist()))

@@ -41,8 +41,8 @@ class Standing:
     """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes with all of their threads. A process that may not be traced runs on: the tool that reads it
-        (gdb, py-spy) reports why.
+        """Stop processes with all their threads. A process that may not be traced runs on; the tool that reads it (gdb,
+        py-spy) reports why.
         """
         limit = time.monotonic() + PATIENCE
         for pid in pids:
@@ -60,8 +60,8 @@ class Standing:
             self._threads[pid][thread] = None
 
     def _ask_new_threads(self, pids: Sequence[int], coming: dict[int, int]) -> bool:
-        """Ask each thread that was not asked yet to stop, and return whether there were any. `coming`: the process of
-        each asked thread.
+        """Ask those threads of the processes to stop that were not asked yet, and return whether there were any. Each
+        is added to `coming`, which maps a thread to its process until it has stopped.
         """
         found = [(thread, pid) for pid in pids for thread in _threads_of(pid)
                  if thread not in coming and thread not in self._threads[pid]]  # fmt: skip
@@ -72,7 +72,9 @@ class Standing:
         return bool(asked)
 
     def release(self, pid: int) -> None:
-        """Let a process go on, or leave it to its reader; a thread gets the signal that it was just being given."""
+        """Let a process continue, or leave it to the tool that reads it. A signal that was being delivered to a thread
+        when it stopped is delivered now.
+        """
         for thread, given in self._threads.pop(pid, {}).items():
             signal, limit = given, time.monotonic() + PATIENCE
             while signal is None and time.monotonic() < limit:  # only what stands can be let go
@@ -85,7 +87,9 @@ class Standing:
         return self._threads.get(pid, {})
 
     def keep(self, pids: Sequence[int]) -> bool:
-        """Release all processes but `pids`. Return whether each of `pids` was asked to stop or has refused it."""
+        """Release all processes but `pids`. Return whether each of `pids` is stopped, or is one that may not be
+        traced.
+        """
         for pid in [pid for pid in self._threads if pid not in pids]:
             self.release(pid)
         self.pids = [pid for pid in self.pids if pid in pids]
@@ -104,7 +108,9 @@ def _threads_of(pid: int) -> list[int]:
 
 
 def _stop_signal(thread: int) -> int | None:
-    """Return the signal that a thread was being given when it stopped, or 0; None while it runs."""
+    """Return the signal that was being delivered to a thread when it stopped, 0 for none; None while the thread still
+    runs.
+    """
     try:
         changed, status = os.waitpid(thread, os.WNOHANG | WALL)
     except ChildProcessError:  # it has gone
@@ -117,7 +123,7 @@ def _stop_signal(thread: int) -> int | None:
 
 
 @cache
-def _system() -> Any:
+def _ptrace_function() -> Any:
     """Return the C function ptrace, with its types declared."""
     call = ctypes.CDLL(None, use_errno=True).ptrace
     call.restype = ctypes.c_long
@@ -127,7 +133,7 @@ def _system() -> Any:
 
 def _ptrace(request: int, thread: int, signal: int = 0) -> bool:
     """Make a ptrace request; return whether the kernel accepts it."""
-    return bool(_system()(request, thread, None, signal or None) == 0)
+    return bool(_ptrace_function()(request, thread, None, signal or None) == 0)
 
 
 def registers_of(thread: int) -> list[int]:
@@ -136,7 +142,7 @@ def registers_of(thread: int) -> list[int]:
     """
     held = (ctypes.c_uint64 * 64)()
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
-    _raise_if_refused(_system()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
+    _raise_if_refused(_ptrace_function()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
     return list(held[: area[1] // 8])
 
 
@@ -144,7 +150,7 @@ def set_registers(thread: int, values: Sequence[int]) -> None:
     """Set the general registers of a stopped thread. OSError if the kernel refuses."""
     held = (ctypes.c_uint64 * len(values))(*values)
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
-    _raise_if_refused(_system()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
+    _raise_if_refused(_ptrace_function()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
 
 
 def _raise_if_refused(answer: int) -> None:

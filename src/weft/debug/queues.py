@@ -31,9 +31,10 @@ class Queues:
     ) -> None:  # fmt: skip
         self.record, self._passed, self._inside = record, passed, inside
 
-    def at(self, ranks: Iterable[int]) -> Answer:
-        """Return the messages that ranks have sent and not received, and the receives that wait, of some ranks; MOST of
-        each, and their numbers.
+    def describe_pending(self, ranks: Iterable[int]) -> Answer:
+        """Return the messages from or to some ranks that were sent and not received, and the receives of these ranks
+        that have not got a message. At most MOST of each are described; `all_sent` and `all_posted` are their whole
+        numbers.
         """
         chosen = np.isin(np.arange(len(self.record.trace.ranks)), list(ranks))
         sends, recvs = self.record.match.sends, self.record.match.recvs
@@ -62,7 +63,9 @@ class Queues:
         return rows[order][:MOST]
 
     def _find_begun_and_returned(self) -> tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
-        """Return, for each rank, a mask of its events that have begun, and one of those that have returned."""
+        """Return for each rank a mask of its events that have begun, and for each rank a mask of those that have
+        returned.
+        """
         begun, over = [], []
         for rank in self.record.trace.ranks:
             first, last = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
@@ -80,7 +83,9 @@ class Queues:
         return begun, over
 
     def _describe_message(self, row: int, posted: NDArray[np.bool_]) -> Answer:
-        """Return a row for a message that was sent, with the call that receives it by the record."""
+        """Return a row for a message that was sent, with the call that receives it in the record. `row`: its row in
+        match.sends. `posted`: a mask of the receives that have been posted.
+        """
         match, trace = self.record.match, self.record.trace
         send = trace.event(*match.sends.id(row))
         taken = int(match.sends.partner[row])
@@ -92,7 +97,9 @@ class Queues:
         }  # fmt: skip
 
     def _describe_receive(self, row: int, begun: list[NDArray[np.bool_]]) -> Answer:
-        """Return a row for a receive that waits, as it was posted, with the message that it gets by the record."""
+        """Return a row for a receive that waits, as it was posted, with the message that it gets in the record. `row`:
+        its row in match.recvs. `begun`: for each rank a mask of its events that have begun.
+        """
         match, trace = self.record.match, self.record.trace
         recvs = match.recvs
         receive = trace.event(*recvs.id(row))
@@ -110,7 +117,9 @@ class Queues:
 def _are_reached(
     events: NDArray[Any], reached_by_rank: list[NDArray[np.bool_]], ranks: NDArray[np.generic]
 ) -> NDArray[np.bool_]:
-    """Return whether the rank of each event has reached it. `reached_by_rank`: a mask over each rank's events."""
+    """Return a mask of the events that their rank has reached. `events`, `ranks`: event index and rank of each.
+    `reached_by_rank`: for each rank a mask of its events.
+    """
     first = np.concatenate([[0], np.cumsum([len(one) for one in reached_by_rank])]).astype(np.int64)
     flat = np.concatenate([np.zeros(0, np.bool_), *reached_by_rank])
     known = events != NONE
@@ -120,7 +129,7 @@ def _are_reached(
 
 
 def _envelope(send: Event) -> Answer:
-    """Return count, datatype and size in bytes of a send."""
+    """Return count, datatype and size in bytes of a send; None for what is unknown."""
     type_ = send.datatype
     size = None if type_ is None else type_.size
     return {

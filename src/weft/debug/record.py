@@ -77,12 +77,14 @@ class Record:
         open_ = {p.rank for p in self.plans if p.flags & PlanFlag.OPEN}
         return {(r, t): len(self.plans[r].threads[t].entries) if r in open_ else GOAL_NONE for r, t in self.threads}
 
-    def full(self, goals: Goals, otherwise: Goals) -> Goals:
+    def complete_goals(self, goals: Goals, otherwise: Goals) -> Goals:
         """Return goals for all threads: those that are not given are taken from `otherwise`."""
         return {thread: goals.get(thread, otherwise[thread]) for thread in self.threads}
 
     def entry(self, rank: int, position: int, slot: int = 0) -> Event | None:
-        """Return the recorded call at a position of a thread's plan; None if the plan is not that long."""
+        """Return the recorded call at a position of a thread's plan (the calls that a replay follows); None if the plan
+        has no such position. `slot`: the thread.
+        """
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
         if not 0 <= position < len(thread.entries):
             return None
@@ -90,9 +92,11 @@ class Record:
         index = int(thread.entries["event"][position])
         return record.event(index if mine is None else int(mine[index]))
 
-    def coming(self, rank: int, position: int, polls: int, slot: int = 0) -> Event | None:
-        """Return the recorded call before which a thread is: the next one of its plan, or a failed poll before that;
+    def next_call(self, rank: int, position: int, polls: int, slot: int = 0) -> Event | None:
+        """Return the recorded call before which a thread is: the next one of its plan, or a failed poll before that.
         None at the end.
+
+        `position`, `polls`: how many calls of its plan, and how many failed polls after these, the thread has made.
         """
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
         index = thread.next_event(position, polls)
@@ -103,11 +107,11 @@ class Record:
         """Return how many calls the plan of a thread has."""
         return len(self.plans[rank].threads[slot].entries)
 
-    def kept_waiting(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
-        """Return the threads that wait for a message in the last call before their goals, as the message is sent only
-        after one of `events`.
+    def find_waiting_threads(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
+        """Return the threads whose last call before their goals waits for a message that is sent only after one of
+        `events`, so that the call does not return as long as these events are held back.
 
-        Collectives are left out: an MPI may let a member go on if the order does not need the others.
+        Collectives are left out: an MPI may let a member return if the order of messages does not need the others.
         """
         cut = self.cuts.greatest_cut_without(events)
         return frozenset(
@@ -116,9 +120,9 @@ class Record:
             and (last := self.entry(rank, goal - 1, slot)) is not None and last.function.base in _AWAIT_A_MESSAGE
         )  # fmt: skip
 
-    def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
-        """Return whether an entry of a thread's plan is the matched receive that follows a matched probe on the same
-        line of Python. The recv() of mpi4py makes both calls.
+    def is_receive_of_probe(self, rank: int, position: int, slot: int = 0) -> bool:
+        """Return whether the call at a position of a thread's plan is a matched receive right after a matched probe on
+        the same line of Python: mpi4py's recv() makes these two calls.
         """
         one, before = self.entry(rank, position, slot), self.entry(rank, position - 1, slot)
         if one is None or before is None or one.site.file is None or not one.site.file.endswith(".py"):
@@ -128,27 +132,31 @@ class Record:
 
     @cached_property
     def crashes(self) -> frozenset[int]:
-        """Return the native ranks that a signal of their own ended: gdb can stop them where they crash."""
+        """Return the native ranks that crashed by a signal of their own when they were recorded; gdb can stop them
+        there.
+        """
         return frozenset(
             rank.rank for rank in self.trace.ranks
             if not rank.definitions.python and any(one.kind is EndingKind.SIGNAL for one in rank.endings)
         )  # fmt: skip
 
-    def leaves(self, rank: int, position: int) -> bool:
+    def is_end_of_mpi(self, rank: int, position: int) -> bool:
         """Tell whether the rank leaves MPI, or PVM, with an entry."""
         one = self.entry(rank, position)
         return one is not None and one.function.base == self.trace.system.last
 
-    def closing(self, rank: int, position: int) -> bool:
-        """Return whether an entry is the MPI_Finalize that Python makes after its interpreter has ended."""
+    def is_finalize_of_interpreter(self, rank: int, position: int) -> bool:
+        """Return whether a call of a rank's plan is the MPI_Finalize that mpi4py makes after Python's interpreter has
+        ended.
+        """
         one = self.entry(rank, position)
         if one is None or one.function.base != "MPI_Finalize" or not one.rank.definitions.python:
             return False
         return not (one.site.file or "").endswith(".py")
 
     def position(self, event: EventId) -> tuple[Position, int, bool]:
-        """Return the thread that makes a call, the number of its plan's entries before it, and whether the call is an
-        entry itself.
+        """Return where a call is in the plans: its thread (rank, slot), the number of calls of the plan before it, and
+        whether the plan contains the call itself.
         """
         rank = self.trace.ranks[event[0]]
         thread, index = int(rank.event_threads[event[1]]), int(rank.event_positions[event[1]])
@@ -159,7 +167,7 @@ class Record:
         return (event[0], 0), 0, False
 
     def files(self) -> list[str]:
-        """Return the paths of the program's source files that the record names."""
+        """Return the paths of the source files that the record names."""
         found: dict[str, None] = {}
         for rank in self.trace.ranks:
             for site in sorted({int(s) for s in rank.events["site"][:200000].tolist()}):
@@ -168,21 +176,21 @@ class Record:
         return list(found)
 
     def message(self, event: Event) -> tuple[EventId | None, EventId | None]:
-        """Return the send of a call's message, and the call that posts the receive. For a call that completes a
-        receive, these are the calls of the completed receive. A part that is not recorded is None.
+        """Return the send of the message that a call sends or receives, and the call that posts the receive; None for
+        what is not recorded. A call that completes a receive counts as receiving its message.
         """
         sends, recvs = self.match.sends, self.match.recvs
         if rows := self.match.sends_of(event.id):
             partner = int(sends.partner[rows[0]])
             return event.id, None if partner == NONE else recvs.id(partner)
-        rows = self.match.receives_of(event.id) or self._completed(event)
+        rows = self.match.receives_of(event.id) or self._find_completed_receives(event)
         if rows:
             partner = int(recvs.partner[rows[0]])
             return None if partner == NONE else sends.id(partner), recvs.id(rows[0])
         return None, None
 
-    def _completed(self, event: Event) -> list[int]:
-        """Return the rows of the receives that a wait or a matched receive completes."""
+    def _find_completed_receives(self, event: Event) -> list[int]:
+        """Return the rows in match.recvs of the receives that a wait or a matched receive completes."""
         recvs = self.match.recvs
         part = recvs.of_rank(event.rank.index)
         hits = (
@@ -193,8 +201,8 @@ class Record:
         return [part.start + int(i) for i in np.flatnonzero(hits)]
 
     def arguments_of_send(self, event: EventId) -> EventId:
-        """Return the call that has buffer, count and type of a send: the send itself, or for a persistent one its
-        MPI_..._init.
+        """Return the call that has the buffer, count and datatype of a send: the send itself, or the MPI_Send_init of a
+        persistent send and the like.
         """
         rows = self.match.sends_of(event)
         args = int(self.match.sends.args[rows[0]]) if rows else NONE
@@ -202,7 +210,7 @@ class Record:
 
 
 def call_facts(event: Event) -> dict[str, object]:
-    """Return a call as JSON values: its event, its text, its function and its source line."""
+    """Return a call as JSON values: its rank and event index, its text, its function, and its source line."""
     site = event.site
     return {
         "event": [event.rank.index, event.index], "call": call_at(event), "function": event.function.name,

@@ -79,7 +79,7 @@ class Replica:
             raise
 
     def _wait_for_begin(self, look: Callable[[], None]) -> None:
-        """Wait until every rank has read its plan; call `look` all the while. WeftError if the replay does not
+        """Wait until every rank has read its plan. Call `look` all the while. WeftError if the replay does not
         start.
         """
         until = time.monotonic() + BEGIN
@@ -109,7 +109,7 @@ class Replica:
     # What it says
 
     def output(self) -> str:
-        """Return what the program has written since the last call."""
+        """Return what the program has written since the last call of this function."""
         with self._output.open("rb") as file:
             file.seek(self.shown)
             data = file.read()
@@ -131,7 +131,7 @@ class Replica:
         return self.controls[rank].state is not ControlState.ENDED and self.exists(rank)
 
     def exists(self, rank: int) -> bool:
-        """Return whether the rank's process exists and is no zombie."""
+        """Return whether the rank's process exists and is not a zombie."""
         pid = self.controls[rank].pid
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -152,8 +152,8 @@ class Replica:
         """Return the ranks that do not follow their record."""
         return [c.rank for c in self.controls if c.state in (ControlState.DIVERGED, ControlState.REFUSED)]
 
-    def in_call(self, rank: int) -> bool:
-        """Return whether all threads of a rank are inside MPI."""
+    def is_inside_mpi(self, rank: int) -> bool:
+        """Return whether all threads of a rank are inside MPI calls."""
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
         ]
@@ -162,7 +162,9 @@ class Replica:
     # What it does
 
     def set_goals(self, goals: Goals, polls: Goals | None = None) -> None:
-        """Let the ranks run to `goals`, where they make `polls` failed polls before they stop."""
+        """Let each thread run until it has made as many calls as its goal says, and then as many failed polls as
+        `polls` says.
+        """
         self.goals, self.kept_waiting = dict(goals), frozenset()
         for (rank, slot), goal in goals.items():
             self.controls[rank].set_goal(goal, slot, (polls or {}).get((rank, slot), 0))
@@ -172,11 +174,11 @@ class Replica:
         self.set_goals({(r, t): self.at(r, t) for r, t in self.goals})
 
     def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None], only: int | None = None) -> bool:
-        """Wait until every rank is stopped; return false if the ranks cannot reach their goals or have left the record.
+        """Wait until every rank is stopped. Return False if the ranks cannot reach their goals or have left the record.
         Ctrl-C stops the ranks where they are.
 
-        `stopped` returns the ranks that are stopped at a line of their program; `tick` is called now and then while
-        others run; `only`: the rank to wait for, whatever the others do.
+        `stopped()`: returns the ranks that are stopped at a line of the program. `tick()`: is called now and then while
+        ranks run. `only`: wait for this rank alone.
         """
         quiet_for = QuietTimer(lambda: threads_of_ranks(self.controls) if self.watch.is_local else ())
         while True:
@@ -202,21 +204,25 @@ class Replica:
             time.sleep(TICK if quiet else TICK / 10)
 
     def _are_blocked_in_calls(self, threads: Sequence[Position], quiet: float) -> bool:
-        """Return whether all these threads are blocked although not stopped by Weft: in their last call, or waiting for
-        another thread.
+        """Return whether all these threads are blocked although Weft has not stopped them: in the last call before
+        their goal, or waiting for another thread. `quiet`: seconds without progress.
         """
         return (quiet > SETTLE or self.kept_waiting.issuperset(threads)) and all(
             self._in_last_call(t) or self._awaits_other_thread(t) for t in threads
         )
 
     def _will_not_reach_goals(self, threads: Sequence[Position], quiet: float) -> bool:
-        """Return whether these threads have made no progress for so long that they will not reach their goals."""
+        """Return whether these threads have made no progress for so long that they will not reach their goals. `quiet`:
+        seconds without progress.
+        """
         if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].is_polling(t[1]) for t in threads):
             return True
-        return quiet > STUCK and all(self.in_call(r) or self.controls[r].is_polling() for r, _ in threads)
+        return quiet > STUCK and all(self.is_inside_mpi(r) or self.controls[r].is_polling() for r, _ in threads)
 
     def _is_falling_apart(self, quiet: float) -> bool:
-        """Return whether a rank has died early, so that the launcher is about to end the others."""
+        """Return whether the launcher is likely about to end all ranks, because one has just died early. `quiet`:
+        seconds without progress.
+        """
         dead = {
             rank for rank, control in enumerate(self.controls)
             if control.pid and control.state is not ControlState.ENDED and not self.exists(rank)
@@ -248,10 +254,12 @@ class Replica:
 
     def _in_last_call(self, thread: Position) -> bool:
         rank, slot = thread
-        return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
+        return self.at(rank, slot) >= self.goals[thread] and self.is_inside_mpi(rank)
 
     def end(self) -> None:
-        """End the replay and all its ranks (by force after 8 s), and remove its folder; once is enough."""
+        """End the replay with all its ranks, by force after 8 s, and remove its folder. Does nothing the second
+        time.
+        """
         if not self.folder.exists():
             return
         (self.folder / "end").touch()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.base.event_id import EventId
-from weft.debug.live import buffer_of
-from weft.debug.payload import Memory, values
+from weft.debug.live import find_send_buffer
+from weft.debug.payload import Memory, read_content
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
@@ -26,8 +26,10 @@ class Messages:
         self._another = another
         self._known: dict[EventId, Answer] = {}
 
-    def of(self, event: Event, replica: Replica) -> Answer:
-        """Return the message that a call sends or receives, with its content. UsageError if the call does neither."""
+    def describe_message(self, event: Event, replica: Replica) -> Answer:
+        """Return the message that a call sends or receives, with its content, or why that could not be read. UsageError
+        if the call does neither. `replica`: the current replay.
+        """
         sent, received = self.record.message(event)
         trace = self.record.trace
         if sent is None and received is None:
@@ -57,10 +59,8 @@ class Messages:
         }  # fmt: skip
 
     def _read_content(self, sent: EventId, replica: Replica) -> Answer:
-        """Return the values that a send sends.
-
-        They are read in a replay whose rank is just before the send: in `replica` if its rank has stopped there, else
-        in another replay that is started for this.
+        """Return the values of a message. They are read before its send, in `replica` if the sender is stopped there,
+        else in another replay that is started for this. They are kept, so that each message is read once.
         """
         if sent not in self._known:
             thread, position, _ = self.record.position(sent)
@@ -68,7 +68,7 @@ class Messages:
                 self._known[sent] = self._read_values(replica, sent)
             else:
                 aside = self._another(
-                    self.record.full(self.record.cuts.least_cut_reaching([sent]).goals, self.record.start)
+                    self.record.complete_goals(self.record.cuts.least_cut_reaching([sent]).goals, self.record.start)
                 )
                 try:
                     aside.settle(set, lambda: None)
@@ -78,13 +78,15 @@ class Messages:
         return self._known[sent]
 
     def _read_values(self, replica: Replica, sent: EventId) -> Answer:
-        """Return the values in the buffer of a send before which its rank is stopped. DebuggerError if unknown."""
+        """Return the values in the buffer of a send, in a replay whose rank is stopped before it. DebuggerError if they
+        are unknown.
+        """
         args = self.record.trace.event(*self.record.arguments_of_send(sent))
         if args.datatype is None:
             raise DebuggerError("the record does not say which datatype it has")
-        buffer = buffer_of(self.record, replica.run, sent, replica.controls[sent[0]].pid)
+        buffer = find_send_buffer(self.record, replica.run, sent, replica.controls[sent[0]].pid)
         memory = Memory(replica.controls[sent[0]].pid)
         try:
-            return values(memory, args.datatype, buffer, args.count)
+            return read_content(memory, args.datatype, buffer, args.count)
         finally:
             memory.close()

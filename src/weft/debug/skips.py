@@ -23,24 +23,24 @@ class Skips:
     names: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> dict[str, Any]:
-        """Add a function or file that `step` does not enter; return all such names. Without a name, only return
+        """Add a function or file that `step` does not enter, and return all of these. For an empty name only return
         them.
         """
         if len(name.split()) > 1:
             raise UsageError(f"{name!r} is not one name: give a FUNCTION or a FILE")
         if name and name not in self.names:
             self.names.append(name)
-        return self.told()
+        return self.list_names()
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Let `step` enter a function or file again (empty: all of them), and return the names that remain. UsageError
-        for an unknown name.
+        """Let `step` enter a function or file again (all of them for an empty name), and return those that remain.
+        UsageError for an unknown name.
         """
         if name and name not in self.names:
             raise UsageError(f"{name} is not skipped: `skip` lists what is")
         self.names = [one for one in self.names if name and one != name]
-        return self.told()
+        return self.list_names()
 
-    def told(self) -> dict[str, Any]:
+    def list_names(self) -> dict[str, Any]:
         """Return the skipped names as an answer."""
         return {"kind": "skip", "skipped": list(self.names)}

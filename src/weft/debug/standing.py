@@ -15,13 +15,13 @@ from typing import Any
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.lifetime import temporary_folder
+from weft.debug.checkpoints import Checkpoints
 from weft.debug.frames import Frames
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, PythonHand, Tally
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.skips import Skips
-from weft.debug.spares import Spares
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.layout import ControlState
@@ -77,7 +77,7 @@ class Standing:
         """The file and the line up to which its source was shown last; None behind a stop."""
         self.known: Known | None = None
         """Where the last step back has brought a rank."""
-        self.spares = Spares(self)
+        self.checkpoints = Checkpoints(self)
         self.replica = self.replay(self.record.start)
 
     # The replay
@@ -88,23 +88,25 @@ class Standing:
         return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, look=look)
 
     def begin(self, goals: Goals | None = None, *, only: int | None = None) -> Answer:
-        """Start another replay, up to some goals (default: the start), and return where the ranks are. `only`: wait for
-        this rank alone.
+        """Replace the replay by another one that runs up to `goals` (default: the start), and return where the ranks
+        are. `only`: wait for this rank alone.
         """
-        self.exchange(goals if goals is not None else self.record.start, 0 if goals is None else self.replica.shown)
+        self.replace_replay(
+            goals if goals is not None else self.record.start, 0 if goals is None else self.replica.shown
+        )
         self.settle(only=only)
         return self.stopped()
 
-    def exchange(self, goals: Goals, shown: int) -> None:
-        """Replace the replay by a checkpoint that can go on to `goals`, or by a new replay with these goals. `shown`:
-        the value of `shown` in the new replay.
+    def replace_replay(self, goals: Goals, shown: int) -> None:
+        """Replace the replay by a checkpoint that has not passed `goals`, or by a new replay. `shown`: how many bytes
+        of the program's output count as shown already.
         """
-        found = self.spares.take(goals)
+        found = self.checkpoints.hand_over(goals)
         if found is None:
             self._leave()
             self.replica = self.replay(goals)
         else:
-            self.spares.retire(self.replica, dict(self.hands))
+            self.checkpoints.retire(self.replica, dict(self.hands))
             self.forget()
             self.replica, self.hands = found
             self.replica.set_goals(goals)
@@ -125,18 +127,18 @@ class Standing:
     def close(self) -> None:
         """End the replay, and remove everything."""
         self._leave()
-        self.spares.close()
+        self.checkpoints.close()
         self._home.cleanup()
 
     def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
-        """Wait until all ranks are stopped, or only the rank `only`. `goals` returns new goals for the ranks, and is
+        """Wait until all ranks are stopped, or only the rank `only`. `goals()`: returns new goals for the ranks; it is
         called whenever a rank has stopped at a line.
         """
         known: set[int] = set()  # a rank may have stopped again before we look
 
         def stopped() -> set[int]:
-            """Return the ranks that are stopped at lines, after their debuggers have handled new stops. If a rank is
-            newly stopped, the replay gets new goals.
+            """Let the debuggers handle new stops, and return the ranks that are stopped at lines. If one was not
+            before, the replay gets new goals.
             """
             nonlocal known
             for hand in self.hands.values():
@@ -144,7 +146,9 @@ class Standing:
             now = self.at_lines()
             if now - known and goals is not None:
                 self.replica.set_goals(goals())
-                self.replica.kept_waiting = self.record.kept_waiting(self.next_of_lines(), self.replica.goals)
+                self.replica.kept_waiting = self.record.find_waiting_threads(
+                    self.next_calls_of_stopped_ranks(), self.replica.goals
+                )
             known = now
             return now
 
@@ -164,8 +168,8 @@ class Standing:
         return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
 
     def run(self, goals: Goals, polls: Goals | None = None) -> None:
-        """Let the ranks run to goals, also those that are stopped at lines. `polls`: failed polls that they make at
-        their goals.
+        """Let the ranks run up to goals (numbers of calls), also those that are stopped at lines. `polls`: failed polls
+        that they make at their goals.
         """
         self.frames.moved()
         self.replica.set_goals(goals, polls)
@@ -174,30 +178,32 @@ class Standing:
                 hand.resume()
 
     def hand(self, rank: int) -> Hand:
-        """Return the debugger of a rank, attached at first use. DebuggerError if the rank has ended or is not spawned
-        yet.
+        """Return the debugger of a rank; it is attached when first asked for. DebuggerError if the rank has ended or is
+        not spawned yet.
         """
-        self.check(rank)
+        self.require_rank(rank)
         if not self.replica.controls[rank].pid:
             raise DebuggerError(f"rank {rank} has not been spawned yet")
-        if not self.runs(rank):
+        if not self.is_running(rank):
             raise DebuggerError(f"rank {rank} has ended")
         if rank not in self.hands:
             self.hands[rank] = self.look_into(self.replica, rank)
         return self.hands[rank]
 
-    def runs(self, rank: int) -> bool:
+    def is_running(self, rank: int) -> bool:
         """Tell whether a rank still runs its program."""
         at = self.replica.at(rank)
-        return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
+        return self.replica.alive(rank) and not (
+            self.record.is_finalize_of_interpreter(rank, at) and self.replica.parked(rank)
+        )
 
-    def check(self, rank: int) -> int:
-        """Return the rank. UsageError where the run has none of this number."""
+    def require_rank(self, rank: int) -> int:
+        """Return the rank. UsageError if the run has no rank of this number."""
         if not 0 <= rank < self.record.size:
             raise UsageError(f"the run has no rank {rank}, only 0 to {self.record.size - 1}")
         return rank
 
-    def not_over(self) -> None:
+    def require_running(self) -> None:
         """Raise UsageError if the program has ended, and WeftError if a rank has left its record."""
         if self.replica.over:
             raise UsageError("the program has come to its end: `restart`, `until WHERE` or `prev event` go back")
@@ -207,8 +213,8 @@ class Standing:
     # Where all stand
 
     def ranks_of(self, text: str) -> list[int]:
-        """Return the ranks that `0,2-3` or `all` names; for an empty text the rank in focus. UsageError for anything
-        else.
+        """Return the ranks that a text such as `0,2-3` or `all` names; for "" the rank in focus. UsageError for
+        anything else.
         """
         if text in ("", "."):
             return [self.focus]
@@ -219,12 +225,12 @@ class Standing:
         found: set[int] = set()
         for part in text.split(","):
             first, _, last = part.partition("-")
-            found |= {self.check(rank) for rank in range(int(first), int(last or first) + 1)}
+            found |= {self.require_rank(rank) for rank in range(int(first), int(last or first) + 1)}
         return sorted(found)
 
-    def stands(self, rank: int, slot: int = 0) -> Answer:
-        """Return where a thread of a rank is: its state, its position in its plan, and the call or line that it is
-        at.
+    def describe_thread(self, rank: int, slot: int = 0) -> Answer:
+        """Return where a thread of a rank is, as a row: its `state` (before a call, at a line, inside a call, ended …),
+        how many calls of its plan it has passed, and the call or line that it is at.
         """
         replica, control = self.replica, self.replica.controls[rank]
         at = control.entries_passed(slot)
@@ -253,24 +259,26 @@ class Standing:
             news = {"news": hand.news} if hand.news else {}
             return row | state | news | ({"signal": why} if why.startswith("SIG") else {})
         if replica.parked(rank, slot):
-            coming = self.record.coming(rank, at, control.goal_polls(slot), slot)
+            coming = self.record.next_call(rank, at, control.goal_polls(slot), slot)
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
         if control.is_polling(slot):
             return row | {"state": "polls", "next": call_facts(coming) if coming else None}
-        if last is None or not replica.in_call(rank):
+        if last is None or not replica.is_inside_mpi(rank):
             return row | {"state": "outside", "next": call_facts(coming) if coming else None}
         return row | {"state": "in", "call": call_facts(last)}
 
     def ranks(self) -> Answer:
-        """Return where every thread of every rank is; threads that have made no call are left out."""
+        """Return where every thread of every rank is. Threads other than the first that have made no call are left
+        out.
+        """
         rows = [
-            self.stands(rank, slot) for rank, slot in self.record.threads
+            self.describe_thread(rank, slot) for rank, slot in self.record.threads
             if slot == 0 or self.replica.at(rank, slot) or self.replica.parked(rank, slot)
         ]  # fmt: skip
         return {"kind": "ranks", "ranks": rows, "focus": self.focus}
 
     def stopped(self) -> Answer:
-        """Return the answer of a command that let ranks run: where all are, and whether the program has ended."""
+        """Return the answer of a command that let ranks run: where all ranks are, and whether the program has ended."""
         answer = self.ranks() | {"kind": "stopped", "over": self.replica.over}
         if self.replica.over:
             answer["exit_code"] = self.replica.status()
@@ -278,15 +286,17 @@ class Standing:
         return answer
 
     def select(self, text: str) -> Answer:
-        """Set the rank in focus, which commands use if they name none, and return where it is."""
+        """Set the rank in focus, which commands use if they name no rank, and return where it is. `text`: the rank as
+        the user wrote it.
+        """
         chosen = self.ranks_of(text)
         if len(chosen) != 1:
             raise UsageError("give one rank")
         self.focus = chosen[0]
         self.listed = None
-        return {"kind": "rank", "focus": self.focus, "stands": self.stands(self.focus)}
+        return {"kind": "rank", "focus": self.focus, "stands": self.describe_thread(self.focus)}
 
-    def look_at(self, ranks: Sequence[int]) -> None:
+    def focus_on(self, ranks: Sequence[int]) -> None:
         """Put one of some ranks into focus."""
         if ranks and self.focus not in ranks:
             self.focus = ranks[0]
@@ -295,19 +305,21 @@ class Standing:
         """Return the line at which a rank is stopped."""
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
-    def next_of_lines(self) -> list[EventId]:
-        """Return the next calls of the ranks that are stopped at lines. No rank may run beyond what these allow."""
+    def next_calls_of_stopped_ranks(self) -> list[EventId]:
+        """Return the next calls of the ranks that are stopped at lines. Other ranks may run only as far as they can
+        without these calls.
+        """
         stopped = self.at_lines()
         coming = [
             self.record.entry(r, self.replica.at(r, slot), slot) for r, slot in self.record.threads if r in stopped
         ]
         return [event.id for event in coming if event is not None]
 
-    def goal(self, thread: tuple[int, int]) -> int:
-        """Return the goal of a thread that has to stay where it is."""
+    def goal_to_stay(self, thread: tuple[int, int]) -> int:
+        """Return the goal at which a thread stays where it is."""
         return min(self.replica.goals[thread], max(self.replica.at(*thread), 0))
 
-    def now(self) -> Goals:
+    def calls_passed(self) -> Goals:
         """Return how many calls each thread has passed."""
         return {thread: self.replica.at(*thread) for thread in self.record.threads}
 
@@ -315,24 +327,26 @@ class Standing:
 
     def pass_call(self, event: Event) -> None:
         """Run until a call has returned, or until it has begun if it never returned."""
-        self.allow(event)
+        self.let_make_call(event)
         self.settle()
 
-    def allow(self, event: Event) -> None:
-        """Let a rank make a call, and the others the calls that it needs, without waiting for it."""
-        goals = self.record.full(
+    def let_make_call(self, event: Event) -> None:
+        """Let a rank run past a call, and the other ranks make the calls that it needs. Does not wait for it."""
+        goals = self.record.complete_goals(
             self.record.cuts.least_cut_reaching([event.id], include_calls=not event.open).goals, self.record.start
         )
         thread, position, _ = self.record.position(event.id)
         goals[thread] = max(goals[thread], position + 1)
-        self.run({t: max(goal, self.goal(t)) for t, goal in goals.items()})
+        self.run({t: max(goal, self.goal_to_stay(t)) for t, goal in goals.items()})
 
     def back_to(self, event: EventId, now: Goals, *, only: int | None = None) -> Answer:
         """Start a new replay that stops before a call that was made, no rank further than `now`."""
         return self.begin(self.cut_before(event, now), only=only)
 
     def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
-        """Return how far all ranks get before a call, but no rank further than `now` (default: where it is)."""
-        now = self.now() if now is None else now
-        cut = self.record.full(self.record.cuts.greatest_cut_without([event]).goals, now)
+        """Return how far all threads can run without a call, as goals, but no thread further than `now` (default: where
+        it is).
+        """
+        now = self.calls_passed() if now is None else now
+        cut = self.record.complete_goals(self.record.cuts.greatest_cut_without([event]).goals, now)
         return {thread: min(goal, now[thread]) for thread, goal in cut.items()}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from weft.base.event_id import EventId
-from weft.debug.back import level_of, watched
+from weft.debug.back import find_frame_level, locate_watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.hands import Watched
 from weft.debug.standing import Answer, Standing
@@ -32,19 +32,22 @@ class Stops:
         self.watched.clear()
 
     def break_at(self, text: str, scope: Scope | None = None, *, once: bool = False, log: str = "") -> Answer:
-        """Set a breakpoint, for every visit or only the first (`once`), or a log point with the message `log`; return
-        it. `text`: as typed.
+        """Set a breakpoint, and return it; without a text, return all breakpoints. `text`: the place as the user wrote
+        it.
+
+        `once`: only for the first visit. `log`: print this message instead of stopping (a log point). `scope`: stop in
+        this task only.
         """
         if not text:
             return self.show()
         made = replace(self.breakpoints.make(text, scope, log), once=once)
         if made.point is not None:
-            self.arm([made])
+            self.set_in_ranks([made])
         self.breakpoints.all.append(made)
         return {"kind": "break", "breakpoint": made.as_dict()}
 
-    def arm(self, more: Iterable[Breakpoint] = ()) -> None:
-        """Set all breakpoints by line in the ranks, and those of `more`. DebuggerError if no rank accepts one of
+    def set_in_ranks(self, more: Iterable[Breakpoint] = ()) -> None:
+        """Set all breakpoints in the source, and those of `more`, in the ranks. DebuggerError if no rank accepts one of
         `more`.
         """
         wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
@@ -52,7 +55,7 @@ class Stops:
         taken: set[int] = set()
         for rank in range(self._standing.record.size):
             mine = [b for b in wanted if b.on(rank)]
-            if not self._standing.runs(rank) or (not mine and rank not in self._standing.hands):
+            if not self._standing.is_running(rank) or (not mine and rank not in self._standing.hands):
                 continue
             hand = self._standing.hand(rank)
             good: list[Point] = []
@@ -70,31 +73,31 @@ class Stops:
             if b.id in refused and b.id not in taken:
                 raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
 
-    def arm_nothing(self) -> None:
-        """Remove the breakpoints by line from the ranks for a while."""
+    def remove_from_ranks(self) -> None:
+        """Remove the breakpoints in the source from the ranks, until `arm` sets them again."""
         for rank, hand in self._standing.hands.items():
-            if self._standing.runs(rank):
+            if self._standing.is_running(rank):
                 hand.arm([])
 
     def show(self) -> Answer:
-        """Return all breakpoints."""
+        """Return all breakpoints and watchpoints."""
         watches = [{"id": n, "rank": rank, "expression": text} for n, (rank, _, text) in self.watches.items()]
         more = {"watches": watches} if watches else {}
         return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]} | more
 
     def ignore(self, text: str) -> Answer:
-        """Ignore the next visits of a breakpoint, and return it. `text`: the breakpoint's number and the count."""
+        """Ignore the next visits of a breakpoint, and return it. `text`: its number and how many visits, `1 5`."""
         number, _, count = text.partition(" ")
         if not count.strip().isdigit():
             raise UsageError("give the breakpoint and how many visits: ignore 1 5")
         made = self.breakpoints.ignore(number, int(count), self.reached)
         if made.point is not None and not self._standing.replica.over:
-            self.arm()
+            self.set_in_ranks()
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
-        """Set a watchpoint on an expression on some ranks, and return the watchpoints' numbers."""
-        self._standing.not_over()
+        """Set a watchpoint on an expression on each of some ranks, and return the numbers of the watchpoints."""
+        self._standing.require_running()
         if not expression:
             raise UsageError("give an expression: watch total, watch grid[3] @1")
         made = []
@@ -104,17 +107,19 @@ class Stops:
             made.append(self.breakpoints.number())
             self.watches[made[-1]] = rank, number, expression
             with suppress(DebuggerError):  # a gdb without Python: it is watched in this replay only
-                self.watched[made[-1]] = rank, watched(self._standing, rank, expression, level)
+                self.watched[made[-1]] = rank, locate_watched(self._standing, rank, expression, level)
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
-        """Delete breakpoints and watchpoints by their numbers (`text`; empty: all), and return the remaining ones."""
+        """Delete breakpoints and watchpoints, and return the remaining ones. `text`: their numbers, "" or `all` for
+        all.
+        """
         everything, words = text in ("", "all"), text.split()
         watched = [number for number in self.watches if everything or str(number) in words]
         for number in watched:
             rank, known, _ = self.watches.pop(number)
             self.watched.pop(number, None)
-            if rank in self._standing.hands and self._standing.runs(rank):
+            if rank in self._standing.hands and self._standing.is_running(rank):
                 self._standing.hands[rank].unwatch(known)
         rest = [word for word in words if not (word.isdigit() and int(word) in watched)]
         if everything and (self.breakpoints.all or not watched):
@@ -122,23 +127,23 @@ class Stops:
         elif rest and not everything:
             self.breakpoints.delete(" ".join(rest))
         if not self._standing.replica.over:
-            self.arm()
+            self.set_in_ranks()
         return self.show()
 
     def reached(self, event: EventId) -> bool:
-        """Return whether a call of the record was passed, or its rank is stopped before it."""
+        """Return whether a thread has passed a recorded call, or is stopped before it."""
         (rank, slot), position, _ = self._standing.record.position(event)
         at = self._standing.replica.at(rank, slot)
         return position < at or (position == at and self._standing.replica.parked(rank, slot))
 
     def waits_before(self, candidates: Iterable[EventId]) -> list[EventId]:
-        """Return those of the calls before which their ranks are stopped."""
+        """Return those of the calls before which their threads are stopped."""
         where, parked = self._standing.record.position, self._standing.replica.parked
         return [event for event in candidates if self.reached(event) and parked(*where(event)[0])]
 
-    def hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
-        """Return the breakpoints at which ranks are stopped. `candidates`: the calls at which breakpoints could have
-        stopped them.
+    def breakpoints_hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
+        """Return the breakpoints at which ranks are stopped now. `candidates`: the recorded calls at which a breakpoint
+        could have stopped a rank.
         """
         lines = {self._standing.hands[rank].news.get("point") for rank in self._standing.at_lines()}
         at = self.breakpoints.at(self.waits_before(candidates))
@@ -148,8 +153,8 @@ class Stops:
         """Return the ranks that are stopped at lines, and then those that are stopped before one of the calls."""
         return sorted(self._standing.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
 
-    def behind(self) -> Iterable[EventId]:
-        """Yield the calls that were made already and at which a breakpoint stops."""
+    def passed_calls(self) -> Iterable[EventId]:
+        """Yield the recorded calls at which a breakpoint stops and which their threads have passed already."""
         for b in self.breakpoints.all:
             for event in b.events:
                 thread, position, _ = self._standing.record.position(event)
@@ -157,14 +162,14 @@ class Stops:
                     yield event
 
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
-        """Watch in this replay the expressions that were watched in another one. An expression whose frame the rank
-        does not have now is watched only when going back.
+        """Set the watchpoints of another replay in this one. A watchpoint whose frame the rank does not have now is
+        only remembered, for searches backwards.
 
         `kept`: rank and expression by the watchpoint's number.
         """
         for number, (rank, one) in kept.items():
             with suppress(DebuggerError):
-                level = level_of(self._standing, rank, one)
+                level = find_frame_level(self._standing, rank, one)
                 if number not in self.watches and level is not None:
                     self.watches[number] = rank, self._standing.hand(rank).watch(one.text, level), one.text
                 self.watched[number] = rank, one

@@ -23,13 +23,17 @@ _kept: list[Any] = []
 """C functions of ours that threads call: they stay as long as the process."""
 
 
-def reach(traced: Traced, wanted: Callable[[FrameType], bool], happened: Traced, spared: tuple[set[int], int]) -> None:
-    """Trace all threads but those that are spared. RuntimeError if the program traces its threads itself.
+def trace_all_threads(
+    traced: Traced, wanted: Callable[[FrameType], bool], happened: Traced, spared: tuple[set[int], int]
+) -> None:
+    """Trace all threads but those in `spared`, also threads that start later. RuntimeError if the program traces its
+    threads itself.
 
-    `wanted`: whether lines of a frame that is on a stack already matter; `happened` is their trace function. `spared`:
-    the idents of the debugger's threads and of the one that traces itself, and the interpreter's own name for that one.
+    `traced`: the trace function of new frames. `wanted(frame)`: whether lines of a frame on a stack have to be traced
+    already; it then gets the trace function `happened`. `spared`: the idents of the debugger's threads and of the
+    thread that traces itself, and the interpreter's thread state of the latter.
     """
-    hook_new(traced)
+    trace_new_threads(traced)
     running = {ident: frame for ident, frame in sys._current_frames().items() if ident not in spared[0]}
     for frame in running.values():
         at: FrameType | None = frame
@@ -42,11 +46,11 @@ def reach(traced: Traced, wanted: Callable[[FrameType], bool], happened: Traced,
     if sys.version_info >= (3, 12):
         sys._settraceallthreads(traced)  # type: ignore[attr-defined]
     else:
-        hook_running(traced, spared[1])
+        trace_running_threads(traced, spared[1])
 
 
-def hook_new(traced: Traced) -> None:
-    """Let threads that are started from now on be traced. RuntimeError if the program uses that hook itself."""
+def trace_new_threads(traced: Traced) -> None:
+    """Trace the threads that are started from now on. RuntimeError if the program itself uses threading.settrace."""
     threading: Any = sys.modules.get("threading")
     if threading is None:
         if _thread.get_native_id() != os.getpid():
@@ -58,9 +62,9 @@ def hook_new(traced: Traced) -> None:
     threading.settrace(traced)
 
 
-def hook_running(traced: Traced, spared: int) -> None:
-    """Set the trace function in all running threads, except the calling thread and the thread state `spared` (for
-    Python 3.11).
+def trace_running_threads(traced: Traced, spared: int) -> None:
+    """Set the trace function in all running threads, except the calling thread and the one with the thread state
+    `spared`. For Python 3.11, which has no function for this.
     """
     api = ctypes.pythonapi
     for name in ("PyThreadState_Get", "PyInterpreterState_Get", "PyInterpreterState_ThreadHead", "PyThreadState_Next"):
@@ -69,7 +73,7 @@ def hook_running(traced: Traced, spared: int) -> None:
     api._PyEval_SetTrace.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     if not _kept:
         _kept.append(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int, ctypes.c_void_p)(
-            lambda _, frame, what, __: passed_on(traced, frame, what)
+            lambda _, frame, what, __: call_trace_function(traced, frame, what)
         ))  # fmt: skip
     own = api.PyThreadState_Get()
     state = api.PyInterpreterState_ThreadHead(api.PyInterpreterState_Get())
@@ -79,9 +83,9 @@ def hook_running(traced: Traced, spared: int) -> None:
         state = api.PyThreadState_Next(state)
 
 
-def passed_on(traced: Traced, frame: FrameType, event_number: int) -> int:
-    """Call a frame's trace function for an event, as the interpreter's own C code does after `sys.settrace`;
-    return 0.
+def call_trace_function(traced: Traced, frame: FrameType, event_number: int) -> int:
+    """Call the trace function of a frame for an event, as the interpreter's own C code does after `sys.settrace`.
+    Return 0: go on.
     """
     if event_number == CALL:
         frame.f_trace = traced(frame, "call", None)

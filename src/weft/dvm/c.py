@@ -48,11 +48,13 @@ def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOpti
 
 
 def mark_unit(unit: SourceUnit, directive_groups: c_groups.DirectiveGroups) -> MarkedSource:
-    """Return the marked copy of one source whose arrays are known."""
+    """Return a copy of one C source with the calls of Weft's runtime inserted. The directives that declare the source's
+    arrays must have been applied before.
+    """
     hooks = HookedVariables(unit)
     DirectiveMarker(unit, hooks, directive_groups).mark_directives()
     hooks.mark_variables()
-    OwnComputations(unit).mark_assignments()
+    OwnComputations(unit).guard_sequential_assignments()
     LoopUnroller(unit).insert_unroll_pragmas()
     prologue = c_calls.source_prologue(unit.source.text, unit.tree.cplusplus)
     return MarkedSource(unit.source.path, unit.marks.marked_text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
@@ -62,8 +64,10 @@ class DirectiveMarker(LoopConstructs):
     """Inserts the runtime's calls for the directives of one source."""
 
     def mark_directives(self) -> None:
-        """Insert the runtime's calls for every directive of the source that declares nothing. In the old form of C-DVM,
-        a loop over arrays behind plain pointers is noted as unchecked instead.
+        """Insert the runtime's calls for all directives of the source, except those that only declare arrays.
+
+        In the old form of C-DVM, directives about arrays behind plain pointers get no calls; a parallel loop of this
+        kind is listed as unchecked.
         """
         for begin, _, directive, text in self.source.directives:
             statement = self.unit.attached[begin]
@@ -80,8 +84,8 @@ class DirectiveMarker(LoopConstructs):
     # --- constructs -----------------------------------------------------------------------------------------------
 
     def mark_directive(self, offset: int, directive: Directive, statement: Node | None, directive_text: str) -> None:
-        """Insert the runtime's calls for one directive, before and after the statement that follows it if the directive
-        has one. `offset`: where the directive begins in the source.
+        """Insert the runtime's calls for one directive: before it, or around the statement that follows it. `offset`:
+        where the directive begins in the source.
         """
         if isinstance(directive, syntax.Parallel):
             self.mark_parallel_loop(directive, statement, directive_text)
@@ -134,7 +138,7 @@ class DirectiveMarker(LoopConstructs):
         return render_call(name, self.unit.texted(name, directive, text), number) if number else ""
 
     def render_shadow_group(self, directive: syntax.DefineGroup, offset: int, directive_text: str) -> str:
-        """Return C code that adds the arrays of `create_shadow_group` to that group of shadow edges."""
+        """Return C code that adds the arrays which `create_shadow_group` lists to its group of shadow edges."""
         group = self.groups.find_followed_group_id(self.unit, Reference(directive.group, None, directive.place), offset)
         construct = self.unit.texted("shadow_group", directive, directive_text)
         found: list[str] = []
@@ -153,8 +157,9 @@ class DirectiveMarker(LoopConstructs):
     def mark_edge_group_use(
         self, directive: syntax.Parallel, statement: Node | None, offset: int, directive_text: str
     ) -> None:
-        """Insert, before a loop, the calls that wait for a group of shadow edges, and after the loop, those that start
-        the exchange of a group. The calls are inserted even if the loop itself cannot be checked.
+        """Insert calls for the clauses `shadow_wait(group)` and `shadow_start(group)` of a parallel loop. Before the
+        loop the program waits for a group of shadow edges; after it, the exchange of a group starts. This is done even
+        if the loop itself cannot be checked.
         """
         calls = {
             clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, offset, directive_text)
@@ -182,8 +187,8 @@ class DirectiveMarker(LoopConstructs):
         return variable in self.hooks.harmless_scalars or variable.is_pointer_like
 
     def render_part_call(self, function_name: str, construct_id: int, reference: Reference, offset: int) -> str:
-        """Return a C call of a runtime function that gets a variable, or only the part of the variable that the
-        reference's subscripts name.
+        """Return a C call of a runtime function about a variable. If the reference has subscripts, the call is about
+        the part that they name.
         """
         variable = self.unit.resolve_variable(reference, offset)
         return render_call(
@@ -221,8 +226,8 @@ class DirectiveMarker(LoopConstructs):
         return " ".join(found)
 
     def mark_region(self, directive: syntax.Region, statement: Node | None, directive_text: str) -> None:
-        """Insert the calls that begin a region before its statement, name the data of its clauses, and end it
-        after it.
+        """Insert calls at the begin and end of the statement after a `region` directive. The first ones also report the
+        data that the region uses: what its clauses name, then all other arrays and written variables.
         """
         node = self.require_statement(directive, statement, "region")
         number = self.unit.texted("region", directive, directive_text)
@@ -258,8 +263,8 @@ class DirectiveMarker(LoopConstructs):
         )
 
     def _render_region_data_call(self, variable: Variable, reference: Reference, intent: str) -> str:
-        """Return a C call that reports how a region uses a variable (`intent`), or the part of an array that its clause
-        names.
+        """Return a C call that reports how a region uses a variable, or the part of an array that `reference` names.
+        `intent`: the use, as a constant of the runtime such as "WEFT_IN".
         """
         bounds = c_calls.section_arguments(reference, variable)
         data = (self.unit.data_id(variable), data_address(variable), data_bytes(variable))

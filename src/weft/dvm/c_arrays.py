@@ -33,7 +33,9 @@ class ArrayMarker:
 
     @property
     def declaring_directives(self) -> list[tuple[syntax.Declare, Node | None, str]]:
-        """Return the directives that declare arrays or templates, as (directive, the statement after it, its text)."""
+        """Return the directives that declare arrays or templates, as triples: the directive, the statement after it
+        (None if there is none), the directive's text.
+        """
         return [
             (directive, self.unit.attached[begin], text)
             for begin, _, directive, text in self.source.directives
@@ -58,8 +60,8 @@ class ArrayMarker:
                         self.shared.spread[variable.name] = said
 
     def apply_external_declarations(self) -> None:
-        """Attach to the external variables of this source the directives that other sources of the program give for
-        them.
+        """Attach directives to this source's variables that other sources declare too. The directives come from the
+        source that gives them; a variable that has a distribution here is left as it is.
         """
         for name, many in self.tree.variables.items():
             said = self.shared.spread.get(name)
@@ -100,8 +102,8 @@ class ArrayMarker:
                     self.unit.fail(directive.place, what)
 
     def find_declared_variables(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
-        """Return the variables that a directive declares: for `inherit`, the parameters that it names, otherwise all
-        variables of the declaration that follows the directive.
+        """Return the variables that a directive declares. For `inherit` these are the parameters that it names;
+        otherwise, all variables of the declaration that follows it. Raises DirectiveError if there are none.
         """
         inherited = {entity.name for entity in directive.entities}
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
@@ -123,7 +125,9 @@ class ArrayMarker:
         return found
 
     def mark_declaration(self, directive: syntax.Declare, statement: Node | None, directive_text: str) -> None:
-        """Insert the calls that register the arrays of a directive and distribute them, where their lifetime begins."""
+        """Insert the calls that register and distribute the arrays of a directive, at the places where the arrays come
+        into being. If several directives declare an array, only the last one does so.
+        """
         for variable in self.find_declared_variables(directive, statement):
             if directive not in variable.declare:
                 continue
@@ -147,8 +151,8 @@ class ArrayMarker:
                 self.insert_at_lifetime_begin(variable, made, self.render_alignment_calls(variable, number, construct))
 
     def count_alignments_to_distributed(self, variable: Variable, visited_names: frozenset[str]) -> int:
-        """Return how many alignments lead from an array to the array that is distributed: 0 for an array that is not
-        aligned, 1 if the target of its alignment is not aligned itself.
+        """Return how many alignments lead from an array to one that is distributed itself. It is 0 for an array without
+        an alignment, 1 if its target has none. `visited_names`: arrays already passed, so that a circle ends the count.
         """
         for one in variable.declare:
             for attribute in one.attributes:
@@ -190,8 +194,8 @@ class ArrayMarker:
             self.marks.before(self.tree.begin(body) + 1, " " + text)
 
     def render_array_call(self, variable: Variable, data_id: int, first_extent: str) -> str:
-        """Return C code that registers an array with the runtime, and marks its elements as without a value where they
-        are new. `first_extent`: the first dimension's extent where the declaration does not give it.
+        """Return C code that registers an array with the runtime. Elements of a new array are also marked as not yet
+        assigned. `first_extent`: C text of the first dimension's extent, for a declaration that leaves it open.
         """
         rank = self.unit.array_rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
@@ -204,7 +208,9 @@ class ArrayMarker:
         return text
 
     def render_distribution_call(self, variable: Variable, data_id: int, construct_id: int) -> str:
-        """Return C code that distributes an array or template as its declaration says; "" if it does not."""
+        """Return C code that distributes an array or template as its directives say; "" if they do not
+        distribute it.
+        """
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
@@ -220,7 +226,9 @@ class ArrayMarker:
         return ""
 
     def render_alignment_calls(self, variable: Variable, data_id: int, construct_id: int) -> str:
-        """Return C code that aligns an array and sets the widths of its shadow edges as its declaration says."""
+        """Return C code that aligns an array with another and sets the widths of its shadow edges, as its directives
+        say.
+        """
         text = ""
         for one in variable.declare:
             for attribute in one.attributes:
@@ -236,8 +244,8 @@ class ArrayMarker:
     def render_alignment(
         self, variable: Variable, data_id: int, construct_id: int, alignment: syntax.Alignment, offset: int
     ) -> str:
-        """Return a C call that aligns an array with its target, the variable that the target's name means at
-        `offset`.
+        """Return a C call that aligns an array with its target. The target's name is resolved as at `offset` in the
+        source.
         """
         if alignment.target is None:
             return ""
@@ -256,7 +264,9 @@ class ArrayMarker:
         )
 
     def insert_at_lifetime_begin(self, variable: Variable, creation_calls: str, alignment_calls: str) -> None:
-        """Insert the calls for a variable where its lifetime begins: after its declaration, or before the program."""
+        """Insert the calls for a variable where it comes into being: after its declaration, or for a file-scope
+        variable in a function that runs before main.
+        """
         at = variable.statement_end
         if variable.outside:
             self.unit.add_constructor(at, FIRST, creation_calls)
@@ -279,9 +289,9 @@ class ArrayMarker:
             self.marks.before(at, f" {creation_calls} {alignment_calls}")
 
     def mark_allocations(self) -> None:
-        """Insert calls that give the runtime the name of memory from malloc and similar functions: the name of the
-        pointer that gets the memory. Blocks allocated in parallel loops are left out, unless a directive declares their
-        pointer.
+        """Insert calls after assignments of memory from malloc and similar functions. They register the memory under
+        the name of the pointer that gets it. In parallel loops this is done only for pointers that a directive
+        declares.
         """
         for node in c_tree.walk_nodes(self.tree.root):
             found = split_assigned_call(self.tree, node)
@@ -291,16 +301,18 @@ class ArrayMarker:
             name = self.tree.source(left)
             variable = self.tree.resolve(name, self.tree.end(left)) if left.type == "identifier" else None
             if variable is not None and variable.pointer and variable.declare:
-                self.insert_after(node, self.render_allocation(variable, called), name)
+                self.insert_after_assignment(node, self.render_allocation(variable, called), name)
             elif not any(
                 self.tree.begin(node) >= begin and self.tree.end(node) <= end
                 for begin, end, _, _ in self.unit.parallels
             ):
-                self.insert_after(node, self.render_heap_block(left, variable, called), name)
+                self.insert_after_assignment(node, self.render_heap_block(left, variable, called), name)
 
-    def insert_after(self, node: Node, calls: str, variable_name: str) -> None:
-        """Insert calls after an assignment or declaration. Within a larger expression, a GNU statement expression `({ …
-        })` makes the calls and keeps the variable's value.
+    def insert_after_assignment(self, node: Node, calls: str, variable_name: str) -> None:
+        """Insert calls after an assignment or declaration.
+
+        Within a larger expression the assignment becomes a GNU statement expression `({ … })`, which makes the calls
+        and has the variable's value. Nothing is inserted among a call's arguments or in the head of a `for`.
         """
         above = node.parent
         if not calls or above is None:
@@ -320,8 +332,8 @@ class ArrayMarker:
             self.marks.after(self.tree.end(node), f"; {calls} {variable_name}; }})")
 
     def render_allocation(self, variable: Variable, allocation_call: Node) -> str:
-        """Return C code that registers, distributes and aligns a directive's array right after a pointer got its
-        memory.
+        """Return C code that registers, distributes and aligns an array right after its pointer got memory. The array
+        is one that a directive declares.
         """
         total = allocation_size(self.tree, allocation_call)
         number = self.unit.data_id(variable)
@@ -335,8 +347,8 @@ class ArrayMarker:
         return text + self.render_alignment_calls(variable, number, construct)
 
     def render_heap_block(self, target: Node, variable: Variable | None, allocation_call: Node) -> str:
-        """Return C code that registers a block of the heap under the name of its pointer (`target`). "" if the name
-        cannot be evaluated a second time without an effect.
+        """Return C code that registers a block of heap memory under the name of its pointer. `target`: the pointer, as
+        the left side of the assignment. "" if it is no pointer, or if evaluating it twice could have an effect.
         """
         name = self.tree.source(target)
         if variable is not None and not variable.pointer:
@@ -348,7 +360,9 @@ class ArrayMarker:
         if number is None:
             number = self.blocks[name] = self.shared.texts.add_variable(name, place.file, place.line, "array")
         if "sizeof" not in self.tree.source(allocation_call):  # the type may be one that this file does not know
-            return render_call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
+            return render_call(
+                "name_heap_block", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0"
+            )
         rank = variable.rank if variable is not None else 1
         extents = long_array(
             [
@@ -360,7 +374,9 @@ class ArrayMarker:
             ]
         )
         pointer = f"WEFT_POINTER({name})"  # an element or a component may also get a plain number from the call
-        return render_call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
+        return render_call(
+            "name_heap_block", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents
+        )
 
 
 UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_expression"))

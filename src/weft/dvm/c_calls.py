@@ -77,7 +77,9 @@ TYPES: Final = {
 
 
 def source_prologue(source_text: str, cplusplus: bool) -> str:
-    """Return the declarations to put before a source: the runtime's, and those of the C library that it uses."""
+    """Return the declarations to put before a C source: those of Weft's runtime, and those of the library functions
+    that the inserted calls need.
+    """
     if not cplusplus:
         return (
             (LISTS % ", ".join(f"{name}: {code}" for name, code in TYPES.items()))
@@ -210,7 +212,9 @@ def render_element_count(variable: Variable) -> str:
 
 
 def mapping_arguments(subscripts: Sequence[Subscript]) -> tuple[str, str, str, str]:
-    """Return the C arguments that map loop or array indices to a target: rank, axis[], coefficient[], offset[]."""
+    """Return the C arguments that tell how loop or array indices map to a target: its number of dimensions, and for
+    each of them the index that it depends on (axis[]), the factor (coefficient[]) and the constant added (offset[]).
+    """
     axes: list[object] = []
     coefficients: list[object] = []
     offsets: list[object] = []
@@ -227,8 +231,8 @@ def mapping_arguments(subscripts: Sequence[Subscript]) -> tuple[str, str, str, s
 
 
 def width_arguments(widths: Sequence[Width | NamedEdges] | None) -> tuple[str, str, str]:
-    """Return the C arguments rank, low[], high[] for the widths of shadow edges; rank 0 stands for the
-    declared widths.
+    """Return the C arguments for the widths of shadow edges: the number of dimensions, low[], high[]. 0 dimensions mean
+    the declared widths.
     """
     if widths is None:
         return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
@@ -238,8 +242,8 @@ def width_arguments(widths: Sequence[Width | NamedEdges] | None) -> tuple[str, s
 
 
 def section_arguments(reference: Reference, variable: Variable) -> tuple[str, str, str]:
-    """Return the C arguments rank, low[], high[] for the part of an array that a reference names; rank 0 stands for all
-    of it.
+    """Return the C arguments for the part of an array that a reference names: the number of dimensions, low[], high[].
+    0 dimensions mean the whole array.
     """
     if not reference.subscripts:
         return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
@@ -264,8 +268,8 @@ def section_arguments(reference: Reference, variable: Variable) -> tuple[str, st
 def render_distribution(
     construct_id: int, data_id: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None
 ) -> str:
-    """Return a C call that distributes an array. With `task` (the task array's id, the task's index), the array is
-    distributed onto the processors of that task.
+    """Return a C call that distributes an array over the processors. With `task` (the task array's id, the task's index
+    as C text) it is distributed only over the processors of that task.
     """
     if task is None:
         return render_call("distribute", construct_id, data_id, data_address(variable), *distribution_kinds(axes))
@@ -280,8 +284,8 @@ def distribution_kinds(axes: Sequence[Axis]) -> tuple[str, str]:
 
 
 def render_block_sizes(data_id: int, variable: Variable, axes: Sequence[Axis]) -> str:
-    """Return C code that reports to the runtime the sizes or weights of blocks that the program gives in an array
-    (`genblock`, `wgtblock`). Dimensions with another distribution add nothing.
+    """Return C code that reports the sizes or weights of blocks to the runtime. The program gives them in an array,
+    with `genblock` or `wgtblock`; for dimensions with another distribution nothing is added.
     """
     found: list[str] = []
     for d, axis in enumerate(axes):

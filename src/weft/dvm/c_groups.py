@@ -19,8 +19,8 @@ def is_followed(unit: SourceUnit, array: Reference, at: int) -> bool:
 
 
 def are_arrays_followed(unit: SourceUnit, directive: Directive, offset: int) -> bool:
-    """Return whether the runtime knows all arrays that a directive (a parallel loop or a redistribution) names; True
-    for other directives.
+    """Return whether the runtime knows all arrays that a parallel loop or a redistribution names. Always True for other
+    directives.
     """
     arrays: list[Reference] = []
     if isinstance(directive, syntax.Parallel) and directive.on is not None:
@@ -51,7 +51,9 @@ class DirectiveGroups:
         return unit.data_id(unit.resolve_variable(group, at))
 
     def find_followed_group_id(self, unit: SourceUnit, group: Reference | None, offset: int) -> int:
-        """Return the id of a group whose arrays the runtime knows; 0 for another group, or without a group."""
+        """Return the id of a directive's group (of shadow edges, reductions or remote accesses). 0 if there is no
+        group, or if the runtime does not know all of its arrays.
+        """
         if group is None:
             return 0
         number = self.number(unit, group, offset)

@@ -21,8 +21,8 @@ class HookedVariables:
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
     def mark_body_variables(self, body: Node) -> None:
-        """Insert calls that mark the variables declared in a loop's body as without a value at the beginning of each
-        iteration.
+        """Insert calls that mark variables as not yet assigned in each iteration of a parallel loop. They concern the
+        variables that the loop's body declares without a value.
         """
         begin, end = self.tree.begin(body), self.tree.end(body)
         for many in self.tree.variables.values():
@@ -39,8 +39,8 @@ class HookedVariables:
                 )
 
     def is_surely_written_first(self, variable: Variable, body: Node) -> bool:
-        """Return whether a scalar that a loop's body declares is always written before it is read, and no pointer to it
-        is made.
+        """Return whether a scalar declared in a loop's body is always written before it is read. False if a pointer to
+        it is made.
         """
         holder = next(
             (n for n in c_tree.walk_nodes(body) if n.type == "compound_statement" and self.tree.end(n) == variable.end),
@@ -51,7 +51,7 @@ class HookedVariables:
         )
 
     def find_construct_statements(self) -> list[Node]:
-        """Return the statements after a parallel, region or task region directive."""
+        """Return the statements that follow a `parallel`, `region` or `task_region` directive."""
         kinds = (syntax.Parallel, syntax.Region, syntax.TaskRegion)
         return [
             node
@@ -60,8 +60,8 @@ class HookedVariables:
         ]
 
     def find_clause_variables(self) -> set[Variable]:
-        """Return the variables that the source's directives name: in clauses of parallel loops, regions and task
-        regions, in `actual` and in `get_actual`.
+        """Return the variables that clauses of the source's parallel loops, regions and task regions name, and those
+        that `actual` and `get_actual` name.
         """
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
@@ -88,12 +88,12 @@ class HookedVariables:
     @cached_property
     def wanted(self) -> set[Variable]:
         """Return the variables of functions that the hooks must see."""
-        return self.written_or_named - self.harmless_scalars
+        return self.variables_written_or_named - self.harmless_scalars
 
     @cached_property
-    def written_or_named(self) -> set[Variable]:
-        """Return the variables that constructs write or that their clauses name; those declared within a construct are
-        left out.
+    def variables_written_or_named(self) -> set[Variable]:
+        """Return the variables that the statements of parallel loops, regions and task regions write, and those that
+        their clauses name. Variables that such a statement declares itself are left out.
         """
         found = self.find_clause_variables()
         for node in self.find_construct_statements():
@@ -102,9 +102,9 @@ class HookedVariables:
         return found
 
     @cached_property
-    def used_by_regions(self) -> set[Variable]:
-        """Return the variables that are declared outside a region and used in the region. The device may have a copy of
-        such a variable as long as the variable exists.
+    def variables_used_by_regions(self) -> set[Variable]:
+        """Return the variables that a region uses and that are declared outside of it. The device may hold a copy of
+        them for as long as they exist.
         """
         regions = [
             node
@@ -119,9 +119,9 @@ class HookedVariables:
         }
 
     @cached_property
-    def address_taken(self) -> set[Variable]:
-        """Return the variables whose address is taken in a function, and those that the inserted calls before memory
-        accesses must see anyway.
+    def variables_with_address_taken(self) -> set[Variable]:
+        """Return the variables whose address some function takes. The variables whose accesses the runtime must see for
+        another reason (`wanted`) are added.
         """
         found = set(self.wanted)
         for function in self.tree.functions:
@@ -130,15 +130,15 @@ class HookedVariables:
 
     @cached_property
     def harmless_scalars(self) -> set[Variable]:
-        """Return the local scalars that need no checks at their accesses, because no use of them can be wrong: they are
-        loop indices, or private to an iteration and written first.
+        """Return the local scalars whose accesses need no check. No use of them can be wrong: they are loop indices, or
+        each iteration has its own and writes it first.
         """
-        plain = {v for v in self.written_or_named if not v.outside and not v.static and not v.is_array}
+        plain = {v for v in self.variables_written_or_named if not v.outside and not v.static and not v.is_array}
         return {v for v in plain if self.is_harmless(v)}
 
     def is_harmless(self, variable: Variable) -> bool:
-        """Return whether no use of a scalar can be wrong. Outside parallel loops the scalar may only control a loop;
-        inside, it must be private and written before it is read.
+        """Return whether no use of a scalar can be wrong. In parallel loops, each iteration must have its own and write
+        it before it reads it. Elsewhere the scalar may only control a loop.
         """
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         if function is None or variable in c_uses.get_addressed_variables(self.tree, function):
@@ -171,8 +171,8 @@ class HookedVariables:
         return True
 
     def mark_variables(self) -> None:
-        """Insert the calls that register, where they are declared, the variables that constructs write or name and
-        those that may be read without a value. File-scope variables are registered before the program begins.
+        """Insert calls that register variables where they are declared. They are registered if a construct writes or
+        names them, or if they may be read without a value. File-scope variables are registered before main.
         """
         for variable in sorted(self.wanted, key=lambda v: v.at):
             if variable.declare or (variable.pointer and not variable.parameter):
@@ -182,8 +182,8 @@ class HookedVariables:
             text = self.render_naming_call(variable)
             if variable.outside:
                 continue
-            if variable in self.used_by_regions and not variable.parameter and not variable.static:
-                text += " " + render_call("begins", data_address(variable))
+            if variable in self.variables_used_by_regions and not variable.parameter and not variable.static:
+                text += " " + render_call("begin_variable", data_address(variable))
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
@@ -200,9 +200,11 @@ class HookedVariables:
             if self.is_in_loop_header(variable):
                 continue
             self.marks.before(variable.statement_end, " " + text)
-        for variable in sorted(self.read_before_written - self.wanted, key=lambda v: v.at):
+        for variable in sorted(self.variables_read_before_written - self.wanted, key=lambda v: v.at):
             self.insert_unset_mark(variable)
-        for variable in sorted(self.used_by_regions - self.read_before_written - self.wanted, key=lambda v: v.at):
+        for variable in sorted(
+            self.variables_used_by_regions - self.variables_read_before_written - self.wanted, key=lambda v: v.at
+        ):
             if variable.is_array and not (variable.outside or variable.is_pointer_like or variable.declare):
                 self.marks.before(variable.statement_end, " " + self.render_naming_call(variable))
         for many in self.tree.variables.values():
@@ -214,7 +216,7 @@ class HookedVariables:
                     self.unit.add_constructor(variable.statement_end, FIRST, self.render_naming_call(variable))
 
     @cached_property
-    def read_before_written(self) -> set[Variable]:
+    def variables_read_before_written(self) -> set[Variable]:
         """Return the local variables, declared outside parallel loops, that may be read before they have a value."""
         bodies = [(begin, end) for begin, end, _, _ in self.unit.parallels]
         found: set[Variable] = set()
@@ -235,19 +237,19 @@ class HookedVariables:
         return found
 
     def is_always_written_first(self, variable: Variable) -> bool:
-        """Return whether a local scalar is always written before it is read, whenever its block is entered."""
+        """Return whether a local scalar is always written before it is read, each time its block is entered."""
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         body = function.child_by_field_name("body") if function is not None else None
         return body is None or self.is_surely_written_first(variable, body)
 
     def insert_unset_mark(self, variable: Variable) -> None:
-        """Insert, after a variable's declaration, a call that marks it as without a value. It runs only if the variable
-        is a number or an array of numbers.
+        """Insert, after a variable's declaration, a call that marks it as not yet assigned. It has an effect only on a
+        number or an array of numbers.
         """
         kind = c_calls.reduction_type(variable)
         clear = render_call("clear", data_address(variable), data_bytes(variable))
-        if variable in self.used_by_regions:
-            begins = render_call("begins", data_address(variable))
+        if variable in self.variables_used_by_regions:
+            begins = render_call("begin_variable", data_address(variable))
             text = f"{self.render_naming_call(variable)} {begins} if ({kind}) {clear}"
         else:
             text = f"if ({kind}) {{ {self.render_naming_call(variable)} {clear} }}"
@@ -257,9 +259,7 @@ class HookedVariables:
             self.marks.before(variable.statement_begin, "volatile ")
 
     def render_naming_call(self, variable: Variable) -> str:
-        """Return a C call that registers a variable's name and memory with the runtime, with the dimensions of an
-        array.
-        """
+        """Return a C call that gives the runtime a variable's name and memory, and the dimensions if it is an array."""
         number = self.unit.data_id(variable)
         if not variable.is_array:
             return render_call("data", number, data_address(variable), data_bytes(variable))
@@ -271,7 +271,9 @@ class HookedVariables:
         )
 
     def is_in_loop_header(self, variable: Variable) -> bool:
-        """Return whether a variable is declared in a loop's header: no statement can follow there."""
+        """Return whether a variable is declared in the header of a `for` loop. No statement can be inserted after such
+        a declaration.
+        """
         statement = self.tree.statements.get(variable.statement_begin)
         above = statement.parent if statement is not None else None
         return above is not None and above.type == "for_statement"

@@ -91,15 +91,15 @@ class LoopConstructs:
         return found
 
     def render_control_variables(self, directive: syntax.Parallel, loop: Node, offset: int) -> list[str]:
-        """Return C calls that report the index variables of a loop that live in memory. The runtime then does not take
-        accesses to them for work of the loop.
+        """Return C calls that report a loop's index variables to the runtime, if they live in memory. Accesses to them
+        are then not counted as work of the loop.
         """
         return [
             render_call("loop_index", data_address(variable), data_bytes(variable))
             for variable in self.unit.loop_variables(directive, loop)
             if variable is not None
             and not offset <= variable.statement_begin < self.tree.end(loop)
-            and (variable.outside or variable.static or variable in self.hooks.address_taken)
+            and (variable.outside or variable.static or variable in self.hooks.variables_with_address_taken)
         ]
 
     def render_clause(self, clause: syntax.Clause, offset: int, harmless_scalars: set[Variable]) -> list[str]:
@@ -163,8 +163,8 @@ class LoopConstructs:
     def require_array_with_edges(
         self, array: Reference, widths: Sequence[object] | None, offset: int, clause_name: str
     ) -> Variable:
-        """Return the distributed array whose shadow edges a clause names. Raises DirectiveError if the name is not a
-        distributed array, or if the array has another number of dimensions.
+        """Return the distributed array that a clause about shadow edges names. Raises DirectiveError if the name is not
+        a distributed array, or if `widths` has another number of dimensions.
         """
         variable = self.unit.resolve_variable(array, offset)
         if not variable.declare:
@@ -231,8 +231,8 @@ class LoopConstructs:
         return any(self.tree.begin(node) <= offset < self.tree.end(node) for node in nodes)
 
     def render_remote_accesses(self, remote: syntax.Remote, offset: int, function_name: str, group_id: int = 0) -> str:
-        """Return C calls of a runtime function, one for each array of a remote access, with the mapping of its
-        subscripts.
+        """Return one C call for each array of a remote access. Each call reports how the array's subscripts depend on
+        the loop's indices. `function_name`: the function of the runtime to call.
         """
         found: list[str] = []
         for item in remote.items:
@@ -247,7 +247,9 @@ class LoopConstructs:
     def wrap_in_task_region(
         self, statement: Node, construct_id: int, task_array: Reference, clauses: Sequence[syntax.Clause]
     ) -> None:
-        """Insert the calls that begin a task region over a task array before a statement and end it after it."""
+        """Insert calls around a statement: one before it begins a task region over a task array, one after it ends the
+        region.
+        """
         at = self.tree.begin(statement)
         known = self.unit.render_task_count(task_array, at)
         opening = [known, render_call("task_region_begin", construct_id, self.unit.find_task_array_id(task_array, at))]
@@ -257,8 +259,8 @@ class LoopConstructs:
         self.marks.around(at, self.tree.end(statement), " ".join(opening), render_call("task_region_end", construct_id))
 
     def wrap_in_task(self, statement: Node, construct_id: int, task_index: str) -> None:
-        """Insert the calls that begin one task (`task_index`: a C expression) before a statement and end it
-        after it.
+        """Insert calls around a statement: one before it begins one task, one after it ends the task. `task_index`: C
+        text.
         """
         begin, end = self.tree.begin(statement), self.tree.end(statement)
         self.marks.around(
@@ -290,7 +292,9 @@ class LoopConstructs:
 
 
 def find_filled_group(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
-    """Return the group that a reduction or remote-access clause adds to; None if the clause names none."""
+    """Return the group to which a reduction or remote-access clause adds its arrays; None if the clause names
+    no group.
+    """
     if not clause.group:
         return None
     place = clause.items[0].variable.place if isinstance(clause, syntax.Reductions) else clause.items[0].place

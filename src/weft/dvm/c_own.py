@@ -22,9 +22,9 @@ class OwnComputations:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def mark_assignments(self) -> None:
-        """Insert calls around assignments to distributed elements outside parallel loops: only the owner of an element
-        runs them.
+    def guard_sequential_assignments(self) -> None:
+        """Insert calls around assignments to distributed elements outside parallel loops. At run time the DVM system
+        lets only the owner of an element make such an assignment.
         """
         spread = {v for many in self.tree.variables.values() for v in many if v.declare and not c_calls.is_template(v)}
         if not spread:
@@ -36,12 +36,14 @@ class OwnComputations:
             begin = self.tree.begin(node)
             if any(low <= begin < high for low, high in around):
                 continue
-            self.mark_assignment(node, node.named_children[0], spread)
+            self.guard_assignment(node, node.named_children[0], spread)
         at = len(self.source.text)
         self.unit.add_constructor(at, LAST, render_call("sequential", 1))
 
-    def mark_assignment(self, statement: Node, expression: Node, distributed: set[Variable]) -> None:
-        """Insert the calls around one statement, if it assigns to an element of a distributed array."""
+    def guard_assignment(self, statement: Node, expression: Node, distributed: set[Variable]) -> None:
+        """Insert the calls around one statement outside parallel loops, if it assigns to an element of a distributed
+        array. `distributed`: the variables that are distributed arrays.
+        """
         if expression.type == "assignment_expression":
             left = expression.child_by_field_name("left")
         elif expression.type == "update_expression":

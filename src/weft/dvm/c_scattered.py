@@ -39,8 +39,8 @@ def wrap_in_io_calls(calls: Sequence[str]) -> str:
 def resolve_derived(
     unit: SourceUnit, derived: Derived, position: syntax.Position, offset: int
 ) -> tuple[tuple[int, str], int, str]:
-    """Return (the target array of a `derived` distribution, as its data id and the C expression of its address; the
-    number of the target's dimension that has the dummy; the dummy's name).
+    """Return what a `derived` distribution refers to, as three parts: the target array as (its data id, the C text of
+    its address); which dimension of the target has the dummy index, from 0; the dummy's name.
     """
     target = unit.resolve_distributed(whole_target(derived, position), offset, "derived")
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
@@ -55,8 +55,9 @@ def whole_target(derived: Derived, place: syntax.Position) -> Reference:
 
 
 def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, dummy: str, element_call: str) -> str:
-    """Return C code that loops over one axis of the target and makes `element_call` for each element that `derived`
-    names. In `element_call` the element is the variable `weft_e`.
+    """Return C code that makes `element_call` for each element that a `derived` distribution names. The code loops over
+    dimension `axis` of `target` (data id, C text of its address) with `dummy` as index; in `element_call` the element
+    is the variable `weft_e`.
     """
     where = f"{target[0]}, {target[1]}, {axis}"
     items = "".join(render_element_range(item, element_call) for item in derived.expressions)
@@ -67,8 +68,8 @@ def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, du
 
 
 def render_element_range(item: syntax.Expression | Section, element_call: str) -> str:
-    """Return C code that makes `element_call` with `weft_e` set to the value of an expression, or to each value of a
-    range.
+    """Return C code that sets `weft_e` to the value of an expression, or to each value of a range, and makes
+    `element_call` each time.
     """
     if isinstance(item, Section):
         assert item.low is not None and item.high is not None
@@ -77,7 +78,9 @@ def render_element_range(item: syntax.Expression | Section, element_call: str) -
 
 
 def find_or_add_edge_id(unit: SourceUnit, name: str, position: syntax.Position) -> int:
-    """Return the id of a named shadow edge in the source map; a new name is added, with its position."""
+    """Return the id of a named shadow edge. A name that is new is added to the source map, with its position in the
+    source.
+    """
     held = unit.shared.edges
     if name not in held:
         held[name] = unit.shared.texts.add_variable(name, position.file, position.line)
@@ -118,7 +121,9 @@ def render_edge_renewals(
     widths: Sequence[Width | NamedEdges] | None,
     position: syntax.Position,
 ) -> Iterator[str]:
-    """Yield C calls that renew the edges which `widths` gives by name (widths in numbers are left out)."""
+    """Yield C calls that renew shadow edges of an array. Only the edges that `widths` gives by name are renewed; widths
+    in numbers are left out.
+    """
     for width in widths or ():
         if isinstance(width, NamedEdges):
             for name in width.names:

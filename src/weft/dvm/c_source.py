@@ -41,7 +41,9 @@ class CSource:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position_of(self, offset: int) -> Position:
-        """Return file, line and column (in bytes) that the character at an offset came from."""
+        """Return the file, line and column (in bytes) from which a character of this text came. `offset`: the
+        character's index.
+        """
         low, high = 0, len(self.starts)
         while high - low > 1:
             middle = (low + high) // 2
@@ -51,8 +53,8 @@ class CSource:
 
 
 def read_c_source(path: Path, include: Sequence[Path] = ()) -> CSource:
-    """Return a C source with its own headers inlined and its directives taken out of the text. Raises UsageError if it
-    cannot be read, DirectiveError for a wrong directive.
+    """Return a C source with the program's own headers put in and its DVM directives taken out of the text. Raises
+    UsageError if the file cannot be read, DirectiveError for a wrong directive.
     """
     lines = _Lines(include)
     lines.append_file(path, ())
@@ -76,8 +78,8 @@ class _Lines:
         self.missing: list[str] = []
 
     def append_file(self, path: Path, including_files: tuple[Path, ...]) -> None:
-        """Append the lines of a file; the lines of a header of the program take the place of its `#include`.
-        `including_files`: the files whose includes led to this file.
+        """Append the lines of a file. An `#include` of a header of the program is replaced by the header's lines.
+        `including_files`: the files whose includes led to this one.
         """
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -102,7 +104,9 @@ class _Lines:
 
 
 def extract_directives(source: CSource) -> None:
-    """Read every `#pragma dvm` of a source into its directives, and overwrite it with blanks in the text."""
+    """Take every `#pragma dvm` out of a source's text: it becomes one of the source's directives, and blanks replace
+    it.
+    """
     hidden = [match.span() for match in COMMENT.finditer(source.text)]
     parts: list[str] = []
     done = 0
@@ -125,7 +129,9 @@ def extract_directives(source: CSource) -> None:
 
 
 def extract_macro_directives(source: CSource) -> None:
-    """Read every `DVM(…)` of the old form into the source's directives, and overwrite it with blanks in the text."""
+    """Take every `DVM(…)` of the old C-DVM out of a source's text: it becomes one of the source's directives, and
+    blanks replace it.
+    """
     hidden = [match.span() for match in COMMENT.finditer(source.text)]
     text = source.text
     for begin, end, held in c_old.find_directives(text):
@@ -164,8 +170,8 @@ class CInsertions:
         self.after(end, closing + " }")
 
     def marked_text(self, prologue: str) -> str:
-        """Return the source with all insertions. Line markers keep the program's own lines and columns for the
-        compiler.
+        """Return the source with all insertions. `#line` markers make the compiler report the program's own lines and
+        columns.
         """
         source = self.source
         jumps = [

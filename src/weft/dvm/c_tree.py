@@ -143,8 +143,8 @@ class Tree:
         return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
 
     def find_statement_after(self, offset: int) -> Node | None:
-        """Return the outermost statement or declaration that begins right after an offset, white space and comments
-        left out; None if the code there begins none.
+        """Return the outermost statement or declaration that begins after an offset, past white space and comments.
+        None if something else comes first.
         """
         rest = self.text[offset:]
         skipped = len(rest) - len(skip_blanks(rest))
@@ -241,7 +241,7 @@ def walk_nodes(node: Node) -> Iterator[Node]:
 
 
 def find_ancestor(node: Node, kinds: frozenset[str] | set[str]) -> Node | None:
-    """Return the nearest node above that is of these kinds, None if there is none."""
+    """Return the nearest node above this one whose type is among `kinds`; None if there is none."""
     above = node.parent
     while above is not None and above.type not in kinds:
         above = above.parent
@@ -302,8 +302,8 @@ def is_definition_parameter(node: Node) -> bool:
 
 
 def analyse_declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
-    """Return the parts of a declarator: the node of its name, its array bounds as text, whether it declares a pointer
-    (to the array, if there are bounds), and whether it declares a function.
+    """Return four parts of a declarator: the node of its name (or None), its array bounds as text, whether it declares
+    a pointer, and whether it declares a function. With array bounds, a pointer means a pointer to the array.
     """
     sizes: list[str] = []
     pointer = called = False

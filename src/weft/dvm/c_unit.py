@@ -111,8 +111,8 @@ class SourceUnit:
         return variable.rank
 
     def resolve_distributed(self, reference: Reference, offset: int, clause_name: str) -> Variable:
-        """Return the distributed array or template that a reference means. Raises DirectiveError if it means none, or
-        has other dimensions.
+        """Return the distributed array or template that a reference means. Raises DirectiveError if the name is not
+        one, or has another number of dimensions than the reference.
         """
         variable = self.resolve_variable(reference, offset)
         if not variable.declare:
@@ -130,8 +130,8 @@ class SourceUnit:
         return variable
 
     def resolve_task(self, reference: Reference | None, offset: int) -> tuple[int, str] | None:
-        """Return (id of the task array, C expression of the task's index) for a reference to one task. Return None if
-        there is no reference, or if it does not name a task array.
+        """Return (id of the task array, C text of the task's index) for a reference to one task. None if there is no
+        reference, or if it does not name a task array.
         """
         variable = self.tree.resolve(reference.name, offset) if reference is not None else None
         if reference is None or variable is None or not variable.has("task"):
@@ -150,8 +150,8 @@ class SourceUnit:
         return self.data_id(variable)
 
     def render_task_count(self, reference: Reference, offset: int) -> str:
-        """Return a C call that reports to the runtime how many tasks an array has; "" if its declaration does
-        not tell.
+        """Return a C call that reports how many tasks a task array has. "" if its declaration does not give
+        the number.
         """
         number = self.find_task_array_id(reference, offset)
         variable = self.tree.resolve(reference.name, offset)
@@ -159,7 +159,7 @@ class SourceUnit:
         return c_calls.render_call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
 
     def find_variables_of_private_clauses(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
-        """Return the variables that the `private` clauses of a loop name."""
+        """Return the variables that a parallel loop's `private` clauses name."""
         at = self.tree.begin(loop)
         names = [item.name for c in directive.clauses if isinstance(c, syntax.Private) for item in c.names]
         return {v for name in names if (v := self.tree.resolve(name, at)) is not None}
@@ -173,7 +173,9 @@ class SourceUnit:
         return found
 
     def add_constructor(self, offset: int, priority: int, body: str) -> None:
-        """Insert a C function with this body that runs before main, lower priorities first (GCC's `constructor`)."""
+        """Insert a C function that runs before main (GCC's attribute `constructor`), with the statements `body`.
+        Functions with a lower `priority` run first.
+        """
         self.setups += 1
         name = f"weft_check_setup_{self.setups}"
         attribute = f'__attribute__((constructor({priority}), no_sanitize("thread")))'

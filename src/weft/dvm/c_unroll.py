@@ -73,8 +73,8 @@ class LoopUnroller:
 
     @cached_property
     def named_numbers(self) -> dict[str, int]:
-        """Return name -> value for the macros and enumeration constants whose value is a number. If a name is defined
-        several times, the last definition counts.
+        """Return the values of macros and enumeration constants that are plain numbers, by name. The last definition of
+        a name counts.
         """
         found = {name: int(number) for name, number in DEFINE.findall(self.text)}
         for node in c_tree.walk_nodes(self.tree.root):

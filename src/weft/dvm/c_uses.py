@@ -62,8 +62,8 @@ def find_written_variables(tree: Tree, node: Node) -> set[Variable]:
 
 
 def iterate_stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
-    """Yield (first byte, byte after the last, variable) for each expression that assigns to a variable or takes its
-    address with `&`, in the order of the text.
+    """Yield the expressions that assign to a variable or take an address with `&`, in the order of the text. Each is
+    (its first byte, the byte after its last, the variable).
     """
     for one in walk_nodes(tree.root):
         place: Node | None = None
@@ -78,8 +78,8 @@ def iterate_stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
 
 
 def get_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
-    """Return the variables whose address is taken below a node: by `&`, or an array by its bare name. The tree caches
-    the result.
+    """Return the variables whose address is taken at or below a node: by `&`, or by the bare name of an array. The
+    result is kept in the tree for the next call.
     """
     key = (node.start_byte, node.end_byte)
     if key not in tree.addressed:
@@ -88,7 +88,7 @@ def get_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def find_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
-    """Compute, without the cache, the variables whose address is taken below a node."""
+    """Compute anew the variables whose address is taken at or below a node."""
     found: set[Variable] = set()
     for one, variable in iterate_uses(tree, node):
         above = one.parent
@@ -111,7 +111,9 @@ def find_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
-    """Return whether a piece of source always assigns a scalar completely before any other use of it."""
+    """Return whether code always assigns a scalar before any other use of it. `body`: the code, as a node of
+    the tree.
+    """
     left = [node for node, found in iterate_uses(tree, body) if found is variable]
     while left:
         block = find_assigned_block(tree, variable, left[0], body)
@@ -123,8 +125,8 @@ def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
 
 
 def find_assigned_block(tree: Tree, variable: Variable, use: Node, body: Node) -> Node | None:
-    """Return the largest node within `body` that, whenever it runs, runs this assignment to the scalar; None if `use`
-    is not the target of a plain assignment, or if the assigned value uses the scalar.
+    """Return the largest node within `body` that cannot run without this assignment to a scalar. `use`: where the
+    scalar's name stands. None if it is not the target of a plain assignment, or if the assigned value reads the scalar.
     """
     above = use.parent
     if above is None or above.type not in ("assignment_expression", "init_declarator"):
@@ -151,7 +153,9 @@ def is_conditional(part: Node, statement: Node) -> bool:
 
 
 def find_loop_over(tree: Tree, variable: Variable, use: Node) -> Node | None:
-    """Return the outermost `for` loop around a use whose initialisation assigns the variable; None if there is none."""
+    """Return the outermost `for` loop around a use of a variable that has the variable as its index (its initialisation
+    assigns it). None if there is none.
+    """
     found: Node | None = None
     above = find_ancestor(use, {"for_statement"})
     while above is not None:
@@ -183,8 +187,8 @@ def loop_variable_node(tree: Tree, loop: Node) -> Node | None:
 
 
 def loop_nest(loop: Node, depth: int) -> list[Node]:
-    """Return the loops of a nest from the outermost to the innermost, `depth` at most. Each is the only statement in
-    the loop around it.
+    """Return up to `depth` nested `for` loops, the outermost first. A loop belongs to the nest if it is the only
+    statement in the body of the loop around it.
     """
     found = [loop]
     while len(found) < depth:

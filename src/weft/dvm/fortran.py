@@ -43,8 +43,8 @@ def mark_fortran_sources(
 
 
 def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUnit]]:
-    """Return the files (each a list of program units) in an order in which each file comes after the files of the
-    modules that it uses. Otherwise the order does not change.
+    """Return the source files in an order for compiling: a file comes after the files whose modules it uses. Each file
+    is a list of its program units.
     """
     defined = [{unit.name for unit in held if unit.kind == "module"} for held in files]
     needed = [{name for unit in held for name in unit.uses} for held in files]
@@ -59,7 +59,7 @@ def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUn
 def _mark_file(
     units: Sequence[ProgramUnit], program: FortranProgram, numbers: VariableNumbers, mappings: ArrayMappings
 ) -> MarkedSource:
-    """Return a copy of one source file with the calls of the runtime for all of its program units."""
+    """Return a copy of one Fortran source file with the runtime's calls inserted into all of its program units."""
     source = units[0].source
     marks = Insertions()
     for unit in units:
@@ -71,8 +71,8 @@ def _mark_file(
 
 
 def _marked_lines(source: FortranSource, marks: Insertions) -> Iterator[str]:
-    """Yield the lines of the marked copy. Where the next original line does not follow the one before, a line marker
-    gives its file and number to the compiler.
+    """Yield the lines of the marked copy, with `#line` markers: where the file or the count of lines jumps, a marker
+    gives the compiler the original file and number.
     """
     file, number = "", 0
     for at, line in enumerate(source.lines):
@@ -92,8 +92,8 @@ def _marked_lines(source: FortranSource, marks: Insertions) -> Iterator[str]:
 
 
 def _inserted_statements(marks: Insertions, line_index: int, label: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (statement, file, line) for each statement inserted before a line. A label of the line moves to a CONTINUE
-    before them.
+    """Yield (statement, file, line) for each statement to insert before a line. If the line has a label, a CONTINUE
+    with the label comes first.
     """
     for one in marks.before.get(line_index, ()):
         if label:

@@ -54,15 +54,15 @@ def int_array(values: Sequence[int]) -> str:
 
 
 def guard_by_presence(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
-    """Yield the calls, each made only if the array is allocated (or, for a pointer, associated)."""
+    """Yield the calls, changed so that each is made only if the array is allocated (for a pointer: associated)."""
     test = "associated" if pointer else "allocated"
     for call in calls:
         yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
 
 
-def single_index(reference: Reference, index: str = "0") -> str:
-    """Return Fortran code of the one subscript of a reference such as `mb(2*i+1)`, with `index` in place of the dummy.
-    Raises DirectiveError if there is none.
+def render_only_subscript(reference: Reference, index: str = "0") -> str:
+    """Return Fortran text of the only subscript of a reference such as `mb(2*i+1)`. `index` takes the place of the
+    dummy `i`. Raises DirectiveError if there is no single subscript.
     """
     subscript = reference.subscripts[0] if reference.subscripts else None
     if isinstance(subscript, syntax.Constant):
@@ -73,8 +73,9 @@ def single_index(reference: Reference, index: str = "0") -> str:
 
 
 def mapping_arrays(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
-    """Return three lists with an entry for each subscript of an align or ON target: the number of the dummy in it (or a
-    mark for a constant or a whole dimension), the coefficient of the dummy, and the offset.
+    """Return how the subscripts of an ALIGN or ON target depend on the directive's index names, as three parallel
+    lists: the number of the index name (or a mark for a constant or a whole dimension), its coefficient, and the
+    offset.
     """
     axis: list[int] = []
     coefficient: list[str] = []
@@ -108,8 +109,8 @@ def find_clause_references(clauses: Sequence[syntax.Clause]) -> Iterator[Referen
 
 
 def find_possibly_assigned_names(statement: FortranStatement) -> Iterator[str]:
-    """Yield the names that a statement assigns or may assign: left sides, items of READ, arguments that are plain
-    names.
+    """Yield the names that a statement assigns or may assign: the left side of an assignment, items of READ, and plain
+    names passed to a subroutine.
     """
     _, action = split_condition(statement.code)
     if DO.match(action):
@@ -167,9 +168,9 @@ def find_mentioned_names(unit: ProgramUnit) -> frozenset[str]:
     return frozenset(found)
 
 
-def block_end(unit: ProgramUnit, loops: dict[int, DoLoop], item_index: int) -> int:
-    """Return the index of the last item of the statement that begins at an item. A DO, IF or other block counts as one
-    statement, so that the index is that of its END.
+def find_block_end(unit: ProgramUnit, loops: dict[int, DoLoop], item_index: int) -> int:
+    """Return the index of the last item of the statement that begins at an item. For a DO, an IF or another block, this
+    is the index of its END.
     """
     if item_index in loops:
         return loops[item_index].last

@@ -14,9 +14,9 @@ from weft.dvm.fortran_calls import (
     GET_ACTUAL,
     GROUP,
     REGION_DATA,
-    block_end,
+    find_block_end,
     long_array,
-    single_index,
+    render_only_subscript,
 )
 from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_loops import LoopDirectives
@@ -93,11 +93,13 @@ class DirectiveCalls(LoopDirectives):
         calls = [f"call weft_check_region_begin({construct})"]
         for data in directive.data:
             for reference in data.items:
-                calls.append(self.render_copy(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
+                calls.append(self.render_transfer_report(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
         self.here(sentinel, *calls, "call weft_check_region_start()")
 
-    def render_copy(self, call_kind: int, construct_id: int, reference: Reference) -> str:
-        """Return a Fortran call that reports a variable, or a section of it, as copied between host and devices."""
+    def render_transfer_report(self, call_kind: int, construct_id: int, reference: Reference) -> str:
+        """Return a Fortran call that reports a variable, or a section of it, as copied between host and devices.
+        `call_kind`: the kind of copy, a number of the runtime.
+        """
         low: list[str] = []
         high: list[str] = []
         for d, subscript in enumerate(reference.subscripts or (), 1):
@@ -124,7 +126,7 @@ class DirectiveCalls(LoopDirectives):
         if directive.items is None:
             self.here(sentinel, f"call weft_check_copies({what}, {construct}, 0, 0, [0_8], [0_8])")
         for reference in directive.items or ():
-            self.here(sentinel, self.render_copy(what, construct, reference))
+            self.here(sentinel, self.render_transfer_report(what, construct, reference))
 
     def mark_end(self, sentinel: Sentinel, directive: syntax.End) -> None:
         """Insert the call that ends a region, a task region or a task. Raises DirectiveError if none is open."""
@@ -190,16 +192,16 @@ class DirectiveCalls(LoopDirectives):
             raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement after it; put it before one")
         construct = self.marks.construct("remote_access", sentinel)
         # What the host is to read is fetched from the regions: REMOTE_ACCESS does that by itself.
-        calls = [self.render_copy(GET_ACTUAL, construct, reference) for reference in directive.remote.items]
+        calls = [self.render_transfer_report(GET_ACTUAL, construct, reference) for reference in directive.remote.items]
         calls.append(f"call weft_check_remote_begin({construct})")
         calls.extend(self.render_mapped_array(BEFORE_STATEMENT, 0, reference) for reference in directive.remote.items)
         self.here(sentinel, *calls)
-        last = self.unit.items[block_end(self.unit, self.marks.loops, following)]
+        last = self.unit.items[find_block_end(self.unit, self.marks.loops, following)]
         self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
 
     def mark_plain_copies(self, item_index: int) -> None:
-        """Insert the calls around the plain assignments between ASYNCHRONOUS and its end. The DVM system carries them
-        out as copies, also where no F90 directive precedes them.
+        """Insert calls around the assignments between ASYNCHRONOUS and its end that no F90 directive precedes. The DVM
+        system carries these out as copies, too.
         """
         before: syntax.Directive | None = None
         for item in self.unit.items[item_index + 1 :]:
@@ -213,13 +215,15 @@ class DirectiveCalls(LoopDirectives):
                 before = None
 
     def mark_array_copy(self, item_index: int, sentinel: Sentinel) -> None:
-        """Insert the calls around the assignment after `f90 a(:) = b(:)`, which the DVM system carries out."""
+        """Insert the calls around the assignment after a directive `f90 a(:) = b(:)`. The DVM system carries it out as
+        a copy.
+        """
         following = self.marks.find_next_statement(item_index)
         if following is not None:
             self.mark_copy(self.statement_at(following), sentinel.place)
 
     def mark_copy(self, statement: FortranStatement, position: Position) -> None:
-        """Insert calls around an assignment that the DVM system carries out as a copy, so that its accesses are not
+        """Insert calls around an assignment that the DVM system carries out as a copy. Its accesses are then not
         attributed to any processor.
         """
         if split_assignment(statement.code) is None:
@@ -229,8 +233,8 @@ class DirectiveCalls(LoopDirectives):
             self.marks.late.append((statement.last, position, call))
 
     def render_pending_copy(self, statement: FortranStatement) -> Iterator[str]:
-        """Yield the Fortran calls that report which arrays an asynchronous copy reads and writes until its ASYNCWAIT;
-        none if the assignment is not within ASYNCHRONOUS.
+        """Yield the Fortran calls that report the arrays which an asynchronous copy reads and writes until ASYNCWAIT.
+        Nothing if the assignment is not within ASYNCHRONOUS.
         """
         kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
         found = split_assignment(statement.code)
@@ -270,7 +274,7 @@ class DirectiveCalls(LoopDirectives):
             raise DirectiveError(sentinel.place, "ON is outside of a TASK_REGION; put TASK_REGION before it")
         construct = self.marks.construct("on", sentinel)
         self.open.append(("on", construct, sentinel))
-        self.here(sentinel, f"call weft_check_task_begin({construct}, int({single_index(directive.task)}, 8))")
+        self.here(sentinel, f"call weft_check_task_begin({construct}, int({render_only_subscript(directive.task)}, 8))")
 
     def mark_task_mapping(self, sentinel: Sentinel, directive: syntax.Map) -> None:
         """Insert the calls for `map mb(1) onto p(1:2)`."""
@@ -287,6 +291,6 @@ class DirectiveCalls(LoopDirectives):
         tasks = self.marks.tasks(directive.task.name, directive.task.place)
         self.here(
             sentinel,
-            f"call weft_check_task_map({construct}, {tasks}, int({single_index(directive.task)}, 8), "
+            f"call weft_check_task_map({construct}, {tasks}, int({render_only_subscript(directive.task)}, 8), "
             f"int({low}, 8), int({high}, 8))",
         )

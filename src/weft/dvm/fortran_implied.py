@@ -29,7 +29,7 @@ PASSED: Final = frozenset(
 
 
 def declare_implied_symbols(program: FortranProgram) -> None:
-    """Add symbols for the scalars of each unit that are declared only by Fortran's implicit typing."""
+    """Add the scalars that only Fortran's implicit typing declares to the symbols of each program unit."""
     procedures = {unit.name for unit in program.units}
     for unit in program.units:
         if not has_implicit_typing(unit) or has_unknown_names(program, unit):
@@ -45,8 +45,8 @@ def declare_implied_symbols(program: FortranProgram) -> None:
 
 
 def has_implicit_typing(unit: ProgramUnit) -> bool:
-    """Return whether a unit's undeclared names are variables, that is, whether no IMPLICIT statement changes the
-    default.
+    """Return whether a name that a unit does not declare is a variable of Fortran's default type. False if an IMPLICIT
+    statement changes that.
     """
     if unit.kind not in ("program", "subroutine", "function"):
         return False
@@ -78,7 +78,9 @@ def executable_statements(unit: ProgramUnit) -> Iterator[FortranStatement]:
 
 
 def find_specified_names(unit: ProgramUnit) -> frozenset[str]:
-    """Return the names in specification, DATA and ENTRY statements, which may give them a type or a value."""
+    """Return the names in a unit's specification, DATA and ENTRY statements. These statements may give a name its type
+    or its value.
+    """
     found: set[str] = set()
     for at, one in enumerate(unit.items):
         if not isinstance(one, FortranStatement) or one.code.startswith("implicit"):
@@ -97,7 +99,7 @@ def find_assigned_names(unit: ProgramUnit) -> Iterator[str]:
 
 
 def find_plain_names(code: str) -> Iterator[str]:
-    """Yield the names without subscripts in a statement: read, assigned, passed to a procedure, or written."""
+    """Yield the names without subscripts that a statement reads, assigns, passes to a procedure or writes to a file."""
     condition, action = split_condition(code)
     if condition:
         yield from plain_names(condition)

@@ -78,9 +78,9 @@ class FortranSource:
 
 
 def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] = ()) -> FortranSource:
-    """Return a Fortran source as statements and directives, with INCLUDE files put in and macros expanded.
+    """Return the statements and directives of a Fortran source, with INCLUDE files put in and macros expanded.
 
-    Raises UsageError if it cannot be read, DirectiveError for a malformed continuation.
+    Raises UsageError if the file cannot be read, DirectiveError for a malformed continuation.
     """
     texts = _read_text_lines(path)
     suffix = path.suffix.lower()
@@ -111,8 +111,8 @@ COLUMN_ONE: Final = re.compile(r"call\s+\w+\s*\(|do\s+\w+\s*=|contains\s*$|(char
 
 
 def _is_free_form(texts: Sequence[str]) -> bool:
-    """Return whether some of the lines show that the source is in free form: letters before column 6, or an `&` at the
-    end of a line.
+    """Return whether the lines show that a source is in free form. Signs of it are letters before column 6 and an `&`
+    at the end of a line.
     """
     for text in texts:
         if not text.strip() or text[0] in "cC*!#dD" or text.lstrip().startswith("!"):
@@ -171,7 +171,9 @@ def expand_fixed_line(line: str) -> str:
 
 
 def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[SourceLine]:
-    """Yield the lines; a line with several statements becomes one line for each, in the same columns."""
+    """Yield the lines with one statement each. A line with several statements becomes several, each with its statement
+    in the same columns.
+    """
     quote = ""
     for line in lines:
         text = line.text
@@ -188,8 +190,8 @@ def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[So
 
 
 def _statement_starts(line: str, open_quote: str) -> tuple[list[int], str]:
-    """Return the columns (from 0) at which statements begin in a line, and the quote of a string that is still open at
-    the end of the line ("" if there is none). `open_quote`: the quote that was open before the line.
+    """Return two things: the columns (from 0) at which statements begin in a line, and the quote of a string that is
+    still open at its end ("" if none is). `open_quote`: the quote that was open before the line.
     """
     found = [0]
     for at, sign in enumerate(line):
@@ -248,8 +250,8 @@ class _Piece:
         self.places.pop()
 
     def make_statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
-        """Yield the one statement that the added lines form; nothing if they are blank. Its `text` has no blanks
-        outside of strings, its `code` also has no contents of strings.
+        """Yield the one statement that the added lines form; nothing if they are blank. The statement's `text` has no
+        blanks outside of strings; its `code` is the same with empty strings.
         """
         if not "".join(self.text).strip():
             return
@@ -263,8 +265,8 @@ class _Piece:
 
 
 def _squeeze_blanks(characters: Sequence[str]) -> tuple[str, str, int]:
-    """Return a statement in lower case without blanks, in two versions: with empty strings, and with the contents of
-    strings. The third item is the index of the statement's first character.
+    """Return a statement in lower case without blanks, in three parts: the text with empty strings, the text with full
+    strings, and the index of the statement's first character.
     """
     code: list[str] = []
     kept: list[str] = []
@@ -381,7 +383,7 @@ def _join_free_form(lines: Sequence[SourceLine]) -> Iterator[Item]:
 
 
 def _next_continues(lines: Sequence[SourceLine], line_index: int) -> bool:
-    """Return whether the line after `line_index` is a directive line that continues the directive on this line."""
+    """Return whether the next line is a directive line that continues the directive on line `line_index`."""
     if line_index + 1 >= len(lines):
         return False
     text = lines[line_index + 1].text

@@ -19,7 +19,7 @@ from weft.dvm.fortran_calls import (
     int_array,
     long_array,
     mapping_arrays,
-    single_index,
+    render_only_subscript,
 )
 from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_marks import UnitMarks
@@ -71,22 +71,22 @@ class LoopDirectives:
         self.marks.after(last.last, sentinel.place, *ends)
 
     def statement_at(self, item_index: int) -> FortranStatement:
-        """Return the statement that is the unit's item at an index; it is an error if a directive is there."""
+        """Return the statement at an index of the unit's items. Raises an error if the item is a directive."""
         item = self.unit.items[item_index]
         assert isinstance(item, FortranStatement)
         return item
 
     def insert_before(self, statement: FortranStatement, position: Position, *calls: str) -> None:
-        """Insert calls before a statement. If the statement has a label, the label moves to a CONTINUE before the
-        calls, so that jumps to the label also make the calls.
+        """Insert calls before a statement. A label of the statement moves to a CONTINUE before the calls, so that a
+        jump to it makes them too.
         """
         if statement.label:
             self.marks.marks.relabelled[statement.first] = statement.label
         self.marks.before(statement.first, position, *calls)
 
     def find_loop_nest(self, item_index: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
-        """Return the DO loops that a parallel directive is for, outermost first. Raises DirectiveError if they do not
-        fit it.
+        """Return the DO loops that a parallel directive is for, outermost first. Raises DirectiveError if the loops
+        after the directive do not fit it.
         """
         found: list[DoLoop] = []
         here = item_index
@@ -164,8 +164,8 @@ class LoopDirectives:
             self.marks.require_rank(reference.name, len(reference.subscripts), reference.place)
 
     def find_control_variables(self, loop: DoLoop) -> list[str]:
-        """Return the names of the index variables that live in memory, of a parallel loop and of the loops in it. The
-        runtime does not take accesses to them for work of the loop.
+        """Return the names of the index variables of a parallel loop and the loops within it, if they live in memory.
+        The runtime does not count accesses to them as work of the loop.
         """
         names = {
             inner.variable
@@ -176,8 +176,8 @@ class LoopDirectives:
         return sorted(name for name in names if name in self.named or self.is_in_memory(name))
 
     def is_in_memory(self, name: str) -> bool:
-        """Return whether a scalar must have an address: another unit shares it, it is saved, or some statement passes
-        it to a procedure or to input and output.
+        """Return whether a scalar must have an address. That is so if another unit shares it, if it is saved, or if a
+        statement passes it to a procedure or to input and output.
         """
         found = self.marks.program.owner(self.unit, name)
         if found and (found[0] is not self.unit or found[1].static or found[1].dummy or found[1].shared):
@@ -202,8 +202,8 @@ class LoopDirectives:
         return found is None or not (found[1].array or found[1].pointer)
 
     def render_mapped_array(self, call_kind: int, group_id: int, reference: Reference) -> str:
-        """Return a Fortran call that reports how an array's subscripts depend on the loop's indices; `call_kind` says
-        for what.
+        """Return a Fortran call that reports how an array's subscripts depend on the loop's indices. `call_kind`: what
+        the array is reported for, a number of the runtime.
         """
         if reference.subscripts is None:
             rank = self.marks.resolve_symbol(reference.name, reference.place)[1].rank or 1
@@ -256,8 +256,8 @@ class LoopDirectives:
                         yield self.render_mapped_array(TIE, 0, reference)
 
     def find_computed_arrays(self, sentinel: Sentinel) -> list[syntax.Renewal]:
-        """Return, as renewals of shadow edges, the distributed arrays that the loop after a directive writes. A
-        SHADOW_COMPUTE without a list means that the loop also computes the shadow edges of these arrays.
+        """Return the distributed arrays that the loop after a directive writes, as renewals of their shadow edges. They
+        are meant by a SHADOW_COMPUTE without a list: the loop also computes the edges of the arrays that it writes.
         """
         loop = self.marks.loop_behind(self.unit.items.index(sentinel))
         if loop is None:
@@ -269,7 +269,7 @@ class LoopDirectives:
         return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
     def render_reductions(self, clause: syntax.Reductions, position: Position) -> Iterator[str]:
-        """Yield the calls for `reduction(group: sum(s), maxloc(m, l))`."""
+        """Yield the Fortran calls that report the clause `reduction(group: sum(s), maxloc(m, l))`."""
         for one in clause.items:
             name = one.variable.name
             location = f", location={one.location.name}" if one.location else ""
@@ -279,8 +279,8 @@ class LoopDirectives:
             yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, position)})"
 
     def render_edges(self, call_kind: int, construct_id: int, group_id: int, renewal: syntax.Renewal) -> str:
-        """Return a Fortran call about the shadow edges of an array, with the widths that the directive gives, else
-        without widths (the declared ones apply). `call_kind`: the purpose of the call.
+        """Return a Fortran call about an array's shadow edges. It has the widths that the directive gives; without any,
+        the declared widths apply. `call_kind`: the purpose of the call, a number of the runtime.
         """
         array = renewal.array
         widths = renewal.widths
@@ -301,14 +301,14 @@ class LoopDirectives:
         self.marks.parallel.pop()
         index = directive.indices[0]
         assert directive.on is not None
-        calls = [f"call weft_check_task_begin({construct}, int({single_index(directive.on, index)}, 8))"]
+        calls = [f"call weft_check_task_begin({construct}, int({render_only_subscript(directive.on, index)}, 8))"]
         if index in self.named:
             calls.append(f"call weft_check_task_index({index})")
         self.marks.after(head.last, head.place, *calls)
         self.insert_before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
 
     def insert_before_end(self, last_statement: FortranStatement, position: Position, call: str) -> None:
-        """Insert a call at the end of each iteration of a loop, before its last statement."""
+        """Insert a call before the last statement of a loop, so that it is made at the end of each iteration."""
         if last_statement.label and last_statement.code != "continue":
             raise DirectiveError(last_statement.place, "a loop over tasks must end with END DO or CONTINUE")
         self.marks.before(last_statement.first, position, call)

@@ -27,7 +27,8 @@ def needs_preprocessor(path: Path, texts: Sequence[str]) -> bool:
 def expand_macros(
     path: Path, free: bool, include: Sequence[Path], define: Sequence[str]
 ) -> Iterator[tuple[Path, list[tuple[int, str]]]]:
-    """Yield (file, [(line number, line), …]) for each run of lines that the compiler's preprocessor took from one file.
+    """Run the compiler's preprocessor on a Fortran source and yield its output as (file, [(line number, line), …]). A
+    new item begins wherever the output goes to another file or line number.
 
     Raises UsageError with the preprocessor's first error.
     """

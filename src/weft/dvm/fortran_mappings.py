@@ -12,7 +12,7 @@ from weft.dvm.fortran_calls import (
     int_array,
     long_array,
     mapping_arrays,
-    single_index,
+    render_only_subscript,
 )
 from weft.dvm.fortran_names import ArrayMapping, UnitNames
 from weft.dvm.syntax import DirectiveError, Position
@@ -33,8 +33,8 @@ class UnitMappings(UnitNames):
     def render_mappings(
         self, mappings: dict[str, ArrayMapping], only_names: frozenset[str] | None = None
     ) -> Iterator[str]:
-        """Yield the Fortran calls that create templates, then distribute arrays, then align others after their
-        targets.
+        """Yield the Fortran calls that create templates, then distribute arrays, then align arrays with their targets.
+        `only_names`: the arrays to do so for; None means all.
         """
         waiting = [m for m in mappings.values() if only_names is None or m.name in only_names]
         for mapping in waiting:
@@ -116,7 +116,7 @@ class UnitMappings(UnitNames):
         onto = distribution.onto
         if onto and self.is_tasks(onto.name):
             tasks = self.tasks(onto.name, onto.place)
-            task = single_index(onto)
+            task = render_only_subscript(onto)
         kinds = int_array([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
         rank = len(distribution.axes)
         yield (
@@ -125,7 +125,7 @@ class UnitMappings(UnitNames):
         )
 
     def require_rank(self, name: str, named_dimensions: int, position: Position) -> None:
-        """Raise DirectiveError if a directive gives an array another number of dimensions than it has."""
+        """Raise DirectiveError if a directive names another number of dimensions for an array than the array has."""
         _, symbol = self.resolve_symbol(name, position)
         mapping = self.find_mapping(name)
         has = len(mapping.template) if mapping and mapping.template else symbol.rank

@@ -41,8 +41,8 @@ class UnitMarks(UnitMappings):
     # --- the whole unit ---------------------------------------------------------------------------------------------
 
     def mark_entry(self) -> None:
-        """Insert the calls that register a unit's data and mappings with the runtime, before its first executable
-        statement.
+        """Insert calls before a unit's first executable statement. They register the unit's data with the runtime, and
+        map its arrays to processors as the directives say.
         """
         unit = self.unit
         if unit.executable is None:
@@ -67,13 +67,17 @@ class UnitMarks(UnitMappings):
 
     @cached_property
     def has_directives(self) -> bool:
-        """Return whether the unit is a main program, or has directives itself, or contains a procedure with some."""
+        """Return whether a unit needs the calls for directives: it is a main program, has directives, or contains a
+        procedure that has some.
+        """
         if self.unit.kind == "program" or self.unit.directed:
             return True
         return any(one.directed and one.within(self.unit) for one in self.program.units)
 
     def mark_statements(self) -> None:
-        """Insert the calls for statements without a directive: allocations, output, own computations."""
+        """Insert the calls for statements that need them without a directive: allocations, output, and assignments to
+        distributed data outside parallel loops.
+        """
         unit = self.unit
         for at, item in enumerate(unit.items):
             if isinstance(item, FortranStatement) and unit.executable is not None and at >= unit.executable:
@@ -115,15 +119,17 @@ class UnitMarks(UnitMappings):
         yield from self.render_mappings(self.mappings.of(unit))
 
     def render_module_calls(self) -> Iterator[str]:
-        """Yield the Fortran calls that register and map the data of modules that the unit mentions."""
+        """Yield the Fortran calls that register the data of the modules that the unit mentions, and map their
+        arrays.
+        """
         for module in self.find_visible_modules(self.unit):
             yield from self.render_module_array_calls(module)
         for module in self.find_visible_modules(self.unit):
             yield from self.render_mappings(self.find_needed_mappings(module))
 
     def find_needed_mappings(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
-        """Return the mappings of a module's arrays that this unit mentions, and of the targets that these are aligned
-        with: name in this unit -> mapping.
+        """Return how a module distributes and aligns the arrays that this unit mentions, by their name in this unit.
+        Arrays that the mentioned ones are aligned with are included.
         """
         held = self.mappings.of(module)
         names = find_mentioned_names(self.unit)
@@ -136,8 +142,8 @@ class UnitMarks(UnitMappings):
         return {one.name: one for one in found if one is not None}
 
     def rename_mapping(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
-        """Return a copy of a module's mapping in which the array and its align target have the names that this unit
-        uses; None if the array or the target is not visible here.
+        """Return a copy of a module's mapping of an array, with this unit's names for the array and its align target.
+        None if one of the two is not visible here.
         """
         name = self.find_local_name(module, mapping.name)
         alignment = mapping.alignment
@@ -152,8 +158,8 @@ class UnitMarks(UnitMappings):
         return replace(mapping, name=name, alignment=alignment)
 
     def find_local_name(self, module: ProgramUnit, name: str) -> str | None:
-        """Return the name by which this unit can use a module's name; None if it cannot. A name that the unit's USE
-        statements leave out gets a new alias and a USE statement for it.
+        """Return the name that this unit can use for a module's name; None if there is no way. If USE statements leave
+        the name out, an alias and a USE statement for it are added.
         """
         called = self.program.find_name_in_unit(self.unit, module, name)
         if called is not None or name not in module.symbols:
@@ -169,8 +175,8 @@ class UnitMarks(UnitMappings):
         return alias
 
     def find_visible_modules(self, unit: ProgramUnit) -> list[ProgramUnit]:
-        """Return the modules whose names are visible in a unit: its hosts, and modules that it or its hosts use, also
-        indirectly.
+        """Return the modules whose names are visible in a unit: its hosts, and the modules that it or its hosts use,
+        directly or through other modules.
         """
         found = [host for host in unit.hosts if host.kind == "module"]
         waiting = [name for one in (unit, *unit.hosts) for name in one.uses]
@@ -182,8 +188,8 @@ class UnitMarks(UnitMappings):
         return found
 
     def render_array_calls(self) -> Iterator[str]:
-        """Yield the Fortran calls that register arrays which have memory when the unit is entered, and mark them as
-        unset where they are new.
+        """Yield the Fortran calls that register the arrays which exist from the unit's entry on. New arrays are also
+        marked as not yet assigned. Allocatable arrays, pointers and templates are left out.
         """
         unit = self.unit
         saved_all = "*save" in unit.symbols
@@ -201,7 +207,9 @@ class UnitMarks(UnitMappings):
                 yield f"call weft_check_clear({symbol.name})"
 
     def render_module_array_calls(self, module: ProgramUnit) -> Iterator[str]:
-        """Yield the Fortran calls that register the static arrays of a module which the unit mentions or needs."""
+        """Yield the Fortran calls that register static arrays of a module. These are the arrays that the unit mentions,
+        and those that the mapping of such arrays needs.
+        """
         needed = {mapping.name for mapping in self.find_needed_mappings(module).values()}
         wanted = needed | find_mentioned_names(self.unit) if self.has_directives else needed
         for symbol in list(module.symbols.values()):
@@ -211,8 +219,8 @@ class UnitMarks(UnitMappings):
                 yield self.render_array_declaration(name, STATIC)
 
     def render_array_declaration(self, name: str, role: int) -> str:
-        """Return the Fortran call that registers an array with its name and lower bounds; `role` says whether it is an
-        argument, static or local.
+        """Return the Fortran call that registers an array with its name and lower bounds. `role`: whether it is an
+        argument, static or local, a number of the runtime.
         """
         _, symbol = self.resolve_symbol(name, self.unit.items[0].place)
         number = self.find_data_id(name, symbol.place)
@@ -228,8 +236,8 @@ class UnitMarks(UnitMappings):
         return self.unit.kind == "program" or not saved
 
     def render_scalar_calls(self) -> Iterator[str]:
-        """Yield the Fortran calls that register scalars which a parallel construct writes or names, and mark them as
-        unset where they are new.
+        """Yield the Fortran calls that register the scalars which a parallel construct writes or names. New scalars are
+        also marked as not yet assigned.
         """
         for name, place in self.find_names_in_constructs().items():
             owner, symbol = self.resolve_symbol(name, place)
@@ -242,8 +250,8 @@ class UnitMarks(UnitMappings):
                 yield f"call weft_check_clear({name})"
 
     def find_names_in_constructs(self) -> dict[str, Position]:
-        """Return the names that parallel constructs write or that their clauses name: name -> the position of the first
-        mention.
+        """Return the names that parallel constructs write or that their clauses name, each with the position of its
+        first mention.
         """
         found: dict[str, Position] = {}
         for at, item in enumerate(self.unit.items):
@@ -268,8 +276,8 @@ class UnitMarks(UnitMappings):
         return found
 
     def find_covered_ranges(self, item_index: int, sentinel: Sentinel) -> Iterator[tuple[int, int]]:
-        """Yield (first item index, last item index) of the loop after a PARALLEL directive, or of the code from an ON
-        directive to its end; nothing for other directives.
+        """Yield (first item index, last item index) of the code that a directive covers: the loop after PARALLEL, or
+        all from ON to its end. Nothing for other directives.
         """
         if isinstance(sentinel.directive, syntax.Parallel):
             loop = self.loop_behind(item_index)
@@ -289,7 +297,9 @@ class UnitMarks(UnitMappings):
         return self.loops.get(following) if following is not None else None
 
     def find_next_statement(self, item_index: int) -> int | None:
-        """Return the index of the statement after an item; None if another directive with a meaning comes first."""
+        """Return the item index of the next statement after an item. None if a directive that matters for the data
+        comes first.
+        """
         for later in range(item_index + 1, len(self.unit.items)):
             item = self.unit.items[later]
             if isinstance(item, FortranStatement):
@@ -299,7 +309,7 @@ class UnitMarks(UnitMappings):
         return None
 
     def find_end_directive(self, item_index: int, construct_kind: str) -> int | None:
-        """Return the index of the END directive of a construct that begins at an item; None if there is none."""
+        """Return the item index of the END directive for a construct that begins at an item; None if there is none."""
         for later in range(item_index + 1, len(self.unit.items)):
             item = self.unit.items[later]
             if (
@@ -351,8 +361,8 @@ class UnitMarks(UnitMappings):
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
     def mark_output(self, statement: FortranStatement, item_index: int) -> None:
-        """Insert calls before a PRINT or WRITE that check whether its items have values. They are needed because the
-        Fortran library, which reads the items, has no calls before its accesses.
+        """Insert calls before a PRINT or WRITE that check whether its items have values. The Fortran library reads the
+        items, and its accesses are not checked.
         """
         condition, action = split_condition(statement.code)
         if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
@@ -377,8 +387,8 @@ class UnitMarks(UnitMappings):
                 self.before(statement.first, statement.place, one)
 
     def render_output_checks(self, statement: FortranStatement, item: str) -> list[str]:
-        """Return the Fortran calls that check one item of an output list; none unless it is a variable or a part of
-        one.
+        """Return the Fortran calls that check whether one item of an output list has a value. Empty unless the item is
+        a variable or a part of one.
         """
         found = ITEM.fullmatch(item)
         known = self.program.owner(self.unit, found[1]) if found else None
@@ -413,8 +423,8 @@ class UnitMarks(UnitMappings):
         return mapping is not None and mapping.template is None and not self.is_tasks(name)
 
     def mark_own_assignment(self, statement: FortranStatement, name: str, subscripts: str) -> None:
-        """Insert the calls around an assignment to distributed data outside parallel loops. An assignment to one
-        element is run by the element's owner; of an array or section, each processor assigns its part.
+        """Insert the calls around an assignment to distributed data outside parallel loops. An element is assigned by
+        the processor that owns it; of an array or a section, each processor assigns its own part.
         """
         parts = split_top(subscripts[1:-1]) if subscripts.startswith("(") and subscripts.endswith(")") else []
         if not parts or any(True for part in parts for _ in top_level_indices(part, ":")):

@@ -136,7 +136,9 @@ class ProgramUnit:
         return any(isinstance(item, Sentinel) and not isinstance(item.directive, syntax.Note) for item in self.items)
 
     def statements(self, first_item: int, last_item: int) -> Iterator[FortranStatement]:
-        """Yield the statements among the items `first_item` to `last_item`, both included."""
+        """Yield the statements among the items `first_item` to `last_item` (indices, both included); directives are
+        left out.
+        """
         for item in self.items[first_item : last_item + 1]:
             if isinstance(item, FortranStatement):
                 yield item

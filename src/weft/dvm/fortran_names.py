@@ -53,8 +53,8 @@ class VariableNumbers:
         self.edges: dict[str, int] = {}
 
     def find_or_add_id(self, unit: ProgramUnit, name: str, position: Position, kind: str = "variable") -> int:
-        """Return the id in the source map of a name that a unit declares. The first call for a name adds the name, with
-        its position.
+        """Return the number by which the runtime knows a name that a unit declares. A name that is new is added to the
+        source map, with its position.
         """
         key = (id(unit), name)
         if key not in self.held:
@@ -62,8 +62,8 @@ class VariableNumbers:
         return self.held[key]
 
     def find_or_add_group_id(self, unit: ProgramUnit, name: str, position: Position) -> int:
-        """Return the id of a group, which the first call for the group adds to the source map. A variable with the same
-        name has another id.
+        """Return the number by which the runtime knows a group. A group that is new is added to the source map; a
+        variable with the same name has another number.
         """
         key = (id(unit), "group " + name)
         if key not in self.held:
@@ -104,8 +104,8 @@ class ArrayMappings:
     def _add_declaration(
         self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap
     ) -> None:
-        """Add what a directive declares (templates, distributions, alignments, edges, task arrays) to the mappings of
-        its unit.
+        """Add what a declaring directive says to the mappings of its unit: templates, distributions, alignments, shadow
+        edges, task arrays.
         """
         traits = {
             attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
@@ -191,7 +191,7 @@ class UnitNames:
         self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
     def resolve_symbol(self, name: str, position: Position) -> tuple[ProgramUnit, FortranSymbol]:
-        """Return (the unit that declares a name, the name's symbol). A name that no unit declares is added to this unit
+        """Return (the unit that declares a name, the name's symbol). If no unit declares it, it is added to this unit
         as a scalar.
         """
         found = self.program.owner(self.unit, name)
@@ -209,8 +209,8 @@ class UnitNames:
         return self.numbers.find_or_add_id(owner, symbol.name, symbol.place, what)
 
     def find_mapping(self, name: str) -> ArrayMapping | None:
-        """Return the mapping that directives declare for a name that is visible in this unit; None if no directive
-        declares one.
+        """Return how directives map an array visible in this unit to processors (distribution, alignment, shadow
+        edges); None if no directive does.
         """
         own = self.mappings.of(self.unit).get(name)
         if own:

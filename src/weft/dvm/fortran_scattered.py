@@ -29,8 +29,8 @@ def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], positi
 
 
 def resolve_derived(marks: UnitMarks, derived: Derived, position: Position) -> tuple[int, int, str]:
-    """Return (id of the target array of a `derived` distribution, number of the target's dimension that has the dummy,
-    name of the dummy).
+    """Return what a `derived` distribution refers to: the id of its target array, which dimension of the target has the
+    dummy index (from 0), and the dummy's name.
     """
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
@@ -39,8 +39,8 @@ def resolve_derived(marks: UnitMarks, derived: Derived, position: Position) -> t
 
 
 def render_element_loop(marks: UnitMarks, derived: Derived, position: Position, element_call: str) -> Iterator[str]:
-    """Yield Fortran code that loops over one axis of the target and makes `element_call` for each value, named
-    `weft_e`, of the expressions of `derived`.
+    """Yield Fortran code that makes `element_call` for each element that a `derived` distribution names. The code loops
+    over one dimension of the target; in `element_call` the element is the variable `weft_e`.
     """
     target, axis, dummy = resolve_derived(marks, derived, position)
     where = f"({target}, {axis}{marks.base(derived.target)})"
@@ -54,8 +54,8 @@ def render_element_loop(marks: UnitMarks, derived: Derived, position: Position, 
 
 
 def render_element_range(item: syntax.Expression | Section, element_call: str) -> str:
-    """Return Fortran code that makes `element_call` with `weft_e` set to the value of an expression, or to each value
-    of a range.
+    """Return Fortran code that sets `weft_e` to the value of an expression, or to each value of a range, and makes
+    `element_call` each time.
     """
     if isinstance(item, Section):
         assert item.low is not None and item.high is not None
@@ -64,8 +64,8 @@ def render_element_range(item: syntax.Expression | Section, element_call: str) -
 
 
 def find_or_add_edge_id(marks: UnitMarks, name: str, position: Position) -> int:
-    """Return the id of a named shadow edge in the source map, the same in all units; a new name is added, with its
-    position.
+    """Return the id of a named shadow edge, which is the same in all units. A name that is new is added to the source
+    map, with its position.
     """
     held = marks.numbers.edges
     if name not in held:
@@ -96,7 +96,9 @@ def render_shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Sh
 def render_edge_renewals(
     marks: UnitMarks, name: str, widths: Sequence[Width | NamedEdges] | None, position: Position
 ) -> Iterator[str]:
-    """Yield the Fortran calls that renew the edges which `widths` gives by name (widths in numbers are left out)."""
+    """Yield the Fortran calls that renew shadow edges of an array. Only the edges that `widths` gives by name are
+    renewed; widths in numbers are left out.
+    """
     for width in widths or ():
         if isinstance(width, NamedEdges):
             for edge in width.names:

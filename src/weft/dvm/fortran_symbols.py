@@ -44,7 +44,7 @@ def _is_visible_array(unit: ProgramUnit, name: str) -> bool:
 
 
 def read_symbols(unit: ProgramUnit) -> None:
-    """Fill a unit's symbols from its specification statements, and note its first executable item."""
+    """Fill a unit's symbols from its specification statements. Also sets the index of its first executable item."""
     for at, item in enumerate(unit.items):
         if isinstance(item, Sentinel):
             if unit.executable is None and not isinstance(item.directive, syntax.Declare | syntax.Note):
@@ -69,8 +69,8 @@ ENTITY: Final = re.compile(r"([a-z]\w*)")
 
 
 def _read_entity(unit: ProgramUnit, entity: str, position: Position) -> tuple[FortranSymbol, str] | None:
-    """Return the symbol that `name(sizes)*length=value` declares, and the text after its sizes; None if no name begins
-    it.
+    """Return two things of a declared entity `name(sizes)*length=value`: its symbol (added to the unit if new), and the
+    text after the sizes. None if the text begins with no name.
     """
     matched = ENTITY.match(entity)
     if not matched:
@@ -91,8 +91,8 @@ def _read_entity(unit: ProgramUnit, entity: str, position: Position) -> tuple[Fo
 
 
 def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
-    """Enter into the unit the facts about names that one specification statement gives: types, attributes, constants,
-    and the names imported by USE.
+    """Enter what one specification statement says about names into the unit: types, attributes, constants, and names
+    imported by USE.
     """
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
@@ -121,8 +121,8 @@ def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
 
 
 def _read_use(unit: ProgramUnit, module: str, imports: str) -> None:
-    """Enter into the unit the names that a USE statement renames, and those that its ONLY lists. `imports`: the text
-    after the module's name, `a => b, c` or `only: a => b, c`.
+    """Enter the names that a USE statement renames, and the names of its ONLY list, into the unit. `imports`: the text
+    after the module's name, such as `a => b, c` or `only: a => b, c`.
     """
     only = imports.startswith("only:")
     names = unit.only.setdefault(module, set()) if only else None
@@ -135,7 +135,7 @@ def _read_use(unit: ProgramUnit, module: str, imports: str) -> None:
 
 
 def _read_attributes(unit: ProgramUnit, keyword: str, names: str, position: Position) -> None:
-    """Enter into the unit the attribute that a statement such as SAVE or DIMENSION gives to names."""
+    """Enter the attribute that a statement such as SAVE or DIMENSION gives to names into the unit."""
     if keyword == "save" and not names:
         unit.symbols.setdefault("*save", FortranSymbol("*save", position))
     for part in split_top(names):

@@ -57,8 +57,8 @@ def is_assignment(code: str) -> bool:
 
 
 def split_assignment(code: str) -> tuple[str, str, int] | None:
-    """Return (name, the subscripts or components after it, index of `=`) of an assignment; None for another
-    statement.
+    """Return the parts of an assignment: the name on its left side, the subscripts or components after it, and the
+    index of the `=`. None for another statement.
     """
     at = _find_assignment_sign(code)
     if at is None or DO.match(code) or any(cut < at for cut in top_level_indices(code, ":,")):
@@ -72,8 +72,8 @@ def split_assignment(code: str) -> tuple[str, str, int] | None:
 
 
 def _is_one_bracket(code: str) -> bool:
-    """Return whether the bracket at the beginning of the code closes at its end, or directly before a component or
-    another bracket.
+    """Return whether the code is one pair of brackets, such as the `(i,j)` after a name. Text may follow it only if a
+    component `%…` or another bracket begins there.
     """
     depth = 0
     for at, sign in enumerate(code):

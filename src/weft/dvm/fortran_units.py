@@ -29,7 +29,9 @@ TYPE: Final = re.compile(r"type(?:(,.*)?::|(?!is))([a-z]\w*)$")
 
 
 def find_program_units(source: FortranSource) -> list[ProgramUnit]:
-    """Return the program units of a source in its order, with their symbols and directives read."""
+    """Return the program units of a Fortran source, in the order of the source. Their symbols and directives have been
+    read.
+    """
     found: list[ProgramUnit] = []
     open_units: list[ProgramUnit] = []
     skipping = defined = ""
@@ -85,7 +87,9 @@ def _begin_unit(unit: ProgramUnit, found: list[ProgramUnit]) -> ProgramUnit:
 
 
 def _match_header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
-    """Return the kind of a program unit and the match of its header statement; None for another statement."""
+    """Return the kind of program unit that a statement begins, and the match of the statement's text. None if the
+    statement begins no unit.
+    """
     if code.startswith("end") or is_assignment(code):
         return None
     for kind, pattern in HEADERS:
@@ -118,14 +122,14 @@ class FortranProgram:
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
     def is_printable_type(self, type_name: str) -> bool:
-        """Return whether whole variables of a derived type can be passed to a check: the type is known in full and has
-        no procedures.
+        """Return whether a whole variable of a derived type can be passed to a check. The type must be known in full
+        and have no procedures.
         """
         known = [unit.plain[type_name] for unit in self.units if type_name in unit.plain]
         return bool(known) and all(known)
 
     def find_name_in_unit(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
-        """Return the name that a unit has for a module's name; None if it is not visible there."""
+        """Return the name by which a unit knows a name of a module; None if it is not visible in the unit."""
         here = [local for local, (_, there) in unit.renamed.items() if there == name]
         for local in (name, *here):
             found = self.owner(unit, local)
@@ -140,8 +144,8 @@ class FortranProgram:
     def _find_owner(
         self, unit: ProgramUnit, name: str, seen: frozenset[int]
     ) -> tuple[ProgramUnit, FortranSymbol] | None:
-        """Return (the unit that declares a name, the name's symbol), searched in the unit, its hosts and the modules it
-        uses; None if no unit declares it. `seen`: ids of the units already searched.
+        """Return (the unit that declares a name, the name's symbol). The unit, its hosts and the modules that it uses
+        are searched; None if none declares it. `seen`: ids of units already searched.
         """
         if id(unit) in seen:
             return None

@@ -32,7 +32,7 @@ def find_possibly_unset_variables(unit: ProgramUnit) -> list[FortranSymbol]:
 
 
 def is_watchable(unit: ProgramUnit) -> bool:
-    """Return whether the checks may change a unit: insert calls before its first executable statement, and give
+    """Return whether the checks may change a unit. They insert calls before its first executable statement, and give
     attributes to its variables.
     """
     if unit.kind not in ("program", "subroutine", "function") or unit.pure:
@@ -70,8 +70,8 @@ def do_variable(item: FortranStatement | Sentinel) -> str:
 
 
 def find_skippable_blocks(unit: ProgramUnit) -> list[tuple[int, int]]:
-    """Return (first, last item index) of each part that may be skipped as a whole: bodies of loops, branches of
-    conditions.
+    """Return the parts of a unit that may be skipped as a whole, such as bodies of loops and branches of conditions.
+    Each is (index of its first item, index of its last item).
     """
     found = [(loop.first + 1, loop.last) for loop in unit.find_loops().values()]
     stack: list[int] = []
@@ -91,8 +91,9 @@ def find_skippable_blocks(unit: ProgramUnit) -> list[tuple[int, int]]:
 def is_surely_set_first(
     unit: ProgramUnit, name: str, uses_by_name: dict[str, list[int]], blocks: list[tuple[int, int]]
 ) -> bool:
-    """Return whether every use of a variable has a value from an assignment before it that runs whenever the use runs.
-    `uses_by_name`: name -> indices of the items that use it.
+    """Return whether every use of a variable finds a value: an assignment comes before it, and cannot be skipped when
+    the use runs. `uses_by_name`: for each name the indices of the items that use it; `blocks`: as from
+    find_skippable_blocks.
     """
     left = uses_by_name[name]
     while left:

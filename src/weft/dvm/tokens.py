@@ -57,8 +57,8 @@ class Token:
 
 
 def tokenize(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> list[Token]:
-    """Return the tokens of a directive, given as pieces of text with the position of their first character; an "end"
-    token is last.
+    """Return the tokens of a directive, the last an "end" token. `pieces`: the directive's text in parts, each with the
+    position of its first character.
     """
     found: list[Token] = []
     spaced = False
@@ -121,31 +121,29 @@ class TokenCursor:
         raise DirectiveError((word or self.word).place, what)
 
     def take(self) -> Token:
-        """Return the next token and pass it; the end token is never passed."""
+        """Return the next token and move behind it. The cursor never moves behind the end token."""
         word = self.word
         if not self.ended:
             self.at += 1
         return word
 
     def accept(self, *texts: str) -> bool:
-        """Pass the next tokens if their texts are `texts`, and return whether they are. Otherwise
-        no token is passed.
-        """
+        """Move behind the next tokens if they are `texts`, and return True. Otherwise stay, and return False."""
         if any(self.peek(ahead) != text for ahead, text in enumerate(texts)):
             return False
         self.at += len(texts)
         return True
 
     def expect(self, text: str) -> Token:
-        """Return and pass the next token. Raises DirectiveError if it is not `text`."""
+        """Return the next token, which must be `text`, and move behind it. Raises DirectiveError for another token."""
         if self.text != text or self.ended:
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
             self.fail(f"{shown} where `{text}` is expected")
         return self.take()
 
     def take_name(self, expected: str = "a name") -> Token:
-        """Return and pass the next token, which must be a name. Otherwise raises DirectiveError; `expected` says what
-        is missing.
+        """Return the next token, which must be a name, and move behind it. Raises DirectiveError for another token;
+        `expected` says what is missing.
         """
         if self.word.kind != "name":
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
@@ -172,8 +170,8 @@ class TokenCursor:
     # --- expressions ----------------------------------------------------------------------------------------------
 
     def take_until(self, stop_texts: frozenset[str]) -> list[Token]:
-        """Return the tokens up to the next stop, and pass them. A stop is one of `stop_texts` or a closing bracket,
-        unless it is within brackets that open after the cursor.
+        """Return the tokens before the next stop, and move to it. A stop is one of `stop_texts` or a closing bracket.
+        What stands within brackets that open after the cursor is no stop.
         """
         taken: list[Token] = []
         open_brackets: list[str] = []
@@ -205,7 +203,7 @@ class TokenCursor:
         return self.make_expression(taken)
 
     def make_expression(self, tokens: Sequence[Token]) -> Expression:
-        """Return tokens as an expression: its text, the names in it, its position."""
+        """Return tokens as an Expression: their text, the names in it, and its position."""
         names = [
             self.fold(word)
             for before, word in zip((None, *tokens), tokens, strict=False)
@@ -214,8 +212,8 @@ class TokenCursor:
         return Expression(join_tokens(tokens), tuple(dict.fromkeys(names)), tokens[0].place)
 
     def read_subscript(self, *stop_texts: str, whole_signs: tuple[str, ...] = ("*",)) -> Subscript:
-        """Read one subscript. It may be a whole dimension (empty, or one of `whole_signs`), a section `low:high`, or an
-        expression, which may use a dummy.
+        """Read one subscript: a whole dimension (nothing, or one of `whole_signs`), a section `low:high`, or an
+        expression. The expression may use one of the directive's index names.
         """
         if self.text in whole_signs and (self.peek() in (",", "]", ")")):
             self.take()
@@ -231,11 +229,11 @@ class TokenCursor:
         return self.make_affine(taken)
 
     def make_affine(self, tokens: Sequence[Token]) -> Constant | Affine:
-        """Return a linear expression of one dummy as its coefficient and offset; without a dummy, return a constant.
+        """Return an expression as `coefficient * index + offset`, if it uses one of the directive's index names
+        (dummies); otherwise as a constant. Raises DirectiveError if it is not linear.
 
-        Both are C or Fortran text that the program computes: the offset is the expression with 0 in place of the dummy,
-        the coefficient is the expression with 1 minus the offset. Raises DirectiveError for an expression that is not
-        linear.
+        Coefficient and offset are C or Fortran text that the program computes. The offset is the expression with 0 as
+        the index; the coefficient is the expression with 1 as the index, minus the offset.
         """
         uses = [k for k, word in enumerate(tokens) if word.kind == "name" and self.fold(word) in self.dummies]
         if not uses:
@@ -263,8 +261,8 @@ def replace_name(taken: Sequence[Token], at: int, value: str) -> list[Token]:
 
 
 def is_linear(tokens: Sequence[Token], dummy_index: int) -> bool:
-    """Return whether an expression is linear in the dummy at a token index: the dummy is within no call, subscript,
-    quotient or power.
+    """Return whether an expression is linear in the index name at token `dummy_index`. It must not be within a call, a
+    subscript, a quotient or a power.
     """
     before = tokens[dummy_index - 1].text if dummy_index else ""
     after = tokens[dummy_index + 1].text if dummy_index + 1 < len(tokens) else ""

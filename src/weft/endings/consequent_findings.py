@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked_ranks import Standstill
-from weft.endings.end_causes import How, find_ends, own_finalize
+from weft.endings.end_causes import How, find_ends, find_own_finalize
 from weft.endings.findings import KINDS, may_have_moved
 from weft.evidence import NO_EVIDENCE, Absent, Deadlock, Ended, Epoch, Refused
 from weft.findings import Finding
@@ -79,7 +79,7 @@ def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences
     for one, reason in _explained_refusals(found, result):
         result.add(one, reason)
     for one in found:
-        if one.kind in KINDS.values() and (why := _same_error(one, found, result)) is not None:
+        if one.kind in KINDS.values() and (why := _find_same_error(one, found, result)) is not None:
             result.add(*why)
     return result
 
@@ -109,7 +109,7 @@ def _manner_of_end(end: Finding) -> str | None:
 
 
 def _in_finalize(trace: Trace, end: Finding) -> bool:
-    return all((last := own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
+    return all((last := find_own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
 
 
 def _explained_refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
@@ -149,7 +149,7 @@ def _collectives_after_finalize(trace: Trace, found: list[Finding]) -> Iterator[
     for one in found:
         if one.kind == "collective-mismatch":
             for event in one.events[:64]:
-                last = own_finalize(trace.ranks[event.rank]) if event in told else None
+                last = find_own_finalize(trace.ranks[event.rank]) if event in told else None
                 if last is not None and last.index < event.event:
                     yield one, told[event]
                     break
@@ -192,7 +192,7 @@ def _find_involved_ranks(trace: Trace, finding: Finding) -> set[int]:
     return ranks
 
 
-def _same_error(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
+def _find_same_error(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
     """Return (consequence, cause) if another finding is about the same error as `end`, a finding about how a rank
     ended; else None.
 

@@ -157,7 +157,7 @@ def _is_ended_from_outside(rank: Rank) -> bool:
 def _classify_quiet_end(rank: Rank, exit_record: Ending | None) -> tuple[How, Ending | None]:
     """Return how a rank ended that reports no crash or abort: it finished, exited too soon, or was cut off. With it
     comes the entry of its record that shows it, None if there is none."""
-    if (last := own_finalize(rank)) is not None:
+    if (last := find_own_finalize(rank)) is not None:
         return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, exit_record
     early = _first(rank.endings, EndingKind.NOT_INITIALISED)
     if early is not None and rank.state == "starting":
@@ -176,8 +176,9 @@ def _classify_quiet_end(rank: Rank, exit_record: Ending | None) -> tuple[How, En
     return How.CUT_OFF, asked
 
 
-def own_finalize(rank: Rank) -> Event | None:
-    """Return the call of MPI_Finalize that the program itself made, None if it made none."""
+def find_own_finalize(rank: Rank) -> Event | None:
+    """Return the call of MPI_Finalize that the program itself made. None if it made none, or only exit() or the
+    interpreter's end made it."""
     rows = masks_of(rank.trace.functions).where(rank, calls.ENDS)
     made = [event for row in rows[-2:] if not (event := rank.event(int(row))).is_finalize_at_exit]
     return made[-1] if made else None

@@ -47,10 +47,10 @@ class RunEnd:
         self.trace = trace
         own = [end for end in everyone if end.how in KINDS]
         self.standstill = Standstill(trace, [end.rank.index for end in own], buffering=may_have_moved(trace))
-        self.waiting = self._waiting({end.rank.index for end in own})
+        self.waiting = self._find_waiting_ranks({end.rank.index for end in own})
         self.guilty = [end for end in own if end.how is not How.EXIT or self._is_exit_a_fault(end)]
 
-    def _waiting(self, gone: set[int]) -> frozenset[int]:
+    def _find_waiting_ranks(self, gone: set[int]) -> frozenset[int]:
         """Return the ranks that are blocked for ever, but would not be if the ranks `gone` were still there."""
         if not gone:
             return frozenset()
@@ -58,9 +58,11 @@ class RunEnd:
 
     def _is_exit_a_fault(self, end: End) -> bool:
         """Return whether an exit is a fault: others wait for that rank, or its process never reached MPI_Finalize."""
-        return not (called_finalize(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
+        return not (called_finalize(end.rank) or _on_its_way(end)) or bool(
+            self.find_ranks_waiting_for({end.rank.index})
+        )
 
-    def waiting_for(self, gone: set[int]) -> frozenset[int]:
+    def find_ranks_waiting_for(self, gone: set[int]) -> frozenset[int]:
         """Return the ranks of `waiting` that wait for one of the ranks `gone`, directly or through other waiting
         ranks."""
         needs = self.standstill.needs
@@ -74,7 +76,7 @@ class RunEnd:
         first = group[0]
         ranks = [end.rank.index for end in group]
         message = f"{rank_words(ranks)} {describe_end(first, len(ranks))}"
-        behind = self.waiting_for(set(ranks))
+        behind = self.find_ranks_waiting_for(set(ranks))
         if behind:
             message += (
                 f"; {self._describe_waiting(behind, 'it' if len(ranks) == 1 else 'them', ended=_ends_all(first))}"

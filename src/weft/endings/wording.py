@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from weft.base.words import listed, printable, short_function
-from weft.endings.end_causes import End, How, callers_of_user_site, find_user_site, own_finalize
+from weft.endings.end_causes import End, How, callers_of_user_site, find_own_finalize, find_user_site
 from weft.terms.describe import at_place, call_words, task_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, Event, ExitKind
@@ -50,7 +50,7 @@ def describe_thread_end(ending: Ending) -> str:
 
 
 def _exception(ending: Ending) -> str:
-    text = first_line(error_text(ending.text) if "error stack" in ending.text else ending.text)
+    text = first_line(extract_error_reason(ending.text) if "error stack" in ending.text else ending.text)
     return f"{ending.name}: {text}" if text else ending.name
 
 
@@ -112,16 +112,16 @@ def _describe_mpi_error(end: End) -> str:
         return (
             f"was ended by MPI inside {end.ending.name}{describe_line(end.ending)}, called before MPI was initialised"
         )
-    last = own_finalize(end.rank)
+    last = find_own_finalize(end.rank)
     if last is not None and last.error:
         return f"came to an error in {call_words(last)}{at_place(last)} (class {last.error})"
     inside = end.open_calls[:1]
-    said = first_line(error_text(end.rank.definitions.ended or ""))
+    said = first_line(extract_error_reason(end.rank.definitions.ended or ""))
     at_call = f" inside {call_words(inside[0])}{at_place(inside[0])}" if inside else ""
     return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
 
 
-def error_text(text: str) -> str:
+def extract_error_reason(text: str) -> str:
     """Return the reason in the text of an MPI error: the last line of MPICH's error stack, or the middle one of Open
     MPI's lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -166,7 +166,7 @@ def _describe_handled_signal(end: End) -> str:
     """Return words that say that the program handled the signal, and where its record ends; empty if it did not."""
     if not end.has_handled_signal:
         return ""
-    if own_finalize(end.rank) is not None and not end.open_calls:
+    if find_own_finalize(end.rank) is not None and not end.open_calls:
         return ", handled it and finished"
     return f", handled it and went on; its record ends{_describe_end_of_record(end)}"
 

@@ -48,9 +48,8 @@ def strip_watched(value: Any) -> Any:
 
 
 def strip_key(key: Any) -> Any:
-    """Return an index key without recording arrays in it; keys of numbers and slices, as most are, are returned as they
-    are.
-    """
+    """Return an index key with plain NumPy arrays in place of recording ones. A key of numbers and slices, as most
+    are, is returned unchanged."""
     for one in key if type(key) is tuple else (key,):
         if type(one) is not slice and type(one) is not int:
             return strip_watched(key)
@@ -80,7 +79,7 @@ def log_of(value: Any) -> Log | None:
 
 
 def record_safely(part: SharedPart, record: Callable[[SharedPart], object]) -> None:
-    """Call `record` with a part, and stop recording if it fails."""
+    """Call `record` with a part. If it raises an exception, recording stops for good, and the program goes on."""
     if part.log.is_recording():
         try:
             record(part)
@@ -145,7 +144,7 @@ def _may_mask(value: Any) -> bool:
 
 
 def record_element_read(part: SharedPart, array: TracedArray, key: Any, call_site: Place) -> None:
-    """Record that a single element of a part is read. `key`: its index in `array`."""
+    """Record that the program reads one element of a shared array. `key`: the element's index in `array`."""
     plain = array.view(np.ndarray)
     view = view_of(plain, key)
     cells = part.find_cells(view)

@@ -136,7 +136,8 @@ class _RankChecker:
         return sorted(part for part, used in loaded.items() if not used)
 
     def _get_ghosts_of_read(self, use: Use, read: Read, read_index: int, done: Done) -> Ghosts:
-        """Return the ghosts that a use takes by one of its reads, given by index; the first call computes them."""
+        """Return the ghosts that a use takes by the read with index `read_index`. They are computed once, and then
+        kept."""
         key = (done.use, read_index)
         if key not in self.cached:
             source = self.judge.find_part(self.rank, read.part)

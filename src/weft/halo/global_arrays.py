@@ -201,7 +201,8 @@ def _find_lower_corners(parts: Sequence[DeclaredPart]) -> tuple[list[tuple[int, 
 
 
 def find_divided_axes(part: DeclaredPart) -> list[int]:
-    """Return the array's dimensions that the communicator's dimensions divide, in their order."""
+    """Return the dimensions of a part's global array that are divided among ranks, in the order of the dimensions of
+    the communicator's grid."""
     every = list(range(len(part.shape)))
     if part.inferred and len(part.dims) == len(every):
         return every  # one that has no neighbours anywhere shows no ghosts

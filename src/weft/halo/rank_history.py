@@ -190,7 +190,7 @@ class RankHistory:
         self.waiting[part.number] = Waiting(address, moment, len(self.rank), shell)
 
     def _parse_use(self, fields: dict[str, Any]) -> Use:
-        """Return the use that a USE record describes."""
+        """Return the use (a statement with its reads and store) that a record of the log describes."""
         part, cells = self.parts[fields["part"]], fields.get("cells")
         places = log_reader.parse_places(cells["places"], part) if isinstance(cells, dict) else None
         return Use(
@@ -201,7 +201,7 @@ class RankHistory:
         )  # fmt: skip
 
     def _parse_read(self, fields: dict[str, Any], stored_part: DeclaredPart) -> Read:
-        """Return one read of a USE record; `stored_part` is the part whose cells the use stores."""
+        """Return one read that a record of a use describes. `stored_part`: the part whose cells the use stores."""
         part, at = self.parts[fields["part"]], self._parse_line(fields["at"])
         if "pairs" in fields:
             return Read(part.number, None, at, log_reader.parse_pairs(fields["pairs"], part, stored_part))

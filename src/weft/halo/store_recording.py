@@ -71,7 +71,7 @@ def record_around_store(part: SharedPart, store_facts: Store, perform_store: Cal
 
 
 def _comes_from_same_places(origin: Origin, part: SharedPart, cells: Any) -> bool:
-    """Return whether the elements to store were read from the very places at which they are stored."""
+    """Return whether a store puts elements of a part back where they were read, so that it changes nothing."""
     other = origin.part
     same = other.shape == part.shape and other.strides == part.strides
     return same and isinstance(cells, tuple) and other.find_cells(origin.view) == cells

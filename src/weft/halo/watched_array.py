@@ -243,9 +243,8 @@ def _choose_ufunc_result(result: Any, out_arguments: Sequence[Any]) -> Any:
 
 
 def _watch_new_array(part_array: WatchedPart, new_array: Array, *, has_copied_values: bool) -> Array:
-    """Return a new array that the program made in the form of a shared part. It records, too, if stores into it may
-    matter for the check.
-    """
+    """Return an array that the program made in the form of a shared part, watched as far as the check needs: as a
+    further part, as an array that remembers where its values come from, or as it is."""
     part = part_array._part
     if part is None or new_array.shape != part.shape or not part.log.is_recording():
         result = new_array.view(WatchedPart)

@@ -84,7 +84,7 @@ def follow_rank_tasks(socket_path: str, library: str, rank_functions: tuple[Any,
     """Start an agent in an MPI rank as soon as the rank has imported asyncio; debuggers connect to `socket_path`.
 
     `library`: the path of the C part of births.py. `rank_functions`: what the agent needs of the rank's own agent in
-    debug/agent.py: its functions `aside`, `drive` and `look`, and the path of its file.
+    debug/agent.py: its functions `aside`, `drive` and `answer_about_frame`, and the path of its file.
     """
 
     call_at_import("asyncio", lambda: load_agent_module().RankAgent(socket_path, library, rank_functions))

@@ -108,11 +108,11 @@ def find_installations() -> list[Installation]:
     for mpicc in find_compilers():
         library = find_linked_library(mpicc)
         if library is not None:
-            append_new_path(get_installation(found, library).compilers, str(mpicc))
+            append_new_path(find_or_add_installation(found, library).compilers, str(mpicc))
     for launcher in dict.fromkeys(find_launchers(None)):
         library = find_library_of_launcher(launcher)
         if library is not None:
-            append_new_path(get_installation(found, library).launchers, launcher)
+            append_new_path(find_or_add_installation(found, library).launchers, launcher)
             for other in list(found.values()):
                 # An MPI-5 ABI library stands beside its native one and shares its launcher.
                 same_folder = Path(other.library).parent == library.real.parent
@@ -131,8 +131,8 @@ def append_new_path(paths: list[str], path: str) -> None:
         paths.append(path)
 
 
-def get_installation(found: dict[Path, Installation], library: MPILibrary) -> Installation:
-    """Return the installation of a library from `found`, adding it if it is new."""
+def find_or_add_installation(found: dict[Path, Installation], library: MPILibrary) -> Installation:
+    """Return the entry of an MPI library in `found`; add a new one if it is missing."""
     for real, known in found.items():
         if library.is_same(MPILibrary(real)):
             return known

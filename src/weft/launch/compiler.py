@@ -50,7 +50,7 @@ def find_candidate_compilers(library: MPILibrary | None = None, launcher: str | 
 
 
 def has_name_of_abi(name: str, library: MPILibrary | None) -> bool:
-    """Return whether a compiler wrapper's name suggests the library's ABI; only the order of trials depends on it."""
+    """Return whether the name of a compiler wrapper suggests the library's ABI. Such wrappers are only tried first."""
     if library is None:
         return True
     words = {"mpich": "mpich", "openmpi": "openmpi", "mpi-abi": "_abi"}

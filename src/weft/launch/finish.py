@@ -61,7 +61,8 @@ class Ending:
 
 
 def finish_run(job: Job) -> Ending:
-    """Trim the rank files, fill in run.json's facts, and return how the run ended."""
+    """Put a run in order after its job: trim the rank files, and complete run.json's facts in memory. Return how it
+    ended."""
     if job.run.facts.get("system") == "pvm":
         installation.remove_machine_folder(job.run.path)
         task_records.close_server_records(job.run.path)
@@ -144,7 +145,7 @@ def resolve_sites(path: Path, *, with_source_texts: bool = True, is_own_run: boo
 
 
 def find_crash_frames(trace: Trace) -> Iterable[Frame]:
-    """Yield the stack frames of crashes that a report will name, so that their sources are kept as well."""
+    """Yield the stack frames that a report will name for crashes. Their source files are kept with the run, too."""
     ended = [ending for rank in trace.ranks if not rank.missing for ending in rank.endings]
     if ended:
         # Few runs crash, and a stop of a replay is waited for.

@@ -27,10 +27,9 @@ class GrowthWatch:
         self._since, self._sizes = clock(), dict[Path, int]()
         self.speaker: threading.Thread | None = None
 
-    def look(self, files: Iterable[Path]) -> None:
-        """Compare the sizes of the records with those of the last comparison, if that was long enough ago. If a record
-        grows too fast, start a thread that reports the fastest one.
-        """
+    def compare_sizes(self, files: Iterable[Path]) -> None:
+        """Compare the sizes of the rank files with those at the last comparison, if that was long enough ago. If one
+        grows too fast, start a thread that reports which, and stop comparing."""
         now = self._clock()
         seconds = now - self._since
         if self.speaker is not None or seconds < SPAN:

@@ -122,7 +122,8 @@ class TrialJob:
         self.reports: list[dict[str, Any]] = []
 
     def wait(self) -> TrialJob:
-        """Wait until the trial ends, or end it at its time limit; return the trial itself, with the output read."""
+        """Wait until the trial ends, or end it at its time limit. Return the trial itself; its output is read by
+        then."""
         try:
             self._process.wait(max(0.0, self._until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -285,7 +286,8 @@ def suggest_remedy(launcher: TrialLauncher, host: str, trial: TrialJob) -> str:
 
 
 def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck:
-    """Pass messages between all hosts; if that fails, find out between which hosts, and which settings of MPI help."""
+    """Check whether messages pass between all hosts. If not, find out between which hosts they do not, and which
+    settings of MPI help."""
     name, mpi = "messages between hosts", f"{format_family(launcher.library.family)} of {launcher.library.path}"
     begun = time.monotonic()
     first = TrialJob(launcher, hosts, messages=True).wait()

@@ -80,8 +80,8 @@ class Job:
     """The ranks that the last question took for gone."""
     _kill_at: float | None = None
 
-    def check_ranks(self) -> float:
-        """Look at the ranks once, end the job if it must end, and return the seconds until the next look."""
+    def supervise_ranks(self) -> float:
+        """Look at the ranks once, and end the job if it must end. Return the seconds until the next look."""
         if self._kill_at is None and self.is_interrupted_twice:
             self._kill_at = time.monotonic() + AT_ONCE
         if self._kill_at is not None:
@@ -92,9 +92,9 @@ class Job:
             return ELSEWHERE
         if self.shared_run is not None and self._leave_to_watching_task(self.shared_run):
             return ELSEWHERE
-        pause = self.watch.look()
+        pause = self.watch.look_at_ranks()
         if self.growth is not None:
-            self.growth.look(file.path for file in self.watch.files.values())
+            self.growth.compare_sizes(file.path for file in self.watch.files.values())
         if self.report_news is not None:
             self.report_news()
             pause = min(pause, PASSED_ON)
@@ -259,7 +259,7 @@ class Job:
             self.shared_run.collect_records(kill=self.ended is not None)
             self.hosts = self.shared_run.hosts
         elif self.shared_run is None and self.hosts is not None:
-            self.hosts.gather(kill=self.ended is not None or bool(self.process.signals))
+            self.hosts.gather_records(kill=self.ended is not None or bool(self.process.signals))
             self.hosts.put_into_run()
         is_replay_cut = self.observer is not None and self.process.signal is not None
         if self.ended is not None or (alone and self.interrupting_signal is not None) or is_replay_cut:
@@ -318,7 +318,7 @@ def run_job(
     )  # fmt: skip
     if shared_run is not None and conclude is not None:
         shared_run.reporting = lambda: conclude(job.as_whole_job())
-    processes.wait_for_job(job.process, job.check_ranks, job.request_locations, job.must_wait)
+    processes.wait_for_job(job.process, job.supervise_ranks, job.request_locations, job.must_wait)
     job.clean_up()
     processes.unblock_signals(job.process)
     return job

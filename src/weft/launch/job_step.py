@@ -44,7 +44,7 @@ def find_own_step(environment: Mapping[str, str] = os.environ) -> JobStep | None
 
 def find_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
     """Return the step of a process, given its environment and the pid of its parent; None if there is none."""
-    return hydra_step(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
+    return find_hydra_step(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
 
 
 def step_from_variables(environment: Mapping[str, str]) -> JobStep | None:
@@ -88,7 +88,7 @@ def read_parent(pid: int) -> int | None:
         return None
 
 
-def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
+def find_hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
     """Return the job step of a task that Hydra started (mpiexec of MPICH and its derivatives), named by the launcher's
     control port. None if Hydra did not start the task.
     """
@@ -98,7 +98,7 @@ def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
     return None if port is None else make_step("mpiexec", port, environment, "PMI_RANK", "PMI_SIZE")
 
 
-def openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
+def find_openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
     """Return the job step that Open MPI's mpirun started this task for, read from its variables. None if mpirun did
     not start it, or did so in a step of Slurm."""
     name = environment.get("PMIX_NAMESPACE", "")
@@ -107,7 +107,7 @@ def openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
     return make_step("mpirun", name, environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
 
 
-def slurm_step(environment: Mapping[str, str]) -> JobStep | None:
+def find_slurm_step(environment: Mapping[str, str]) -> JobStep | None:
     """Return the job step that srun started this task for, read from Slurm's variables. None outside of a step: a
     batch script has a job number, but no step number."""
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
@@ -125,7 +125,7 @@ def flux_step(environment: Mapping[str, str]) -> JobStep | None:
     return make_step("flux", name, environment, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", lasting=True) if name else None
 
 
-def lsf_step(environment: Mapping[str, str]) -> JobStep | None:
+def find_lsf_step(environment: Mapping[str, str]) -> JobStep | None:
     """Return the job step that LSF's jsrun started this task for, read from its variables. None if jsrun did not start
     it."""
     job, name = environment.get("LSB_JOBID"), environment.get("JSM_NAMESPACE_ID")
@@ -134,7 +134,7 @@ def lsf_step(environment: Mapping[str, str]) -> JobStep | None:
     return make_step("lsf", f"{job}.{name}", environment, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", lasting=True)
 
 
-def pbs_step(environment: Mapping[str, str]) -> JobStep | None:
+def find_pbs_step(environment: Mapping[str, str]) -> JobStep | None:
     """Return the job step that PALS (the launcher of Cray's systems under PBS) started this task for, None if it did
     not."""
     job, name = environment.get("PBS_JOBID", ""), environment.get("PALS_APID")
@@ -145,11 +145,11 @@ def pbs_step(environment: Mapping[str, str]) -> JobStep | None:
 
 
 KNOWN: Final[tuple[Callable[[Mapping[str, str]], JobStep | None], ...]] = (
-    openmpi_step,
+    find_openmpi_step,
     flux_step,
-    lsf_step,
-    pbs_step,
-    slurm_step,
+    find_lsf_step,
+    find_pbs_step,
+    find_slurm_step,
 )
 
 

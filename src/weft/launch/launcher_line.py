@@ -88,7 +88,8 @@ def parse_launcher_line(command: Sequence[str]) -> LauncherLine:
 
 
 def split_contexts(words: list[str]) -> list[list[str]]:
-    """Split the words after the launcher at the colons between the contexts of an MPMD line."""
+    """Split the words after the launcher at each `:`, which separates the programs of an MPMD line. Return the words
+    of every program."""
     contexts: list[list[str]] = [[]]
     for word in words:
         if word == ":":
@@ -99,7 +100,8 @@ def split_contexts(words: list[str]) -> list[list[str]]:
 
 
 def parse_context(family: Family, words: Sequence[str]) -> LineContext:
-    """Split the words of one context into the launcher's options and the program."""
+    """Split one context of a launcher line (the words between two colons) into the launcher's options and the
+    program."""
     index = 0
     while index < len(words) and words[index].startswith("-"):
         if words[index] == "--":
@@ -185,9 +187,8 @@ def add_rank_variables(
 def add_hydra_variables(
     contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
 ) -> tuple[LineContext, ...]:
-    """Add `-genv NAME VALUE` to a line of MPICH's mpiexec, once for all contexts; keep a user's LD_PRELOAD
-    after ours.
-    """
+    """Add `-genv NAME VALUE` to a line of MPICH's mpiexec, once for all contexts. A user's LD_PRELOAD stays, after
+    ours."""
     changed = [
         LineContext(prepend_to_user_preload(one.options, ("env", "genv"), preload), one.program) for one in contexts
     ]
@@ -206,7 +207,8 @@ def sets_preload(options: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def prepend_to_user_preload(options: Sequence[str], names: Sequence[str], preload: str) -> tuple[str, ...]:
-    """Put `preload` before the value that the user's `-genv LD_PRELOAD value` gives."""
+    """Return the options with `preload` before the value of the user's `-genv LD_PRELOAD value`. `names`: the options
+    that take a name and a value."""
     words = list(options)
     for i, option in enumerate(words):
         if option.lstrip("-") in names and words[i + 1 : i + 2] == [PRELOAD] and i + 2 < len(words):
@@ -224,7 +226,8 @@ def add_openmpi_variables(
 
 
 def add_to_openmpi_context(context: LineContext, variables: Mapping[str, str], preload: str) -> LineContext:
-    """Add the variables to one context; merge them with the user's own -x LD_PRELOAD or mca_base_env_list."""
+    """Return a context of an mpirun line with `-x NAME=VALUE` for each variable, merged with the user's own -x
+    LD_PRELOAD or mca_base_env_list."""
     words = list(context.options)
     names = [name for name in variables if name != PRELOAD]
     for i, word in enumerate(words[:-1]):

@@ -38,7 +38,7 @@ class LiveFindings:
         )  # fmt: skip
 
     def report_new(self) -> None:
-        """Report the findings that the searching process has printed since the last call."""
+        """Print the findings that the searching process has written since the last call."""
         new = os.pread(self._said.fileno(), 1 << 20, self._read)
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)

@@ -25,9 +25,8 @@ PAUSE: Final = 0.02
 
 
 def request_locations(rank_files: Iterable[Path], patience: float = PATIENCE) -> int:
-    """Ask every rank of this host to record where it is, and wait; return how many answered within `patience`
-    seconds.
-    """
+    """Ask every rank of this host to record its stack, and wait up to `patience` seconds. Return how many have
+    answered."""
     limit = time.monotonic() + patience
     waiting: dict[Path, int] = {}
     for path in rank_files:

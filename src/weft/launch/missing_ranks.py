@@ -15,7 +15,7 @@ MOST: Final = 1 << 20
 
 
 def find_missing_ranks(headers: Mapping[str, Header]) -> list[tuple[int, list[int]]]:
-    """Return the size and the missing ranks of each MPI world in which ranks left no record.
+    """Return (size, missing ranks) of each MPI world in which ranks left no record.
 
     `headers`: the records' headers by file name. MPICH gives several spawned worlds the same name: worlds of one size
     and name are counted as one.

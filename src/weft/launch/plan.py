@@ -49,7 +49,7 @@ class LaunchPlan:
 
 
 def plan_run(command: Sequence[str], ranks: int | None) -> LaunchPlan:
-    """Plan a run of `command`, with our own mpiexec if `ranks` is given.
+    """Return the plan for a run of `command`; with `ranks`, it is started by an mpiexec that Weft chooses.
 
     Raises UsageError for a command that cannot run, WeftError if this machine lacks a part of MPI for it.
     """
@@ -60,11 +60,12 @@ def plan_run(command: Sequence[str], ranks: int | None) -> LaunchPlan:
         require_program(line.programs[0])
         if (uses := detect.detect_in_program(line.programs[0])) is not None:
             return plan_pvm_run(line, uses)
-    return plan_line(line, dict(os.environ))
+    return plan_launcher_line(line, dict(os.environ))
 
 
 def plan_pvm_run(line: LauncherLine, uses: PVMUse) -> LaunchPlan:
-    """Plan a PVM program on a virtual machine of its own. Raises UsageError if its calls cannot be recorded."""
+    """Return the plan for a PVM program, which runs on a virtual machine of its own. UsageError if its calls cannot be
+    recorded, WeftError if there is no PVM daemon here."""
     if uses.library is None:
         raise UsageError(
             f"{uses.path} is linked with libpvm3.a, so that its calls of PVM cannot be recorded: link it with the "
@@ -102,7 +103,7 @@ def plan_own_launcher(command: Sequence[str], ranks: int) -> LaunchPlan:
             environment |= ROOT_CONSENT
     environment |= choose_polling_variables(family, ranks)
     line = LauncherLine(launcher, family, (LineContext(tuple(options), bare.programs[0]),))
-    return plan_line(line, environment, library)
+    return plan_launcher_line(line, environment, library)
 
 
 def choose_polling_variables(family: Family, ranks: int) -> dict[str, str]:
@@ -158,8 +159,11 @@ def find_launchers(library: MPILibrary | None) -> Iterator[str]:
             yield found
 
 
-def plan_line(line: LauncherLine, environment: dict[str, str], library: MPILibrary | None = None) -> LaunchPlan:
-    """Plan a launcher line: find its MPI library, unless given, and the compiler for its recorder."""
+def plan_launcher_line(
+    line: LauncherLine, environment: dict[str, str], library: MPILibrary | None = None
+) -> LaunchPlan:
+    """Return the plan for a launcher line: with its MPI library, which is looked for unless `library` is given, and
+    the mpicc to build its recorder with."""
     found = [known for program in line.programs if (known := libraries.find_program_library(program)) is not None]
     library = library or next(iter(found), None)
     launcher = shutil.which(line.launcher) if line.launcher else None
@@ -191,7 +195,8 @@ def format_family(family: Family) -> str:
 
 
 def find_default_library(launcher: str | None) -> MPILibrary:
-    """Return the MPI library for a program that does not show its own: the launcher's, or the first on this machine."""
+    """Return the MPI library to assume for a program that does not show its own: the launcher's, or the first on this
+    machine."""
     if launcher is not None and (library := find_library_of_launcher(launcher)) is not None:
         return library
     beside_python = Path(sys.executable).parent / "mpicc"

@@ -86,9 +86,9 @@ def start_job(argv: Sequence[str], environment: Mapping[str, str], *, unblock_fo
 
 
 def spawn_job(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> int:
-    """Fork and execute a program with the signal state that Weft itself was started with; return the pid.
+    """Start a program with the signal handling that Weft itself was started with, and return its pid.
 
-    The job gets SIGTERM if Weft is killed: launchers then end their ranks, and nothing runs on unknown to anybody.
+    If Weft is killed, the program gets SIGTERM: launchers then end their ranks, so that nothing runs on unnoticed.
     Raises OSError if the program cannot be executed.
     """
     path = shutil.which(argv[0], path=environment.get("PATH"))
@@ -143,10 +143,11 @@ def wait_for_job(
     process: JobProcess, tick: Callable[[], float], before_signal: Callable[[], None] = lambda: None,
     must_wait: Callable[[], bool] = lambda: False,
 ) -> None:  # fmt: skip
-    """Wait for the job's end, forward signals, and call `tick`, which returns the seconds until its next call.
+    """Wait until the job ends. Meanwhile forward signals to it, and call `tick`, which returns the seconds until its
+    next call.
 
-    `before_signal` is called before a signal that could end the job is forwarded; `must_wait` returns whether to go on
-    although the job has ended.
+    `before_signal` is called before a signal that could end the job is forwarded. While `must_wait` returns True, wait
+    on although the job has ended.
     """
     wanted = PASSED | {signal.SIGCHLD}
     pause = tick()

@@ -274,7 +274,8 @@ def read_definitions(path: Path) -> Definitions:
 
 
 def trim_rank_file(path: Path) -> int:
-    """Cut the unused pages after the last byte in use, as the writer does when it closes; return the bytes cut.
+    """Cut the unused pages off the end of a rank file, as its writer does when it closes the file. Return how many
+    bytes were cut.
 
     Only for a file whose process is gone.
     """

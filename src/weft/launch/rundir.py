@@ -52,7 +52,7 @@ class RunDirectory:
         return self._held
 
     def write(self) -> None:
-        """Write run.json, completely or not at all."""
+        """Write run.json. If that fails, the old file stays as it was."""
         try:
             self.open_folder().write_whole(RUN_JSON, (json.dumps(self.facts, indent=1) + "\n").encode())
         except OSError as error:
@@ -85,7 +85,7 @@ def create_run(
     `out`: the folder that the user named. `program`: names the run if `out` is None. `make`: makes the folder.
     """
     path, made = (
-        (make_numbered_folder(name_after_program(program), make), True) if out is None else use_folder(out, make)
+        (make_numbered_folder(derive_run_name(program), make), True) if out is None else make_or_reuse_folder(out, make)
     )
     path = path.absolute()
     run = RunDirectory(path, make_first_facts(command, level), made)
@@ -127,13 +127,12 @@ def make_first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
 def refuse_used_folder(out: Path | None) -> None:
     """Raise UsageError early if `create_run` would later, before anything slow is done."""
     if out is not None and out.exists():
-        use_folder(out)
+        make_or_reuse_folder(out)
 
 
-def use_folder(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
-    """Make the folder that the user named, or use an empty one of this name. Return the folder, and whether it was
-    made. UsageError if it is a file or not empty.
-    """
+def make_or_reuse_folder(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
+    """Make the folder that the user named, or take an empty one of this name. Return (folder, whether it was made).
+    UsageError if it is a file or not empty."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         make(out)
@@ -167,8 +166,8 @@ def make_numbered_folder(name: str, make: Make = Path.mkdir) -> Path:
         raise unwritable_error(BASE, error) from error
 
 
-def name_after_program(program: Sequence[str]) -> str:
-    """Return a run's name made from its program: the script, module or file that a person would call it by."""
+def derive_run_name(program: Sequence[str]) -> str:
+    """Return a name for the runs of a program: the script, module or file by which a person would call it."""
     words = list(program)
     name = Path(words[0]).name if words else "run"
     if re.fullmatch(r"(python|pypy)[0-9.]*t?", name):

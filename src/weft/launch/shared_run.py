@@ -320,7 +320,7 @@ def is_sibling_task(pid: int) -> bool:
     return same and pid != os.getpid()
 
 
-def create_or_join(
+def create_or_join_run(
     step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]
 ) -> SharedRun:
     """Join the run of the step at `path`, or create it if this task comes first.
@@ -333,7 +333,7 @@ def create_or_join(
         path.mkdir(parents=True, exist_ok=True)
         (path / "ranks").mkdir()
     except FileExistsError:
-        return add_task(SharedRun(step, wait_for_run(step, path)))
+        return join_run_as_task(SharedRun(step, wait_for_run(step, path)))
     except OSError as error:
         raise rundir.unwritable_error(path, error) from error
     run = RunDirectory(path, {**facts, "n": step.size, "step": {"system": step.system, "name": step.name}})
@@ -344,7 +344,7 @@ def create_or_join(
     return joint
 
 
-def add_task(joint: SharedRun) -> SharedRun:
+def join_run_as_task(joint: SharedRun) -> SharedRun:
     """Add this task to a run that another task has made, and return the run."""
     try:
         joint.add_task()
@@ -419,7 +419,7 @@ def make_own_folder(path: Path) -> Path:
 
 
 def read_known_steps(file: IO[bytes]) -> dict[str, str]:
-    """Return the run of each of the last job steps, by the step's name."""
+    """Return {name of a job step: name of its run} for the last job steps that are listed in `file`."""
     file.seek(0)
     try:
         known: Any = json.loads(file.read() or b"{}")

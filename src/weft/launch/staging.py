@@ -19,7 +19,7 @@ from weft.launch import rank_processes
 from weft.launch.rundir import BASE, RunDirectory
 
 PIECE: Final = 1 << 16
-"""Bytes that the recorder writes at once where it takes room (native/record.c, `file_zero`): 1,170 calls."""
+"""Bytes that the recorder writes at once where it takes room (native/record.c, `write_zeros`): 1,170 calls."""
 SLOW: Final = 2e-3
 """Seconds for a piece from which on a place is slow: 1.7 us a call. A disk takes a twentieth of it, and one that others
 write to less than half; what is between costs no more than the recorder waits for in any case (`waited`)."""

@@ -45,10 +45,9 @@ class RankWatch:
         self._looked = time.monotonic()
         self._favourite: str | None = None
 
-    def look(self) -> float:
-        """Look at the rank files once, and return the seconds to wait before the next look. Also update for how long no
-        rank has moved.
-        """
+    def look_at_ranks(self) -> float:
+        """Look once whether the rank files have changed, and return the seconds until the next look. Also update for
+        how long no rank has moved."""
         begun, spent = time.monotonic(), time.thread_time()
         # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.
         gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
@@ -71,7 +70,7 @@ class RankWatch:
         return not movers
 
     def look_at_all(self) -> None:
-        """Read every rank's newest calls, also while one rank moves (`look` then skips the others)."""
+        """Read every rank's newest calls, also while one rank moves (`look_at_ranks` then skips the others)."""
         self._update_files()
         for file in self.files.values():
             file.has_moved()

@@ -39,8 +39,9 @@ static int64_t extent_of(MPI_Datatype type) {
 
 
 def render_access_hooks(functions: list[Function]) -> str:
-    """Return the C source of the access hooks and their table: for each function of MPI one that tells the recorder
-    which memory MPI has."""
+    """Return C source with a hook for each function of MPI that uses buffers, and the table of the hooks. A hook is
+    called in place of the function, and tells the recorder which memory MPI may access.
+    """
     bodies = {f.name: _render_hook(f, buffers) for f in functions if (buffers := list(_hook_statements(f)))}
     table = ", ".join(f"(void *)weft_a_{f.name}" if f.name in bodies else "NULL" for f in functions)
     count = len(functions)
@@ -49,7 +50,9 @@ def render_access_hooks(functions: list[Function]) -> str:
 
 
 def _render_hook(f: Function, statements: list[str]) -> str:
-    """Return the C function that stands beneath one wrapper: it runs `statements` before and after the call of MPI."""
+    """Return the C function that is called in place of a function of MPI: it calls the function, and runs `statements`
+    before and after. Their prefixes `after:` and `returned:` are those of `_hook_statements`.
+    """
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
     lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameter_list(f)}) {{"]
@@ -63,8 +66,11 @@ def _render_hook(f: Function, statements: list[str]) -> str:
 
 
 def _hook_statements(f: Function) -> Iterator[str]:
-    """Yield the C statements that tell the recorder which memory MPI may access because of a call. Those with the
-    prefix `after:` run after a successful call; `returned:` means that the buffers are free at its return."""
+    """Yield C statements that tell the recorder which memory MPI may access in a call.
+
+    A statement with the prefix `after:` is to run after a successful call, others before the call. `returned:` alone
+    means that the buffers are free when the call returns.
+    """
     names = {p.name for p in f.parameters}
     one_sided = _ONE_SIDED.fullmatch(f.name)
     if one_sided:
@@ -159,7 +165,9 @@ def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register a collective's buffers; `base`: its name in lower case without MPI_."""
+    """Yield C statements that register the buffers of a collective with the recorder. `base`: its name in lower case
+    without MPI_. `names`: its parameters.
+    """
     if base == "bcast":
         yield "const bool sends = weft_is_root(comm, root);"
         yield "weft_keep_contents_of_call();"
@@ -182,7 +190,9 @@ def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
 
 
 def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the buffers of a reduction; `base`: its name in lower case without MPI_."""
+    """Yield C statements that register the buffers of a reduction with the recorder. `base`: its name in lower case
+    without MPI_. `names`: its parameters.
+    """
     many, got = "(int64_t)count", "(int64_t)count"
     if base == "reduce_scatter_block":
         many, got = "(int64_t)recvcount * weft_count_peers_or_none(comm)", "(int64_t)recvcount"
@@ -201,8 +211,8 @@ def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
 
 
 def _count_array_statements(base: str, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the arrays of counts and displacements, which may not change before a
-    collective completes (MPI-4.1, 6.12).
+    """Yield C statements that register the arrays of counts and displacements with the recorder, as the program may not
+    change them before the collective completes (MPI-4.1, 6.12).
 
     Lists of datatypes are left out: a binding to another language may make a list of its own, which is gone after the
     call.
@@ -217,8 +227,9 @@ def _count_array_statements(base: str, names: set[str]) -> Iterator[str]:
 
 
 def _render_side(side: str, base: str, names: set[str], peers: str) -> str:
-    """Return the C statement that registers the send or receive buffer of a collective, with one count for all peers
-    or a count and displacement for each. `side`: `send` or `recv`."""
+    """Return the C statement that registers the send or receive buffer of a collective with the recorder. `side`:
+    `send` or `recv`. `peers`: the C expression for the number of its blocks.
+    """
     buffer, written = f"{side}buf", "true" if side == "recv" else "false"
     displacements = next((n for n in ({"send": "sdispls", "recv": "rdispls"}[side], "displs") if n in names), None)
     if f"{side}counts" not in names:

@@ -55,7 +55,9 @@ A function that is **passed through** goes straight to the library, for the reas
 
 
 def explain_unrecorded(name: str) -> str | None:
-    """Return why a function that a library exports is not recorded; None if it is, or no reason is known."""
+    """Return why the recorder does not record a function that a library exports. None if it records the function, or if
+    no reason is known.
+    """
     function = table.functions_by_name().get(name)
     if function is not None:
         return function.passed_through
@@ -63,7 +65,7 @@ def explain_unrecorded(name: str) -> str | None:
 
 
 def find_unexplained(exported: Iterable[str]) -> list[str]:
-    """Return the exported functions that are neither recorded nor have a reason not to be."""
+    """Return the exported functions that are not recorded although no reason is known."""
     known = table.functions_by_name()
     recorded = {name for name, function in known.items() if function.passed_through is None}
     return sorted(name for name in exported if name not in recorded and explain_unrecorded(name) is None)
@@ -117,7 +119,7 @@ def _describe_act(row: Meaning) -> str:
 
 
 def _describe_meaning(row: Meaning) -> str:
-    """Return a row of the table of meanings in words."""
+    """Return a function's row in the table of meanings, in words."""
     parts = [_describe_act(row), f"{row.form.value} form of {row.kin}" if row.kin != row.name else ""]
     parts += [row.mode.value if row.mode is not Mode.STANDARD else "", _PROMISES.get(row.leaves, "")]
     parts += [f"may wait for {row.waits.value}" if row.waits is not Waits.NOBODY else ""]
@@ -127,7 +129,7 @@ def _describe_meaning(row: Meaning) -> str:
 
 
 def render_page() -> str:
-    """Return the page that says of every function of MPI what it means and how it is recorded, in Markdown."""
+    """Return the page on all functions of MPI, in Markdown: what each means to Weft, and how it is recorded."""
     functions = table.all_functions()
     recorded = sum(f.passed_through is None for f in functions)
     return (
@@ -150,7 +152,7 @@ def _render_table(functions: Iterable[Function]) -> Iterator[str]:
 
 
 def _render_functions_beyond_standard() -> Iterator[str]:
-    """Yield the lines of the section about functions that libraries have and the standard has not."""
+    """Yield the lines of the section on functions that libraries have in addition to the standard's."""
     yield ""
     yield "## Beside the standard"
     yield ""

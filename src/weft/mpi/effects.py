@@ -25,8 +25,9 @@ _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_sh
 
 
 def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield C statements that enter the object behind the output handle `p` into the recorder's tables after a
-    successful call."""
+    """Yield C statements that run after a successful call and enter the object of its output handle `p` into the
+    recorder's tables.
+    """
     handle = f"*{p.name}"
     target = "event->object = " if p.place == "object" else ""
     look = f"        {target}{id_expression(p, handle)};" if target else ""
@@ -62,7 +63,9 @@ def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator[str]:
-    """Yield C statements that enter a new communicator into the recorder's tables after a successful call."""
+    """Yield C statements that run after a successful call and enter its new communicator `p` into the recorder's
+    tables. `parent`: the C name of the communicator that it was made from.
+    """
     if promises_communicator(f):
         return
     names = {q.name for q in f.parameters}
@@ -81,8 +84,9 @@ def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator
 
 
 def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield C statements that enter a new request into the recorder's tables after a successful call, with the buffer
-    to watch."""
+    """Yield C statements that run after a successful call and enter its new request `p` into the recorder's tables,
+    with the buffer to watch.
+    """
     words = {False: "false", True: "true"}
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .status = {status_fields(f)}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
@@ -119,7 +123,7 @@ def statements_after_call(f: Function) -> Iterator[str]:
         elif p.handle and p.direction == "inout" and not p.array and frees_object(f):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
-                yield f"        if (weft_end_request(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_ended){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
+                yield f"        if (weft_end_request(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_request_result){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
             else:
                 yield f"        weft_forget_object(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
     if meaning_of(f).act is Act.START:
@@ -140,8 +144,9 @@ def statements_after_call(f: Function) -> Iterator[str]:
 
 
 def _window_effect_statements(f: Function) -> Iterator[str]:
-    """Yield C statements, run after a successful call on a window, that record what it completes and orders at the
-    target (windows.c)."""
+    """Yield C statements that run after a successful call on a window. They record which operations the call completes
+    and what it orders at the target (windows.c).
+    """
     row = meaning_of(f)
     yield from _origin_statements(f, row)
     if row.sync is Sync.FREE:
@@ -159,12 +164,13 @@ def _window_effect_statements(f: Function) -> Iterator[str]:
     if row.sync is Sync.FENCE:
         yield "        weft_compare_window_after_fence(win, event->site);"
     elif Access.ATOMIC in row.access:
-        yield f"        weft_note_atomic_access(thread, &(struct weft_did){{{', '.join(_atomic_access_fields(f))}}});"
+        yield f"        weft_note_atomic_access(thread, &(struct weft_atomic_access){{{', '.join(_atomic_access_fields(f))}}});"
 
 
 def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
-    """Yield C statements, run after a successful one-sided operation, that watch its origin buffers for changes
-    (buffers.c)."""
+    """Yield C statements that run after a successful one-sided operation and watch its origin buffers for changes
+    (buffers.c).
+    """
     if row.act is not Act.ACCESS or row.form is not Form.BLOCKING:
         return
     types = {p.name for p in f.parameters}
@@ -182,7 +188,7 @@ def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
 
 
 def _atomic_access_fields(f: Function) -> Iterator[str]:
-    """Yield the C initializers of a struct weft_did, which describes an atomic access to a window."""
+    """Yield the C initializers of a struct weft_atomic_access, which describes an atomic access to a window."""
     names = {p.name for p in f.parameters}
     yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
     side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""

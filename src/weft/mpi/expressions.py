@@ -53,7 +53,9 @@ def array_length(f: Function, p: Parameter) -> str:
 
 
 def _member_count(row: Meaning, name: str) -> str:
-    """Return the C expression for how many entries the arrays of a collective with one entry for each member have."""
+    """Return the C expression for the number of entries of an array that has one for each member of a collective.
+    `name`: the array.
+    """
     if row.is_neighbourhood:
         return (
             "weft_count_receiving_neighbours(comm)" if name.startswith("s") else "weft_count_sending_neighbours(comm)"
@@ -64,7 +66,7 @@ def _member_count(row: Meaning, name: str) -> str:
 
 
 def _c_type(p: Parameter) -> str:
-    """Return the parameter's type if only its size matters: function pointers become plain pointers."""
+    """Return the parameter's C type, but `void*` for a pointer to a function."""
     if p.kind in ("FUNCTION", "POLYFUNCTION") or p.declaration.endswith(("function*", "function_c*")):
         return "void*"
     return p.declaration
@@ -82,14 +84,14 @@ def is_pointer_to_value(p: Parameter) -> bool:
 
 
 def value_expression(p: Parameter) -> str:
-    """Return the C expression for a scalar's value before the call (or after it, for an output)."""
+    """Return the C expression for the value of a scalar argument, also if the parameter is a pointer to it."""
     if is_pointer_to_value(p) and p.type != "string":
         return f"({p.name} ? *{p.name} : {_null_value(p)})"
     return p.name
 
 
 def _null_value(p: Parameter) -> str:
-    """Return the C constant that stands for the parameter's value where its pointer is NULL."""
+    """Return the C constant to record for a parameter whose pointer is NULL."""
     return {
         "COMM": "MPI_COMM_NULL", "DATATYPE": "MPI_DATATYPE_NULL", "GROUP": "MPI_GROUP_NULL", "OP": "MPI_OP_NULL",
         "REQUEST": "MPI_REQUEST_NULL", "WINDOW": "MPI_WIN_NULL", "FILE": "MPI_FILE_NULL", "INFO": "MPI_INFO_NULL",
@@ -123,8 +125,9 @@ def _integer_expression(p: Parameter, value: str) -> str:
 
 
 def tail_size_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
-    """Return the C expression for the most bytes that arguments take at the end of an event's record (in its tail);
-    `head`: their fixed size in bytes."""
+    """Return the C expression for how many bytes the arguments `parameters` take at most at the end of an event's
+    record (its tail). `head`: bytes that are always needed.
+    """
     terms: Counter[str] = Counter()
     fixed = head
     for p in parameters:
@@ -143,7 +146,8 @@ def tail_size_bound(f: Function, parameters: Iterable[Parameter], head: int) -> 
 
 def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
     """Yield C statements that write an array argument to the end of an event's record (its tail). `guard`: a C
-    condition, without which 0 elements are written."""
+    condition; if it is false, 0 elements are written.
+    """
     name = p.name
     if p.type == "string":
         yield f"        weft_write_strings(&text, {array_length(f, p)}, (char *const *){name});"
@@ -167,8 +171,9 @@ def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
 
 
 def tail_statements(f: Function, p: Parameter, after: bool) -> Iterator[str]:
-    """Yield C statements that write one argument to the end of an event's record (its tail). After a failed call an
-    output is written as 0."""
+    """Yield C statements that write one argument to the end of an event's record (its tail). `after`: they run after
+    the call; if it failed, 0 is written.
+    """
     guard = "ok" if after else "1"
     if p.array:
         yield from _array_statements(f, p, guard)

@@ -20,8 +20,8 @@ def meaning_of(f: Function) -> Meaning:
 
 
 def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
-    """Return how the buffer of a call that makes a request is watched, and its parameters for buffer, count and
-    datatype.
+    """Return how the recorder watches the buffer of a call that makes a request: a C constant such as WATCH_SEND, and
+    the names of the parameters for buffer, count and datatype. ("NO_WATCH", None, "", "") if it does not watch it.
     """
     buffer, row = f.parameter("buffer"), meaning_of(f)
     if buffer is None or row.mode is Mode.PARTITIONED:
@@ -43,7 +43,7 @@ def is_persistent(f: Function) -> bool:
 
 
 def status_fields(f: Function) -> str:
-    """Return the C constant that says which fields of the status of a call, or of its request, have a meaning."""
+    """Return the C constant that says which fields of the status are set by a call, or by the request that it makes."""
     row = meaning_of(f)
     if row.topic == FILES:
         return "WEFT_STATUS_COUNT"
@@ -106,15 +106,18 @@ _COMPLETING = (
 
 
 def find_completed_target(f: Function) -> str | None:
-    """Return the name of the parameter with the target rank whose accesses a window call completes, `-1` for all
-    targets; None if it completes none."""
+    """Return the parameter with the rank whose operations a call on a window completes; "-1" if it completes those of
+    all targets, None if of none.
+    """
     if meaning_of(f).sync not in _COMPLETING:
         return None
     return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
 
 
 def find_completed_requests(f: Function) -> Parameter | None:
-    """Return the parameter with the request or requests that the call may complete, None if it completes none."""
+    """Return the parameter with the request, or array of requests, that the call may complete; None if it completes
+    none.
+    """
     if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
         return None
     return next((p for p in f.parameters if p.handle == "REQUEST" and meaning_of(f).mode is not Mode.PARTITIONED), None)

@@ -55,7 +55,9 @@ def is_called_in_loops(function: Function) -> bool:
 
 
 def is_generic(function: Function) -> bool:
-    """Return whether a function has no wrapper of its own: a line in a table says how the common wrapper records it."""
+    """Return whether the common wrapper records a function, so that the function needs only a line in a table and no
+    wrapper of its own.
+    """
     if is_called_in_loops(function) or _OWN_MANNERS.fullmatch(function.name) or function.result != "int":
         return False
     if (
@@ -68,7 +70,7 @@ def is_generic(function: Function) -> bool:
 
 
 def _is_expressible(f: Function, p: Parameter) -> bool:
-    """Return whether the table can express how a parameter is recorded."""
+    """Return whether the common wrapper's table can say how to record a parameter."""
     if p.handle == "MESSAGE" or (p.handle == "REQUEST" and p.direction == "inout"):
         return False
     if not p.array or p.place == "none":
@@ -77,8 +79,8 @@ def _is_expressible(f: Function, p: Parameter) -> bool:
 
 
 def _array_length_code(f: Function, p: Parameter) -> str | None:
-    """Return the entry for the length of an array argument in the generic wrapper's table: the index of another
-    argument, or a C constant. None if the table cannot express the length.
+    """Return what the common wrapper's table says on the length of an array argument: the index of the argument with
+    the length, or a C constant. None if the table cannot say it.
     """
     expression = expressions.array_length(f, p)
     names = [q.name for q in f.parameters]
@@ -86,8 +88,7 @@ def _array_length_code(f: Function, p: Parameter) -> str | None:
 
 
 def render_table_c(functions: list[Function]) -> str:
-    """Return the table in C by which the common wrapper records functions: a line for each of them, and one for each
-    argument."""
+    """Return the common wrapper's table in C: a line for each function, and a line for each of their arguments."""
     lines: list[str] = []
     arguments: list[str] = []
     for k, f in enumerate(functions):
@@ -103,7 +104,9 @@ def render_table_c(functions: list[Function]) -> str:
 
 
 def _render_function_line(f: Function, index: int, first_argument: int) -> str:
-    """Return the line of one function in the C table. `first_argument`: the number of its first argument's line."""
+    """Return the line of a function in the common wrapper's table. `first_argument`: the number of its first argument's
+    line.
+    """
     status = next((i for i, p in enumerate(f.parameters) if p.kind == "STATUS" and p.direction == "out"), -1)
     made = any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters)
     meaning = function_facts.status_fields(f)
@@ -151,7 +154,7 @@ def _argument_index(f: Function, place: str) -> int:
 
 
 def _render_argument(f: Function, p: Parameter) -> str:
-    """Return the line of one argument in the C table."""
+    """Return the line of an argument in the common wrapper's table."""
     string = "IS_ROOTS_STRING" if p.root_only else "IS_STRING"
     form = "IS_HANDLE" if p.handle else {"string": string, "status": "IS_STATUS", "address": "IS_ADDRESS"}.get(
         p.type, _NUMBERS.get(p.kind, "IS_INT"))  # fmt: skip
@@ -169,7 +172,7 @@ def _is_in_slot(p: Parameter) -> bool:
 
 
 def _argument_traits(f: Function, p: Parameter) -> str:
-    """Return the flags of an argument in the table, as a C expression."""
+    """Return the flags of an argument in the common wrapper's table, as a C expression."""
     traits: Iterable[tuple[str, bool]] = (
         ("POINTED", expressions.is_pointer_to_value(p)),
         ("ARRAY", p.array),

@@ -29,7 +29,9 @@ class BuiltRecorder:
 
 
 def find_recorder(library: Path) -> BuiltRecorder | None:
-    """Return the recorder for a library, None if it has to be built: a remembered one, else that of the wheel."""
+    """Return the recorder for an MPI library: the one used last time, else the one that came with Weft's wheel. None if
+    it has to be built.
+    """
     known = recall_facts("recorder", [str(library.resolve())], [library.resolve(), *_source_files()])
     if known is not None:
         folder = Path(known["folder"])
@@ -43,7 +45,7 @@ def find_recorder(library: Path) -> BuiltRecorder | None:
 
 
 def _is_trusted(shim: BuiltRecorder) -> bool:
-    """Return whether a recorder exists where nobody else writes: in the cache, or in Weft itself."""
+    """Return whether a recorder exists in a folder in which no other user writes: the cache, or Weft's own."""
     folder = shim.path.parent
     if folder.is_relative_to(wheel_folder()):
         return shim.path.exists()
@@ -57,7 +59,9 @@ def remember_recorder(library: Path, shim: BuiltRecorder) -> None:
 
 
 def _find_in_wheel(library: Path) -> BuiltRecorder | None:
-    """Return the wheel's recorder for a library, if it was built for this library from these sources."""
+    """Return the recorder in Weft's wheel that was built for exactly this library from exactly these sources; None if
+    there is none.
+    """
     for facts in sorted(wheel_folder().glob(f"*/{FACTS}")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             content = json.loads(facts.read_text())
@@ -76,7 +80,7 @@ def wheel_folder() -> Path:
 
 
 def add_to_wheel(library: Path, shim: BuiltRecorder, name: str) -> Path:
-    """Put a recorder that was built here where the wheel takes it from, and return its folder."""
+    """Copy a recorder that was built here into the folder `name` of the wheel, and return that folder."""
     folder = wheel_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LIBRARY).write_bytes(shim.path.read_bytes())
@@ -95,7 +99,7 @@ def generator_modules() -> list[Path]:
 
 
 def _source_files() -> list[Path]:
-    """Return the files that a recorder is made from."""
+    """Return the files from which a recorder is made."""
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
     shim = sorted(path for path in (WEFT / "recorder").iterdir() if path.suffix in (".c", ".h", ".py"))
     return [*native, WEFT / "third_party/xxhash.h", *generator_modules(), *shim]

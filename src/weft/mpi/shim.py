@@ -112,9 +112,8 @@ class Library:
 
 
 def run_tool(command: list[str], purpose: str, cwd: Path) -> str:
-    """Return what a compiler or another tool prints.
-
-    RecorderError, which says `purpose` it was needed for, if it fails.
+    """Run a compiler or another tool in the folder `cwd`, and return what it prints. RecorderError if it fails, with
+    the `purpose` it was needed for.
     """
     try:
         done = subprocess.run(
@@ -132,7 +131,9 @@ def run_tool(command: list[str], purpose: str, cwd: Path) -> str:
 
 
 def _list_symbols(path: Path, kinds: str = "TWi") -> set[str]:
-    """Return the names of the symbols that a library defines; `kinds`: the letters of nm for the kinds of symbols."""
+    """Return the names of the symbols that a library defines. `kinds`: the letters by which nm marks the kinds to
+    list.
+    """
     out = run_tool(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
     return {
         fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds
@@ -145,7 +146,9 @@ def _linked_libraries(binary: Path) -> dict[str, Path]:
 
 
 def probe_library(mpicc: str) -> Library:
-    """Compile and run a program of five lines to learn which library `mpicc` stands for. RecorderError if it fails."""
+    """Return which MPI library an mpicc links. To see this, a program of five lines is compiled and run. RecorderError
+    if that fails.
+    """
     with temporary_folder("probe") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
@@ -169,15 +172,18 @@ def probe_library(mpicc: str) -> Library:
 
 
 def _handle_variables(linked: dict[str, Path]) -> tuple[str, ...]:
-    """Return the library's variables behind predefined handles. Open MPI has them in libmpi, from 6
-    on in libopen_mpi."""
+    """Return the names of the library's variables that predefined handles point to. Open MPI has them in libmpi, from 6
+    on in libopen_mpi. `linked`: the libraries that the program links.
+    """
     handle = re.compile(r"ompi_(mpi|request|message)_\w+|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)")
     libraries = [path for name, path in linked.items() if re.match(r"lib(open_)?mp(i|ich)\w*\.so", name)]
     return tuple(sorted({v for path in libraries for v in _list_symbols(path, "BDRV") if handle.fullmatch(v)}))
 
 
 def _fortran_entries(path: Path, symbols: set[str]) -> tuple[str, ...]:
-    """Return the Fortran entries of the library and its companions, whose callers are to be known by their own line."""
+    """Return the names of the Fortran functions that the library and its companions export. They are wrapped so that
+    calls have the lines of the Fortran program.
+    """
     names = set(symbols)
     for companion in path.resolve().parent.glob("libmpi*.so*"):
         if re.match(r"libmpi(\w*fort|_mpifh|_usempi\w*)\w*(-gfortran)?\.so\.\d+$", companion.name):
@@ -197,14 +203,14 @@ def _read_sources() -> dict[str, bytes]:
 
 
 def _show_compiler_call(mpicc: str) -> subprocess.CompletedProcess[str]:
-    """Return what `mpicc -show` printed: the compiler that it calls, with its options."""
+    """Return what `mpicc -show` prints: the compiler that mpicc calls, with its options."""
     return subprocess.run(
         [mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False, env=tools.tool_environment(mpicc)
     )
 
 
 def _build_key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
-    """Return a digest of everything that the recorder is made of, the compiler's own flags included."""
+    """Return a digest of everything from which the recorder is made, also of the compiler's options."""
     digest = hashlib.sha256()
     show = _show_compiler_call(mpicc)
     for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname, *_LINK):
@@ -217,10 +223,10 @@ def _build_key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
 def build_shim(
     mpicc: str, cache: Path | None = None, announce: Callable[[Path], object] | None = None
 ) -> BuiltRecorder:
-    """Return the recorder for the library that `mpicc` links, compiled now if the cache has none.
+    """Return the recorder for the library that `mpicc` links; compile it if the cache has none.
 
-    `announce` is called with the library's path before a compilation, which takes some ten seconds. Raises
-    RecorderError when mpicc, the C compiler or nm is missing or fails.
+    `announce` is called with the library's path before a compilation, which takes some ten seconds. RecorderError if
+    mpicc, the C compiler or nm is missing or fails.
     """
     found = shutil.which(mpicc)
     if found is None:
@@ -250,8 +256,8 @@ def build_shim(
 
 
 def _remembered_key(mpicc: str) -> str:
-    """Return a digest of what decides which recorder an mpicc needs, but for the library itself: asking again costs
-    half a second.
+    """Return a digest that changes when an mpicc may need another recorder than last time. The library itself is not
+    looked at, as that takes half a second.
     """
     digest = hashlib.sha256()
     show = _show_compiler_call(mpicc)
@@ -270,7 +276,7 @@ def _file_stamp(library: Path) -> list[int]:
 
 
 def _write_note(note: Path, shim: BuiltRecorder, library: Library) -> None:
-    """Write into the file `note` which library and recorder an mpicc has, for the next run."""
+    """Note in a file which library an mpicc links and which recorder it has, for the next run."""
     content = {"folder": shim.path.parent.name, "soname": shim.soname, "library": shim.library,
                "path": str(library.path), "stamp": _file_stamp(library.path)}  # fmt: skip
     with suppress(OSError):
@@ -280,7 +286,9 @@ def _write_note(note: Path, shim: BuiltRecorder, library: Library) -> None:
 
 
 def _read_note(note: Path, root: Path) -> tuple[Path, BuiltRecorder] | None:
-    """Return the library and the recorder that was found last time, if nothing it depends on has changed since."""
+    """Return the library and the recorder that were noted last time; None if something has changed since. `root`: the
+    folder of recorders.
+    """
     try:
         content = json.loads(note.read_text())
         folder = root / Path(content["folder"]).name
@@ -296,7 +304,9 @@ def _read_note(note: Path, root: Path) -> tuple[Path, BuiltRecorder] | None:
 
 @contextmanager
 def _building_alone(folder: Path) -> Iterator[None]:
-    """Let one run at a time build the recorder of this folder; the others wait and then find it."""
+    """During a `with` block, keep other runs from building the same recorder; they wait, and then find it.
+    RecorderError if the cache cannot be written.
+    """
     with ExitStack() as held:
         try:
             held.enter_context(exclusive_build(folder))
@@ -309,9 +319,10 @@ def _building_alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def build_folder(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
-    """Yield a folder with sources, which is moved to its final place whole at the end, as two runs may start at once.
+    """Make a temporary folder with the files `sources`, for a `with` block, and rename it to `folder` at the end. So
+    the folder is always whole, even if two runs build it at once.
 
-    RecorderError if there is no room for it; a failure leaves nothing behind.
+    RecorderError if it cannot be written. If the block fails, nothing is left behind.
     """
     try:
         make_private(folder.parent)
@@ -335,7 +346,7 @@ def build_folder(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
 
 
 def _compile_recorder(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
-    """Compile the sources in several processes, link them, and put the result into the folder."""
+    """Compile the sources in several processes, and link the recorder in `folder`."""
     with build_folder(folder, sources) as work:
         flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Werror=implicit", "-I", str(work / "recorder")]  # fmt: skip
@@ -358,7 +369,7 @@ def _compile_recorder(mpicc: str, sources: dict[str, bytes], folder: Path) -> No
 
 
 def _compiler_command(mpicc: str) -> list[str]:
-    """Return the compiler behind `mpicc` with all that it adds to a compilation; `mpicc` itself if it does not say."""
+    """Return the compiler that `mpicc` calls, with the options that it adds; `mpicc` itself if that is not known."""
     try:
         shown = _show_compiler_call(mpicc)
         words = shlex.split(shown.stdout) if shown.returncode == 0 and shown.stdout.count("\n") == 1 else []
@@ -375,8 +386,9 @@ def _include_all(parts: tuple[str, ...]) -> str:
 
 
 def _handwritten_functions(letter: str, sources: tuple[str, ...]) -> set[str]:
-    """Return the functions of MPI that have a hand-written body in these sources; `letter`: that of the names of those
-    bodies."""
+    """Return the functions of MPI that are written by hand in some of the recorder's sources. `letter`: the one in the
+    names of these functions, weft_LETTER_….
+    """
     text = "".join(files("weft").joinpath("recorder", source).read_text() for source in sources)
     return set(
         re.findall(rf"(?:WEFT_(?:OUTCOME_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text)
@@ -384,7 +396,7 @@ def _handwritten_functions(letter: str, sources: tuple[str, ...]) -> set[str]:
 
 
 def _generate_sources(library: Library) -> dict[str, bytes]:
-    """Return the sources that are generated for this library, and the functions.json of its runs."""
+    """Return the sources that are generated for a library, by file name, and the functions.json of its runs."""
     functions = generate.select_recorded(set(library.exported))
     fortran, variables = list(library.fortran), list(library.variables)
     by_hand = {

@@ -129,7 +129,7 @@ class Function:
         return next((p for p in self.parameters if p.place == place), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the function as functions.json of a run has it, whatever the message-passing system."""
+        """Return the function as it stands in a run's file functions.json, for MPI as for other systems."""
         return {
             "id": self.id,
             "name": self.name,
@@ -154,7 +154,7 @@ class Function:
 
 
 def _split_declaration(text: str) -> tuple[str, str]:
-    """Split `const int dims[]` into its name and its type with the brackets kept."""
+    """Split a parameter such as `const int dims[]` into its name, and its type with the brackets."""
     match = re.fullmatch(r"\s*(.*?)(\w+)((?:\[\d*\])*)\s*", text)
     if match is None:
         raise ValueError(f"not a C parameter: {text!r}")
@@ -162,7 +162,7 @@ def _split_declaration(text: str) -> tuple[str, str]:
 
 
 def _record_type(kind: str, declaration: str) -> str:
-    """Return how the record encodes a parameter of a kind and C type."""
+    """Return how the record encodes a parameter. `kind`: the standard's kind of it; `declaration`: its C type."""
     if kind in HANDLES:
         return f"handle:{HANDLES[kind]}"
     if kind in ("STRING", "STRING_ARRAY"):
@@ -174,15 +174,16 @@ def _record_type(kind: str, declaration: str) -> str:
 
 
 def _array_length(declaration: str, kind: str, length: str | None) -> str | None:
-    """Return the length of an array parameter as the standard states it, `*` if it does not; None for a scalar."""
+    """Return the length of an array parameter as the standard gives it, `*` if it gives none; None for a scalar."""
     if "[" not in declaration or kind == "STRING":
         return None
     return length or "*"
 
 
 def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
-    """Yield the place of each parameter in a record: the first of its sort gets the fixed field (of the slot), the
-    others go to the tail."""
+    """Yield for each parameter where the record has it: "peer", "tag" and so on for a field that every event has (in
+    its slot), "tail" for the end of the event's record, "none". The first parameter that fits a field gets it.
+    """
     taken: set[str] = set()
     object_index = _find_object_index(parameters)
     row = find_meaning(name)
@@ -204,8 +205,9 @@ def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
 
 
 def _find_object_index(parameters: list[Parameter]) -> int | None:
-    """Return the index of the parameter that is the call's object: its request, else window, file, message; else what
-    it makes or frees."""
+    """Return the index of the parameter that counts as the object of the call: a request, else a window, file, message
+    or session, else what the call makes, else a group, info or error handler. None if there is none.
+    """
     scalars = [(i, p) for i, p in enumerate(parameters) if p.handle and not p.array]
     for classes in (("REQUEST",), ("WINDOW", "FILE", "MESSAGE", "SESSION")):
         for i, p in scalars:
@@ -221,8 +223,9 @@ def _find_object_index(parameters: list[Parameter]) -> int | None:
 
 
 def _slot_field(p: Parameter, replaces: bool) -> str:
-    """Return the fixed field of an event's record (of its slot) that a parameter would fill; `tail` or `none` for no
-    field. `replaces`: whether the call sends and receives."""
+    """Return the field of an event's record that fits a parameter; `tail` if it goes to the end of the record, `none`
+    if it is not recorded. `replaces`: whether the call sends and receives.
+    """
     if p.kind in ("VARARGS", "ARGUMENT_COUNT", "ARGUMENT_LIST", "STRING_2DARRAY"):
         return "none"
     if p.array:
@@ -263,7 +266,7 @@ def _read_standard() -> dict[str, Any]:
 
 
 def _make_from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Function:
-    """Make a function from its C prototype and the standard's entry for it."""
+    """Make a function from its C prototype and the standard's machine-readable entry. `number`: its id."""
     match = re.fullmatch(r"(\S+) (MPI_\w+)\((.*)\)", prototype.strip())
     if match is None:
         raise ValueError(f"not a C prototype: {prototype!r}")
@@ -294,7 +297,7 @@ def _make_from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> 
 
 
 def _make_removed_function(number: int, name: str, text: str) -> Function:
-    """Make a function that the standard has removed, from its parameters as text."""
+    """Make a function that the standard no longer has. `number`: its id. `text`: its parameters in C."""
     parameters = []
     for part in text.split(", "):
         c, kind, direction = part.rsplit(" ", 2)
@@ -308,7 +311,9 @@ def _make_removed_function(number: int, name: str, text: str) -> Function:
 
 @cache
 def all_functions() -> tuple[Function, ...]:
-    """Return every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
+    """Return all C functions of the standard, large-count forms included, and after them the removed ones. Their ids
+    count from 1.
+    """
     # Only who builds a recorder needs the standard's table.
     import pympistandard
 
@@ -381,8 +386,9 @@ F90_REAL F90_COMPLEX F90_INTEGER RESIZED VALUE_INDEX HVECTOR_INTEGER HINDEXED_IN
 
 
 def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the table of MPI functions in the form of a run's file functions.json. `exported`: the names of the
-    functions to include, all if None. `mpi`: facts on the MPI library, stored under the key `mpi`.
+    """Return the table of MPI functions as a run's file functions.json has it.
+
+    `exported`: the names of the functions to include, None for all. `mpi`: facts on the MPI library, for the key `mpi`.
     """
     return {
         "schema": "weft-functions/1",

@@ -39,11 +39,13 @@ _BEGIN: Final = {
 """Calls that begin MPI: whether it is the world model, and the thread level."""
 
 _WELL: Final = "ok && (w_result == MPI_SUCCESS || w_statuses[i].MPI_ERROR == MPI_SUCCESS)"
-"""A C expression: whether one of several requests completed without an error. MPI sets errors in statuses if there are any."""
+"""A C expression: whether one of several requests completed without an error. MPI sets errors in statuses if there
+are any.
+"""
 
 
 def render_wrapper(f: Function) -> str:
-    """Return the C text of one function's wrapper at level trace."""
+    """Return the C wrapper of a function for runs of level trace."""
     given = parameter_list(f)
     lines = [f"WEFT_HIDDEN WEFT_GIVEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
     lines += _opening_statements(f)
@@ -107,7 +109,7 @@ def render_wrapper(f: Function) -> str:
 
 
 def _opening_statements(f: Function) -> Iterator[str]:
-    """Yield the C statements of a wrapper before the call that open its event."""
+    """Yield the C statements of a wrapper that come before the call and open its event."""
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start_record();"
     yield "    void *site = __builtin_return_address(0);"
@@ -138,7 +140,9 @@ def _opening_statements(f: Function) -> Iterator[str]:
 
 
 def _fold_statements(f: Function) -> Iterator[str]:
-    """Yield statements that add the call to the event before it, if that is of an equal call from the same place."""
+    """Yield C statements that only count the call in the event before it (fold it) if that is an equal call from the
+    same place.
+    """
     is_clock = f.name == "MPI_Wtime"
     yield f"    const uint64_t w_key = {fold_key(f)};"
     yield "    uint32_t w_at = 0;"
@@ -158,7 +162,9 @@ def _fold_statements(f: Function) -> Iterator[str]:
 
 
 def fold_key(f: Function) -> str:
-    """Return a C expression of what makes two calls equal: numbers, handles and statuses that go in, and no address."""
+    """Return a C expression that has equal values for equal calls. It covers the numbers, handles and statuses that go
+    in, but no addresses.
+    """
     mixed = [
         f"weft_mix_bits({f'weft_hash_status({p.name})' if p.type == 'status' else _poll_key_expression(p)}, {i})"
         for i, p in enumerate(f.parameters) if p.direction != "out" and p.type != "address"
@@ -167,17 +173,19 @@ def fold_key(f: Function) -> str:
 
 
 def _poll_key_expression(p: Parameter) -> str:
-    """Return the C expression whose value tells one poll's argument from another's: handles by value, as Fortran's
-    bindings copy them first."""
+    """Return a C expression that has equal values for equal arguments. Handles count by their values, as Fortran's
+    bindings copy them.
+    """
     if p.array:
         return f"weft_hash_handles({p.length}, {p.name})"
     return f"(uint64_t){'*' if is_pointer_to_value(p) else ''}{p.name}"
 
 
 def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
-    """Yield C statements that start spawned processes through env(1), with the name of the spawn and the recorder.
+    """Yield C statements by which spawned processes start through env(1), which sets the recorder and the name of the
+    spawn in their environment. Also adds to `replace` what the call then gets for its own parameters.
 
-    The recorder is named there as Open MPI passes on the launcher's environment only.
+    Open MPI passes on the launcher's environment only, so the recorder has to be set there too.
     """
     many = f.name == "MPI_Comm_spawn_multiple"
     n = "weft_is_root(comm, root) ? count : 0" if many else "weft_is_root(comm, root) ? 1 : 0"
@@ -195,7 +203,7 @@ def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
 
 
 def _statements_noting_requests(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield C statements, run before the call, that note the requests which it may complete."""
+    """Yield C statements that run before the call and note the requests `p` that it may complete."""
     if p.array:
         every = "true" if meaning_of(f).many is Many.ALL else "false"
         yield f"    struct weft_completion completion = weft_note_requests_of_call(thread, weft_positive_or_zero({p.length}), {p.name}, {every});"
@@ -207,8 +215,9 @@ def _statements_noting_requests(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _own_status_statements(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
-    """Yield C statements that pass the recorder's own status if the program ignores it, as it says
-    what was received."""
+    """Yield C statements that let the call fill a status of the recorder if the program ignores the status `p`: the
+    recorder reads from it what was received.
+    """
     if p.array:
         yield f"    MPI_Status *w_statuses = {p.name} == MPI_STATUSES_IGNORE ? completion.statuses : {p.name};"
     else:
@@ -217,7 +226,9 @@ def _own_status_statements(f: Function, p: Parameter, completion: Parameter | No
 
 
 def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]:
-    """Yield C statements that write the arguments known before the call to the end of the event's record (its tail)."""
+    """Yield C statements that write the arguments known before the call to the end of the event's record (its tail).
+    `entry`: these arguments.
+    """
     count = f.parameter("count")
     large = count is not None and ("MPI_Count" in count.declaration)
     always = f.tail
@@ -239,7 +250,11 @@ def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]
 def _closing_statements(
     f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None
 ) -> Iterator[str]:
-    """Yield the C statements of a wrapper after the call that close its event."""
+    """Yield the C statements of a wrapper that come after the call and close its event.
+
+    `leaving`: the outputs for the end of the event's record. `poll`: the function polls (as MPI_Test). `completion`:
+    the requests that it may complete.
+    """
     if f.result == "double":
         yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
         yield "    weft_close_event(event, now, MPI_SUCCESS);"
@@ -286,8 +301,9 @@ def _closing_statements(
 def _slot_status_statements(
     f: Function, flag: Parameter | None, completion: Parameter | None, *, size_in_tail: bool
 ) -> Iterator[str]:
-    """Yield C statements that put the status's fields into the event. `size_in_tail`: the message's size goes to the
-    end of its record."""
+    """Yield C statements that put source, tag and size from the status into the event. `size_in_tail`: the size goes to
+    the end of the event's record.
+    """
     is_set = f"ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}"
     fill = "weft_fill_unnamed_from_status" if f.parameter("tag") else "weft_fill_event_from_status"
     if completion:
@@ -296,11 +312,13 @@ def _slot_status_statements(
     else:
         yield f"    uint64_t bytes = 0; if ({is_set}) bytes = {fill}(event, w_status);"
     if not size_in_tail:
-        yield f"    weft_write_received_bytes(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
+        yield f"    weft_write_received_size(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
 
 
 def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:
-    """Yield C statements that write the arguments known at the return to the end of the event's record (its tail)."""
+    """Yield C statements that write the arguments known after the call to the end of the event's record (its tail).
+    `in_slot`: the event itself has the status, so that only the size of the message is added.
+    """
     before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
     yield f"    {before if in_slot else ''}{{"
     yield f"        struct weft_text text = weft_continue_tail(thread, {tail_size_bound(f, leaving, 24)});"
@@ -315,7 +333,9 @@ def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: boo
 
 
 def _late_tail_entry_statements(f: Function) -> Iterator[str]:
-    """Yield C statements that write the arguments of a poll after its return, if it follows equal polls that failed."""
+    """Yield C statements that write a poll's arguments after its return, for a poll that succeeds after equal polls
+    that failed.
+    """
     yield from (
         line.replace("!folded && ", "")
         for line in _tail_entry_statements(f, [p for p in f.parameters if p.part in ("entry", "both")])
@@ -323,8 +343,9 @@ def _late_tail_entry_statements(f: Function) -> Iterator[str]:
 
 
 def _statements_finding_completed(f: Function, p: Parameter) -> Iterator[str]:
-    """Yield C statements, run after the call, that find which requests are complete, and whether a watched send buffer
-    had changed."""
+    """Yield C statements that run after the call and find which of the requests `p` are complete, and whether a watched
+    send buffer was changed.
+    """
     row = meaning_of(f)
     if row.act is Act.ASK:
         if any(q.place == "status" for q in f.parameters):

@@ -19,7 +19,7 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 
-def calm_numpy() -> None:
+def import_numpy_single_threaded() -> None:
     """Import NumPy so that its OpenBLAS starts no threads. It would start one for each core; they spin for 40 ms, and
     nothing here needs them.
 

@@ -167,9 +167,11 @@ class Compiler:
         builder = lowerer.builder
         void, pointer = cgutils.ir.VoidType(), cgutils.voidptr_t
         enter = cgutils.get_or_insert_function(
-            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter"
+            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter_loop"
         )
-        leave = cgutils.get_or_insert_function(builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave")
+        leave = cgutils.get_or_insert_function(
+            builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave_loop"
+        )
         address = cgutils.ir.Constant(cgutils.intp_t, kernel.loop.address).inttoptr(pointer)
         builder.call(enter, [address])
         result = call(*arguments)

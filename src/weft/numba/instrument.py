@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.native.headers.numba import MAX_ARGUMENTS, PLACES
 
-BOUNDS: Final = "weft_numba_bounds"
+BOUNDS: Final = "weft_numba_note_outside_index"
 
 DECLARATIONS: Final = {
     "weft_numba_read": "declare void @weft_numba_read(ptr, i64, i32)",

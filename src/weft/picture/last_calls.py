@@ -117,7 +117,7 @@ def _base(event: Event) -> str:
 
 
 def _peer_rank(event: Event) -> int | None:
-    """Return the peer as a rank of the run; None if the call has none or its argument is a wildcard."""
+    """Return the index of the rank that a call names as its peer; None if it names none, or a wildcard."""
     slot = event.function.slot
     if "peer" not in slot or event.peer in (ANY_SOURCE, PROC_NULL):
         return None

@@ -134,7 +134,7 @@ def _call_site_text(trace: Trace, event: EventId) -> str:
 
 
 def _received_text(trace: Trace, message: Message) -> str:
-    """Return whether and at which line a message was received."""
+    """Return text that says at which line a message was received, or that nobody received it."""
     if message.received is None:
         return "never received"
     place = _call_site_text(trace, message.received)

@@ -48,7 +48,9 @@ MAX_NAMED_MESSAGES: Final = 3
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """Find every message race: the receive, the message taken, the messages that could have come first."""
+    """Return a finding for each message race, with the receive, the message that it took, and those that could have
+    come first instead. Races that change only the order in which a rank serves others get one note for each line.
+    """
     races = detect_races(match, order)
     if trace.until is not None:
         races = select_settled(match, races)
@@ -69,12 +71,12 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     for i in chosen.tolist():
         last = nth[i] == min(int(times[i]), MAX_FINDINGS_PER_SITE) - 1
         beyond = max(0, int(times[i]) - MAX_FINDINGS_PER_SITE) if last else 0
-        found.append(_make_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
+        found.append(_race_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
     return found
 
 
 def _site_keys(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
-    """Return for each race a number that identifies its rank and call site."""
+    """Return for each race a number that is equal for races of the same rank and call site."""
     rank, event = np.zeros(len(races), np.int64), np.zeros(len(races), np.int64)
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
@@ -90,7 +92,10 @@ def _site_keys(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
 def _find_benign_notes(
     trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], benign_kinds: NDArray[np.uint8]
 ) -> list[Finding]:
-    """Return one note for each call site whose races change the order only."""
+    """Return a note for each call site with races that change nothing but an order.
+
+    `lines`: by race its call site. `benign_kinds`: by race what makes it benign, 0 if it is not.
+    """
     chosen = np.flatnonzero((benign_kinds != 0) & (benign_kinds != SEEN))
     places = sorted_distinct(lines[chosen]).tolist()
     return [_benign_note(trace, match, races, benign_kinds, chosen[lines[chosen] == place]) for place in places]
@@ -99,7 +104,7 @@ def _find_benign_notes(
 def _benign_note(
     trace: Trace, match: Match, races: Races, benign_kinds: NDArray[np.uint8], race_indices: NDArray[np.int64]
 ) -> Finding:
-    """Return the note about the races of one call site that change the order only."""
+    """Return the note on the races of one call site that change nothing but an order. `race_indices`: these races."""
     mine: list[int] = race_indices.tolist()
     answered = bool((benign_kinds[race_indices] == ANSWERED).all())
     posts = _posts_of_race(match, races, mine[0])
@@ -112,7 +117,11 @@ def _benign_note(
 def _make_benign_note(
     trace: Trace, events: Sequence[EventId], client_ranks: Collection[int], race_count: int, *, answers_each: bool
 ) -> Finding:
-    """Make the note that a rank serves others in the order in which they come."""
+    """Make the note that a rank serves other ranks in the order in which their messages come.
+
+    `events`: a racing receive and the send that it took. `client_ranks`: the ranks that are served. `race_count`: how
+    often. `answers_each`: it sends each an answer, else it receives the rest from each by its rank.
+    """
     rank = events[0][0]
     site = describe.finding_site(trace.event(*events[0]))
     server = trace.ranks[rank].serves
@@ -137,7 +146,7 @@ def _make_benign_note(
 
 
 def merge_notes(trace: Trace, notes: Sequence[Finding]) -> Finding:
-    """Merge notes about one line, each of a segment of the run, into one."""
+    """Merge notes on the same line from several parts of a run into one."""
     clients = {rank for note in notes for rank in note.ranks[1:]}
     held = [note.evidence for note in notes if isinstance(note.evidence, OrderOnly)]
     answered, times = all(one.answered for one in held), sum(one.times for one in held)
@@ -151,10 +160,10 @@ def translate_to_run(
     *,
     has_race_before: bool = False,
 ) -> Finding:
-    """Return a race of a segment as one of the run.
+    """Return a race that was found in a part of a run (segment) with the event numbers of the whole run.
 
-    `to_run` translates events; `count_before` counts what a rank posted before the segment, for "receive" or "probe".
-    `has_race_before`: another race is before the whole segment.
+    `to_run(event)`: returns the event in the run. `count_before(what, rank)`: how many receives or probes the rank
+    posted before the part. `has_race_before`: another race is before the whole part.
     """
     race = finding.evidence
     if not isinstance(race, Race):
@@ -184,7 +193,9 @@ _INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at
 
 
 def _client_ranks(match: Match, races: Races, posts: Posts, race_indices: NDArray[np.int64]) -> set[int]:
-    """Return the ranks whose messages some races are about: those taken, and those that could have come first."""
+    """Return the ranks whose messages some races are about: the messages that were taken, and those that could have
+    come first.
+    """
     first = races.first.astype(np.int64)
     here = np.zeros(len(races), np.bool_)
     here[race_indices] = True
@@ -198,7 +209,7 @@ def _posts_of_race(match: Match, races: Races, race: int) -> Posts:
 
 
 def _line_text(site: Site) -> str:
-    """Return `pool.py:14`, else what else is known of the place."""
+    """Return `pool.py:14`; if the line is not known, the file, function or call instead."""
     if not site.file or not site.line:
         return f"{site.file or 'an unknown line'} ({site.function or site.call})"
     return f"{PurePath(site.file).name}:{site.line}"
@@ -208,8 +219,10 @@ def _tag_text(posts: Posts, row: int, tag: int) -> str:
     return f"any tag, it was {tag}" if posts.flags[row] & Post.ANY_TAG else f"tag {tag}"
 
 
-def _make_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
-    """Make the finding of one race. `beyond`: how many further races of its line are only counted."""
+def _race_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
+    """Make the finding of the race with index `race_index`. `beyond`: the number of further races at the same line and
+    rank, which get no finding of their own.
+    """
     posts, row = _posts_of_race(match, races, race_index), int(races.row[race_index])
     sends = match.sends
     receive = posts.id(row)
@@ -269,7 +282,7 @@ def _make_finding(trace: Trace, match: Match, races: Races, race_index: int, bey
 
 
 def _locate_receive(match: Match, races: Races, race_index: int) -> Receive:
-    """Return which receive or probe of its rank races, counted in the order in which they were posted."""
+    """Return which receive (or probe) of its rank races, such as the third that was posted."""
     posts, row = _posts_of_race(match, races, race_index), int(races.row[race_index])
     rank = posts.rank_of(row)
     return Receive(
@@ -288,7 +301,9 @@ _IN_ORDER: Final = (
 
 
 def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: bool) -> str:
-    """Return the sentence that says how to fix the order: by the source that the receive got here."""
+    """Return a sentence on how to remove the race: by naming the source from which the receive got its message here,
+    `took`.
+    """
     place = comm.peers(receiver).index(took)
     name = "MPI_Probe" if probe else "the receive"
     return (
@@ -305,7 +320,12 @@ def _forced_outcome(comm: Communicator, receive: EventId, other: int) -> Forced:
 def _others_text(
     trace: Trace, sites: list[Site], others: list[EventId], later: list[EventId | None], total: int
 ) -> str:
-    """Return the words for the other messages: the first few with rank and line, and how many more."""
+    """Return words for the other messages that could have come first: rank and line of the first few, and how many more
+    there are.
+
+    `sites`: of the receive, of the message that it took, then of the others. `later`: for each other message its
+    receive, if any.
+    """
     named = [
         f"rank {rank} ({_line_text(site)}{_taken_text(trace, sites[0], by)})"
         for (rank, _), site, by in zip(others[:MAX_NAMED_MESSAGES], sites[2:], later, strict=False)
@@ -319,7 +339,9 @@ def _others_text(
 
 
 def _taken_text(trace: Trace, receive: Site, taker: EventId | None) -> str:
-    """Return `, received at pool.py:15` if that is another line than the race's."""
+    """Return `, received at pool.py:15` for the receive `taker` of another message; "" if it is at the same line as the
+    racing receive.
+    """
     if taker is None:
         return ", never received"
     site = describe.finding_site(trace.event(*taker))

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.search import Races, first_end_points, follows_any, receives_of_races
+from weft.races.search import Races, first_end_points, follows_any, receives_and_taken_sends
 
 Ints = NDArray[np.int64]
 
 
 def last_common_points(match: Match, order: Order, later_senders: Mapping[int, Sequence[int]]) -> Ints:
-    """Return by rank the last of its points that all of its later senders know of when their calls end.
+    """Return by rank its last point that all ranks know of which send it something later. A point is the begin or end
+    of an event, 2 * index + 1 or + 2; NONE if no rank does.
 
-    A point is the begin or the end of an event, 2 * index + 1 or + 2. `later_senders`: by receiver.
+    `later_senders`: by receiver the ranks that send to it after these calls.
     """
     ranks = match.trace.ranks
     known = np.full(len(ranks), NONE, np.int64)
@@ -31,8 +32,8 @@ def last_common_points(match: Match, order: Order, later_senders: Mapping[int, S
 
 
 def first_open_receive(match: Match, known: Ints) -> Ints:
-    """Return by rank the post of its first wildcard receive or probe that may still be open; else the number of its
-    calls.
+    """Return by rank the event of its first receive (or probe) from any source that may still get a message of later
+    calls; the number of its calls if there is none. `known`: as `last_common_points` returns it.
     """
     found = np.array([len(rank) for rank in match.trace.ranks], np.int64)
     for posts in (match.recvs, match.probes):
@@ -42,10 +43,11 @@ def first_open_receive(match: Match, known: Ints) -> Ints:
 
 
 def first_undecided_race(match: Match, order: Order, races: Races, known: Ints) -> Ints:
-    """Return by rank the post of its first race that an unknown earlier one may influence; else the number of its
-    calls.
+    """Return by rank the event of its first race that a race not yet known may influence; the number of its calls if
+    there is none.
 
-    It comes after a receive that may still take what is sent after these calls, which then races as well.
+    Such a race comes after a receive that may still take a message of later calls, and then races as well. `known`: as
+    `last_common_points` returns it.
     """
     found = np.array([len(rank) for rank in match.trace.ranks], np.int64)
     ranks, events = [], []
@@ -57,13 +59,15 @@ def first_undecided_race(match: Match, order: Order, races: Races, known: Ints) 
     if sum(map(len, ranks)):
         after = order.future_points(first_end_points(match, np.concatenate(ranks), np.concatenate(events)))
         open_ = ~races.influenced & follows_any(match, races, after)
-        rank, event, _ = receives_of_races(match, races)
+        rank, event, _ = receives_and_taken_sends(match, races)
         np.minimum.at(found, rank[open_], event[open_].astype(np.int64))
     return found
 
 
 def _open_rows(posts: Posts, known: Ints) -> Ints:
-    """Return the wildcard rows that complete after the point that is known of their rank."""
+    """Return the rows from any source that may still take a message of later calls: they complete after the point in
+    `known`.
+    """
     rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)
     end = 2 * posts.completion[rows].astype(np.int64) + 2
     return rows[end > known[posts.ranks()[rows]]]

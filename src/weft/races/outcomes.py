@@ -34,7 +34,9 @@ _NEAR: Final = 32
 
 
 def find_races_without_exchange(match: Match, races: Races) -> NDArray[np.bool_]:
-    """Return a mask of the races of which a listed message's own receive cannot take what the wildcard took."""
+    """Return a mask of the races in which a receive may be left without a message: one of the other messages is
+    received elsewhere, by a receive that cannot take the message of the racing receive in exchange.
+    """
     first = races.first.astype(np.int64)
     recv = np.repeat(races.row.astype(np.int64), first[1:] - first[:-1])
     send = races.messages.astype(np.int64)
@@ -48,8 +50,8 @@ def find_races_without_exchange(match: Match, races: Races) -> NDArray[np.bool_]
 
 
 def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
-    """Return what happens if a listed message comes first, in the worst case: a word for programs, and text for
-    people.
+    """Return the worst that happens if one of the other messages comes first: a word for programs ("truncation",
+    "same", "unknown"), and text for people.
     """
     if races.probe[race]:
         return OPEN, ""
@@ -74,9 +76,8 @@ def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
 
 
 def is_sized_by_probe(receive: Event) -> bool:
-    """Return whether the program read a receive's length from the status of a probe just before (MPI_Get_count).
-
-    Such a receive has room for whichever message comes (MPI-4.1, 3.8.1 and 3.8.2).
+    """Return whether a receive has room for whichever message comes, as the program asked a probe for the length just
+    before (by MPI_Get_count; MPI-4.1, 3.8.1 and 3.8.2).
     """
     size, asked = size_in_bytes(receive.datatype), None
     for index in range(receive.index - 1, max(-1, receive.index - 1 - _NEAR), -1):
@@ -93,7 +94,9 @@ def is_sized_by_probe(receive: Event) -> bool:
 
 
 def _surely_fits(match: Match, send: int, recv: int) -> bool:
-    """Return whether a message and a receive have one predefined type, and the message is no longer."""
+    """Return whether a message and a receive are of the same predefined type and the message is no longer than the
+    receive. False also if that is unknown. `send`, `recv`: rows of the match.
+    """
     (sent, wanted) = (
         match.trace.ranks[posts.rank_of(row)].events[int(posts.args[row])] if posts.args[row] != NONE else None
         for posts, row in ((match.sends, send), (match.recvs, recv))
@@ -105,7 +108,9 @@ def _surely_fits(match: Match, send: int, recv: int) -> bool:
 
 
 def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
-    """Return the call that names the buffer of a row."""
+    """Return the call that names the buffer of a send or receive; for a persistent request that is the call that made
+    it.
+    """
     posts = match.sends if sends else match.recvs
     args = int(posts.args[row])
     rank, event = posts.id(row)
@@ -113,8 +118,8 @@ def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
 
 
 def _left_over_text(match: Match, receive_row: int, send_row: int) -> str:
-    """Return the words for the receive that may be left without a message. `receive_row`, `send_row`:
-    rows of the match.
+    """Return words on a receive that may be left without a message, as it cannot take the one of a send. `receive_row`,
+    `send_row`: rows of the match.
     """
     event = match.trace.event(*match.recvs.id(receive_row))
     source = match.sends.rank_of(send_row)
@@ -126,7 +131,9 @@ def _left_over_text(match: Match, receive_row: int, send_row: int) -> str:
 
 
 def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
-    """Return why a message does not fit a receive, as far as their slots tell: a word, and text for people."""
+    """Return why a message does not fit a receive: a word for programs, and text for people. ("same", "") if it fits or
+    that is unknown.
+    """
     sent, wanted = send.datatype, receive.datatype
     sizes = size_in_bytes(sent), size_in_bytes(wanted)
     if sent is None or wanted is None or sizes[0] is None or sizes[1] is None:

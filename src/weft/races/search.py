@@ -54,9 +54,10 @@ class Races:
 
 
 def detect_races(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> Races:
-    """Return the wildcard receives and probes of a run that race, with the messages that they could have taken.
+    """Return the races of a run: receives and probes from any source that could have taken other messages, with these
+    messages. A race is defined in native/kernel/races.c.
 
-    A race is defined in native/kernel/races.c. For a segment that looks ahead, the races of its own calls.
+    For a part of a run that also has later calls to look at, only the races of its own calls are returned.
     """
     look = lookahead_of(match.trace)
     if look is None:
@@ -70,9 +71,10 @@ def detect_races(match: Match, order: Order, max_messages: int = MAX_LISTED_MESS
 
 
 def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> tuple[Races, U32]:
-    """Return the races among all calls of the trace, and by rank the first point after the decision of one.
+    """Return the races among all calls of the trace, and by rank the first point that comes after the decision of a
+    race.
 
-    A point is the begin or the end of an event, 2 * index + 1 or + 2; NONE for a rank without such a point.
+    A point is the begin or end of an event, 2 * index + 1 or + 2; NONE for a rank without such a point.
     """
     races = _find_candidates(match, order, max_messages)
     races = _remove_ordered(match, order, races)
@@ -82,17 +84,17 @@ def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_
 
 
 def select_before(match: Match, races: Races, end_events: NDArray[np.int64]) -> Races:
-    """Return the races of receives and probes that come before a given call of each rank."""
-    ranks, events, _ = receives_of_races(match, races)
+    """Return the races whose receive or probe comes before the event in `end_events`, which has one for each rank."""
+    ranks, events, _ = receives_and_taken_sends(match, races)
     first = races.first.astype(np.int64)
     return _select_messages(races, np.repeat(events < end_events[ranks], first[1:] - first[:-1]))
 
 
 def can_exchange(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for wildcard receives and messages that race with them whether the two receives could exchange messages.
+    """Return a mask of pairs, a receive from any source and a message that races for it, in which the two receives
+    could exchange their messages: the receive that got the racing message could take the other one.
 
-    That is: whether the receive that took the message could take the one that the wildcard took. `recv`, `send`: rows
-    of the match's receives and sends.
+    `recv`, `send`: rows of the match's receives and sends.
     """
     recvs, sends = match.recvs, match.sends
     other = sends.partner[send].astype(np.int64)
@@ -103,10 +105,11 @@ def can_exchange(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64])
 
 
 def select_settled(match: Match, races: Races) -> Races:
-    """Return the races of an unfinished run that will remain, whatever follows.
+    """Return the races of a run that still goes on which will remain races, whatever follows.
 
-    A message that nobody has received may still go to a receive that was posted before the race. And whether a line
-    answers the sender is known when it receives again, or when its rank has gone on to something else.
+    Left out are messages that nobody has received yet, as they may go to an earlier receive. Also left out are races
+    after which the rank has not yet received again at the line, or made some more calls, as it may still answer the
+    sender.
     """
     ranks, events = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32)
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
@@ -121,7 +124,9 @@ def select_settled(match: Match, races: Races) -> Races:
 
 
 def _received_again(match: Match, posts: Posts, row: int) -> bool:
-    """Return whether the line of a receive has received a message again since."""
+    """Return whether the rank has received another message at the line of a receive since. `row`: the receive's row in
+    `posts`.
+    """
     rank = posts.rank_of(row)
     later = posts.event[row + 1 : posts.of_rank(rank).stop][posts.partner[row + 1 : posts.of_rank(rank).stop] != NONE]
     sites = match.trace.ranks[rank].events["site"]
@@ -129,7 +134,9 @@ def _received_again(match: Match, posts: Posts, row: int) -> bool:
 
 
 def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
-    """Find the races as the kernel sees them, before those are removed that other rules order."""
+    """Return the races that the kernel in C finds. Some of their messages may be ordered by rules that it does not
+    know.
+    """
     recvs, probes, sends = match.recvs, match.probes, match.sends
     earlier, later = order.pairs
     reach = np.empty(len(recvs), np.uint32)
@@ -157,7 +164,9 @@ def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
 
 
 def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
-    """Return the rows of synchronous sends that may tell another rank of a receive's decision, by receive."""
+    """Return the synchronous sends by whose return another rank may learn that a receive from any source is decided:
+    row of the receive → rows of the sends.
+    """
     sends, recvs = match.sends, match.recvs
     sync = np.flatnonzero((sends.flags & Post.SYNCHRONOUS != 0) & (sends.completion != NONE) & (sends.partner != NONE))
     exits: dict[int, list[int]] = {int(sends.partner[s]): [int(s)] for s in sync}
@@ -173,9 +182,10 @@ def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
 
 
 def _remove_ordered(match: Match, order: Order, races: Races) -> Races:
-    """Remove messages whose sends come after the decision on a path that the kernel does not follow.
+    """Return the races without messages that are sent only after the receive is decided, by an order that the kernel
+    does not follow.
 
-    Such a path leads through the end of a synchronous send, or through one of several threads of the receiver.
+    Such an order leads through the end of a synchronous send, or through one of several threads of the receiver.
     """
     exits = _synchronous_exits(match, order)
     threaded = order.processes.only == NONE
@@ -202,7 +212,7 @@ def _remove_ordered(match: Match, order: Order, races: Races) -> Races:
 
 
 def _select_messages(races: Races, which: NDArray[np.bool_]) -> Races:
-    """Return the races with some of their messages only; a race without any is left out."""
+    """Return the races with only the messages in the mask `which`; a race without any message is left out."""
     sums = np.concatenate([[0], np.cumsum(which)])
     lengths = sums[races.first[1:].astype(np.int64)] - sums[races.first[:-1].astype(np.int64)]
     dropped = np.diff(races.first.astype(np.int64)) - lengths
@@ -220,8 +230,10 @@ def _ranks_and_events(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
     return ranks, posts.event[rows]
 
 
-def receives_of_races(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
-    """Return by race the rank and the event of the receive or probe, and the row of the send that it took."""
+def receives_and_taken_sends(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
+    """Return three columns with an entry for each race: the rank and the event of the receive or probe, and the row of
+    the send that it took.
+    """
     rank, event, took = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32), races.row.copy()
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
@@ -231,11 +243,12 @@ def receives_of_races(match: Match, races: Races) -> tuple[NDArray[np.int64], U3
 
 
 def _first_tainted_points(match: Match, order: Order, races: Races) -> U32:
-    """Return by rank the first point that comes after the decision of a racing receive, or of one before a segment.
+    """Return by rank the first point that comes after the decision of a racing receive, in this part of the run or
+    before it.
 
-    A point is the begin or the end of an event, 2 * index + 1 or + 2; NONE if there is none.
+    A point is the begin or end of an event, 2 * index + 1 or + 2; NONE if there is none.
     """
-    rank, event, _ = receives_of_races(match, races)
+    rank, event, _ = receives_and_taken_sends(match, races)
     end = event.copy()
     end[~races.probe] = order.known[races.row[~races.probe]]
     at_process = order.processes
@@ -258,21 +271,24 @@ def _first_tainted_points(match: Match, order: Order, races: Races) -> U32:
 
 
 def first_end_points(match: Match, ranks: NDArray[np.int64], events: U32) -> dict[int, int]:
-    """Return by rank, each of one thread, the end point of the first of some events."""
+    """Return for each rank the end of the first of its `events`, as a point: 2 * index + 2. All ranks must have one
+    thread. `ranks`: the rank of each event.
+    """
     first = np.full(len(match.trace.ranks), NONE, np.uint32)
     np.minimum.at(first, ranks, 2 * events + 2)
     return {int(rank): int(first[rank]) for rank in np.flatnonzero(first != NONE)}
 
 
 def follows_any(match: Match, races: Races, points: U32) -> NDArray[np.bool_]:
-    """Return for each race whether its receive, its message or a racing one comes after a given point of its rank.
+    """Return a mask of the races whose receive, message or one of the other messages comes after the point of its rank
+    in `points`.
 
-    After the decision of another racing receive, that race may have decided whether this one exists (Netzer, Brennan &
-    Damodaran-Kamal 1996).
+    If that point is the decision of another racing receive, that race may have decided whether this one occurs (Netzer,
+    Brennan & Damodaran-Kamal 1996).
     """
     if not len(races):
         return np.zeros(0, np.bool_)
-    rank, event, took = receives_of_races(match, races)
+    rank, event, took = receives_and_taken_sends(match, races)
     found: NDArray[np.bool_] = 2 * event + 1 >= points[rank]
     s_rank, s_event = _ranks_and_events(match.sends, took)
     found |= 2 * s_event + 1 >= points[s_rank]

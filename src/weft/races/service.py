@@ -62,14 +62,14 @@ class _PeerEvents:
         return cls(np.sort(_encode_key(peers, events)))
 
     def has_event_between(self, peer: I64, low: I64, high: I64) -> NDArray[np.bool_]:
-        """Return for each row whether an event with its peer is after `low` and before `high`."""
+        """Return a mask of the rows for which an event with the row's peer is after `low` and before `high`."""
         at = np.searchsorted(self.keys, _encode_key(peer, low), side="right")
         found = np.append(self.keys, np.iinfo(np.int64).max)[at]
         result: NDArray[np.bool_] = found < _encode_key(peer, high)
         return result
 
     def last_event_before(self, peer: I64, event: I64) -> I64:
-        """Return for each row the last event with its peer before one, or -1."""
+        """Return for each row the last event with the row's peer before `event`; -1 if there is none."""
         at = np.searchsorted(self.keys, _encode_key(peer, event)) - 1
         found = np.append(self.keys, -1)[at]
         result: I64 = np.where(
@@ -85,7 +85,7 @@ def _encode_key(peer: I64, event: I64) -> I64:
 
 
 def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint8]:
-    """Return for each race whether only the order differs: ANSWERED, HEARD, SEEN, or 0 for other races."""
+    """Return for each race why it changes nothing but an order: ANSWERED, HEARD or SEEN; 0 if it may change more."""
     found = np.zeros(len(races), np.uint8)
     sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
     received: dict[tuple[int, int, int], int] = {}
@@ -108,8 +108,8 @@ def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint
 
 
 def _receiving_site(match: Match, place: _RacingSite) -> int | None:
-    """Return the one call site in the probe's function that received all that the probe saw in races; None
-    otherwise.
+    """Return the call site at which all messages were received that a racing probe saw; None if there are several, or
+    it is in another function than the probe.
     """
     seen = match.probes.partner[place.rows]
     taken = match.sends.partner[seen[seen != NONE]]
@@ -129,7 +129,9 @@ def _posts(match: Match, probe: bool) -> Posts:
 
 
 def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
-    """Return the races grouped by rank, site, communicator and tag."""
+    """Return the races in groups with the same rank, call site, communicator and tag; those of receives before those of
+    probes.
+    """
     found: list[_RacingSite] = []
     for probe in (False, True):
         posts = _posts(match, probe)
@@ -150,7 +152,9 @@ def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
 
 
 def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
-    """Return a number for each combination of values, and the columns."""
+    """Return for each row a number that is equal for rows with the same values in all columns, and the columns
+    themselves.
+    """
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         ids = sorted_distinct(column)
@@ -160,7 +164,7 @@ def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]
 
 
 def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
-    """Return the call site of each row's event."""
+    """Return for each row the call site of its event. `ranks`: the rank of each row."""
     found = np.zeros(len(rows), np.int64)
     for rank in sorted_distinct(ranks).tolist():
         mine = ranks == rank
@@ -169,7 +173,9 @@ def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
 
 
 def _are_all_received_here(match: Match, order: Order, place: _RacingSite, incoming: I64, taken_at: int | None) -> bool:
-    """Return whether every message that could have come first was received at the site."""
+    """Return whether every message that could have come first was received at the site of these races. `incoming`: rows
+    of the sends to the rank. `taken_at`: the site that receives what a probe saw.
+    """
     sends, recvs = match.sends, match.recvs
     fits = sends.comm[incoming] == place.comm
     if place.tag >= 0:
@@ -199,7 +205,9 @@ def _are_all_received_here(match: Match, order: Order, place: _RacingSite, incom
 
 
 def _received_here(match: Match, place: _RacingSite, rows: I64, taker: I64, taken_at: int | None) -> NDArray[np.bool_]:
-    """Return which messages the site received or saw, or were received where those that it saw were received."""
+    """Return a mask of the messages that the site received or saw with a probe, or that the site `taken_at` received.
+    `rows`: the sends, `taker`: the receive of each.
+    """
     recvs, probes = match.recvs, match.probes
     events = match.trace.ranks[place.rank].events["site"]
     here, taken = np.zeros(len(rows), np.bool_), taker != NONE
@@ -214,8 +222,8 @@ def _received_here(match: Match, place: _RacingSite, rows: I64, taker: I64, take
 
 
 def _classify_answers(match: Match, place: _RacingSite) -> int:
-    """Return ANSWERED, HEARD or 0: whether each racing receive is answered, or ends a conversation at a site that
-    answers.
+    """Return ANSWERED if the rank answers the source of each racing receive before it receives again at this site, or
+    the receive ends a conversation. HEARD if it receives the rest from the source by name instead; 0 if neither.
     """
     posts = _posts(match, place.probe)
     part = posts.of_rank(place.rank)
@@ -253,9 +261,10 @@ class _RacingReceives(NamedTuple):
 
 
 def _is_decided_here(match: Match, to: _PeerEvents, took: _PeerEvents, of: _RacingReceives) -> NDArray[np.bool_]:
-    """Return which racing receives the calls of this segment decide.
+    """Return a mask of the racing receives of which it is known whether they are answered.
 
-    An answer to the last may be in the run's next segment, what was sent to the first one's source in the one before.
+    The answer to the last one may be in the next part of the run, and what was sent to the source of the first one in
+    the part before.
     """
     last = of.has_no_answer & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
     if not match.trace.has_earlier_calls:
@@ -271,7 +280,7 @@ def _was_sent_something(to: _PeerEvents, took: _PeerEvents, peer: I64, at: I64) 
 
 
 def _sends_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
-    """Return when the rank sent to each other rank."""
+    """Return the events at which the rank sent to each other rank in this communicator."""
     part = match.sends.of_rank(place.rank)
     mine = match.sends.comm[part] == place.comm
     return _PeerEvents.made(
@@ -280,7 +289,7 @@ def _sends_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
 
 
 def _named_receives_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
-    """Return when the rank received from each other rank by its number."""
+    """Return the events at which the rank posted receives from each other rank by its number in this communicator."""
     recvs, part = match.recvs, match.recvs.of_rank(place.rank)
     mine = (recvs.comm[part] == place.comm) & (recvs.flags[part] & Post.ANY_SOURCE == 0)
     return _PeerEvents.made(recvs.peer[part][mine].astype(np.int64), recvs.event[part][mine].astype(np.int64))

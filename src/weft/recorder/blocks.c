@@ -70,8 +70,8 @@ static void add_run(struct runs *list, struct weft_block_run run) {
     else list->run[list->n++] = run;
 }
 
-/* Add `times` copies of a list of runs to another list: the first copy lies at byte `at`, the next ones `stride` bytes
- * apart. */
+/* Add `times` copies of a list of runs to another list: the first copy lies at byte `offset`, the next ones `stride`
+ * bytes apart. */
 static void add_repeated(struct runs *list, const struct runs *copied, int64_t offset, int64_t times, int64_t stride) {
     list->failed |= copied->failed;
     for (int i = 0; i < copied->n && times > 0 && !list->failed; i++) {

@@ -324,8 +324,8 @@ WEFT_COLD void weft_write_strings(struct weft_text *t, int64_t most, char *const
 
 /* Write the number of bytes received into the event's fixed fields, or into its tail where it has one. `ticket`: also
  * the number that the probe that found the message has among the calls of all threads. */
-WEFT_HOT void weft_write_received_bytes(struct weft_thread *thread, struct weft_event *event, uint64_t bytes,
-                                        bool ticket) {
+WEFT_HOT void weft_write_received_size(struct weft_thread *thread, struct weft_event *event, uint64_t bytes,
+                                       bool ticket) {
     if (LIKELY(!(event->flags & WEFT_FLAG_HAS_TAIL))) {
         event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
         return;

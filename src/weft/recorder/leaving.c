@@ -132,13 +132,13 @@ static Object *record_exception(Object *self, Object *arguments) {
     Object *frames = py.PyTuple_GetItem(arguments, 4);
     for (int i = 0; i < 4; i++)
         if (!frames || !(words[i] = py.PyBytes_AsString(py.PyTuple_GetItem(arguments, i)))) return NULL;
-    struct weft_told ending = {.kind = WEFT_ENDING_EXCEPTION,
-                               .name = words[0],
-                               .text = words[1],
-                               .traceback = words[2],
-                               .who = words[3],
-                               .python = py.PyBytes_AsString(frames),
-                               .python_bytes = (size_t)py.PyBytes_Size(frames)};
+    struct weft_ending_report ending = {.kind = WEFT_ENDING_EXCEPTION,
+                                        .name = words[0],
+                                        .text = words[1],
+                                        .traceback = words[2],
+                                        .who = words[3],
+                                        .python = py.PyBytes_AsString(frames),
+                                        .python_bytes = (size_t)py.PyBytes_Size(frames)};
     if (weft_can_record_ending()) weft_record_ending(&ending);
     if (!*words[3]) told_exception = true;
     return return_none();
@@ -240,16 +240,16 @@ static WEFT_COLD void remember_system_exit(Object *value) {
 
 /* Record an exit that SystemExit has caused, with the line that raised it. Return whether the ending is recorded, here
  * or before. */
-bool weft_record_python_exit(int status, struct weft_told *unused) {
+bool weft_record_python_exit(int status, struct weft_ending_report *unused) {
     if (told_exception && status == 1) return true; /* said already */
     if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
-    struct weft_told exited = {.kind = WEFT_ENDING_EXIT,
-                               .code = status,
-                               .detail = WEFT_EXIT_PYTHON,
-                               .name = "sys.exit",
-                               .text = last.text,
-                               .python = last.frames,
-                               .python_bytes = last.bytes};
+    struct weft_ending_report exited = {.kind = WEFT_ENDING_EXIT,
+                                        .code = status,
+                                        .detail = WEFT_EXIT_PYTHON,
+                                        .name = "sys.exit",
+                                        .text = last.text,
+                                        .python = last.frames,
+                                        .python_bytes = last.bytes};
     (void)unused;
     weft_record_ending(&exited);
     return true;

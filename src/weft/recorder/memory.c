@@ -319,8 +319,8 @@ void weft_note_buffer_for_lookup(const void *buffer) {
         thread->buffers[thread->met++] = (uintptr_t)buffer;
 }
 
-/* Record the blocks that hold the buffers of the thread's call: u thread slot, u ticks before the call, u n, n (u
- * address, u first byte of its block, u bytes) */
+/* Record the blocks that hold the buffers of the thread's call: its thread slot, the ticks before the call, how many
+ * there are, and for each the buffer's address, its block's first byte and the block's bytes. */
 static void record_blocks(struct weft_thread *thread) {
     uint8_t payload[64 + 32 * MET];
     struct weft_block blocks[MET];
@@ -376,8 +376,8 @@ void weft_look_up_buffer_if_few_lookups(struct weft_thread *thread, const struct
     if (!thread->fresh) weft_look_up_buffers_at_next_call(thread);
 }
 
-/* Record where the frames of a call's callers end: u site, u an address below the frame of the call's function, u n, n
- * u how far above it the frames of that function, of its caller and so on end */
+/* Record where the frames of a call's callers end: the call site, an address below the frame of the call's function,
+ * how many callers there are, and for each how far above that address its frame ends, from that function's on. */
 void weft_record_caller_frames(const struct weft_site_cached *site) {
     uint8_t payload[64 + 10 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
@@ -410,8 +410,8 @@ void weft_begin_window_block_watch(MPI_Win window, const void *base, int64_t siz
     pthread_mutex_unlock(&lock);
 }
 
-/* Before a window is freed, record that its memory was given back before, if it was: u window, u thread slot, u ticks
- * before the call that frees the window */
+/* Before a window is freed, record if its memory was given back before: the window, the thread slot, and the ticks
+ * before the call that frees the window (`enter`). */
 void weft_check_window_block(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
     uint8_t payload[64];
     struct weft_block block_now = {0};

@@ -342,7 +342,7 @@ static int find_line(uintptr_t code, uint32_t instruction) {
     return 0;
 }
 
-/* Write one frame as (s file, u line, s function); return false for one that nobody wrote, or that cannot be read. */
+/* Write file, line and function of one frame; return false for a frame that nobody wrote, or that cannot be read. */
 bool weft_write_python_frame(struct weft_text *text, const struct weft_python_place *place) {
     char file[1024], name[512];
     uintptr_t file_object = 0, name_object = 0;

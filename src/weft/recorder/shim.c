@@ -178,7 +178,7 @@ static WEFT_COLD void restart_without_recorder(void) {
         words[n++] = line + at;
     words[n] = NULL;
     if (!n || length >= (ssize_t)sizeof line - 1) return;
-    weft_remove_own_variables();
+    weft_remove_recorder_variables();
     fflush(NULL);
     execvp(words[0], words);
 }
@@ -446,8 +446,8 @@ void weft_complete_record_start(bool world, int provided) {
     version[length] = 0;
     dladdr(get_version, &info);
     weft_write_text_definition(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
-    weft_remove_own_variables();
-    weft_remove_own_variables_from_python();
+    weft_remove_recorder_variables();
+    weft_remove_recorder_variables_from_python();
     weft_begin_watching_exit();
     if (!weft_agent_path[0]) weft_begin_signal_handling(); /* a debugger meets the crash itself */
     weft_begin_watching_python_exit();
@@ -578,7 +578,7 @@ __attribute__((constructor)) static void begin_in_process(void) {
     if (done) return;
     done = true;
     const char *watch = getenv("WEFT_INTERNAL_BUFFERS");
-    weft_read_own_variables(); /* without a run every call only goes through */
+    weft_read_recorder_variables(); /* without a run every call only goes through */
     if (weft_run_path[0]) atexit(note_unseen_mpi);
     weft_watching = weft_is_left_out(WEFT_BUFFERS) ? 0
                     : !watch                       ? 1

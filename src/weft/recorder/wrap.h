@@ -116,7 +116,7 @@ struct weft_completion {
 };
 
 extern WEFT_HIDDEN __thread struct weft_completing {
-    struct weft_found found;
+    struct weft_found_request found;
     MPI_Request before;
 } weft_completing;
 /* Note the one request that a call may complete, before the call. `variable`: the one of the program that holds it. Return
@@ -141,9 +141,9 @@ WEFT_HIDDEN struct weft_completion weft_note_requests_of_call(struct weft_thread
 WEFT_INLINE void weft_end_noted_request(const struct weft_completion *noted, int64_t i, struct weft_event *event,
                                         MPI_Request after, bool ok, const MPI_Status *status) {
     if (i < 0 || i >= noted->n) return;
-    struct weft_done done = weft_end_request(
+    struct weft_request_end done = weft_end_request(
         noted->ids[i], noted->before[i], after,
-        (struct weft_ended){ok, noted->guessed[i], noted->fields[i] == WEFT_STATUS_MESSAGE ? status : NULL});
+        (struct weft_request_result){ok, noted->guessed[i], noted->fields[i] == WEFT_STATUS_MESSAGE ? status : NULL});
     if (UNLIKELY(done.changed)) {
         event->flags |= WEFT_FLAG_BUFFER_CHANGED;
         if (!event->buffer) event->buffer = (uint64_t)(uintptr_t)done.changed;

@@ -138,7 +138,7 @@ def _plan_from_outcomes(rank: Rank) -> RankPlan:
             f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not keep in "
             "which order they do: record the run at level `trace` to replay it"
         )
-    threads = [plan_thread_from_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
+    threads = [plan_thread_from_outcomes(t.outcome_log, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
     return RankPlan(rank.index, threads, PlanFlag(0) if is_record_complete(rank) else PlanFlag.OPEN)
 
 

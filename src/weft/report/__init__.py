@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weft.report.analysis import Report, analyse, run_analyses
+    from weft.report.context import AnalysisContext
     from weft.report.document import to_json
     from weft.report.failure import AnalysisWarning, Failure
-    from weft.report.ground import AnalysisContext
     from weft.report.text import summary
 
 __all__ = ["AnalysisContext", "AnalysisWarning", "Failure", "Report", "analyse", "run_analyses", "summary", "to_json"]
 
 _PLACES = {
-    "to_json": "document", "summary": "text", "Ground": "ground", "AnalysisWarning": "failure", "Failure": "failure",
+    "to_json": "document", "summary": "text", "Ground": "context", "AnalysisWarning": "failure", "Failure": "failure",
 }  # fmt: skip
 
 

@@ -24,9 +24,9 @@ from weft.report.causes import (
     remove_absences_of_deadlocks,
     remove_truncations_without_sizes,
 )
+from weft.report.context import AnalysisContext
 from weft.report.explored import add_explored
 from weft.report.failure import AnalysisWarning, Failure, describe_failures
-from weft.report.ground import AnalysisContext
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.rings import add_snapshot_findings, suffix_scope
 from weft.trace import Level, Trace
@@ -46,21 +46,22 @@ class Report:
 
 def run_analyses(
     trace: Trace, analyses: Sequence[Analysis] = ANALYSES,
-    ground: AnalysisContext | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
+    context: AnalysisContext | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
 ) -> Report:  # fmt: skip
-    """Run the analyses on a run, and return the report of what they find; an analysis that fails is named in it.
+    """Run analyses on a run, and return a report of their findings and of the analyses that failed. Empty for a run of
+    level `outcomes`, whose record has no calls.
 
-    `ground`: the run's match and order, if they were computed before. `found`: what some analyses have found already,
-    by name (weft.report.parallel). A run of level `outcomes` has no calls and no findings.
+    `context`: the run's match and order, if they were computed before. `found`: what some analyses have found already,
+    by name (weft.report.parallel).
     """
     if trace.level == Level.OUTCOMES:
         return Report(())
     whole = analyses is ANALYSES
-    ground = ground or AnalysisContext(trace)
+    context = context or AnalysisContext(trace)
     if found is None and whole and trace.event_count >= 2 * SEGMENT:
         from weft.report.segments import analyse_in_segments_alone  # of no use to short runs, which do not wait for it
 
-        found = analyse_in_segments_alone(ground, progress)
+        found = analyse_in_segments_alone(context, progress)
     scope = suffix_scope(trace)
     analyses = [one for one in analyses if scope is None or scope.is_searched(one)]
     findings: list[Finding] = []
@@ -68,7 +69,7 @@ def run_analyses(
     results: dict[str, Found] = dict(found or {})
     left = [analysis for analysis in analyses if analysis.name not in results]
     if left:
-        results |= _run_in_threads(ground, left, progress or (lambda share, now: None))
+        results |= _run_in_threads(context, left, progress or (lambda share, now: None))
     for analysis in analyses:
         result = results.get(analysis.name, [])
         if isinstance(result, Failure):
@@ -76,7 +77,7 @@ def run_analyses(
         else:
             findings += [one for one in result if scope is None or scope.is_true_of_run(analysis, one)]
     try:
-        findings = add_explored(trace, attach_consequences(ground, findings))
+        findings = add_explored(trace, attach_consequences(context, findings))
     except Exception as error:
         failures.append(Failure.from_exception("what follows from the ends of ranks", error))
     told = join_equal_overruns(merge_by_cause(remove_absences_of_deadlocks(findings)))
@@ -85,10 +86,12 @@ def run_analyses(
     return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
 
 
-def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> list[Finding]:
-    """Return the findings without those that only follow from how a rank ended; these become its consequences."""
+def attach_consequences(context: AnalysisContext, findings: list[Finding]) -> list[Finding]:
+    """Return the findings without those that only follow from how a rank ended. Such a finding becomes a consequence of
+    the finding on that end.
+    """
     findings = remove_truncations_without_sizes(attach_consequences_of_overruns(remove_sampled(findings)))
-    trace, asked = ground.locate_at_end(findings)
+    trace, asked = context.locate_at_end(findings)
     following = find_consequences(trace, asked)
     return [
         replace(one, consequences=tuple(behind)) if (behind := following.describe_consequences(at_end)) else one
@@ -103,25 +106,25 @@ def remove_sampled(findings: list[Finding]) -> list[Finding]:
     return [f for f in findings if not (isinstance(f.evidence, Sampled) and exact.intersection(f.events))]
 
 
-def _run_in_threads(ground: AnalysisContext, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
-    """Return what each analysis finds, or why it fails, with several analyses at a time.
+def _run_in_threads(context: AnalysisContext, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
+    """Run analyses, several at a time, and return by name what each finds, or its failure.
 
-    They know nothing of each other, and most of their time goes into C and numpy, which let other threads run.
+    They are independent, and most of their time goes into C and numpy, which let other threads run.
     """
     progress(0, "matching messages")
     with suppress(Exception):  # the analyses that need it will say why it fails
-        ground.prepare()
-    analyses = [analysis for analysis in analyses if may_find(ground, analysis)]
-    count = worker_count(sum(len(rank) for rank in ground.trace.ranks), 4)
+        context.prepare()
+    analyses = [analysis for analysis in analyses if may_find(context, analysis)]
+    count = worker_count(sum(len(rank) for rank in context.trace.ranks), 4)
     if count == 1:
-        return {analysis.name: _try_analysis(ground, analysis) for analysis in analyses}
+        return {analysis.name: _try_analysis(context, analysis) for analysis in analyses}
     # Small runs have one thread.
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
     with ThreadPoolExecutor(count) as pool:
         if any("order" in analysis.needs for analysis in analyses):
-            pool.submit(lambda: ground.order)
-        begun = {analysis.name: pool.submit(_try_analysis, ground, analysis)
+            pool.submit(lambda: context.order)
+        begun = {analysis.name: pool.submit(_try_analysis, context, analysis)
                  for analysis in sorted(analyses, key=lambda one: "order" in one.needs)}  # fmt: skip
         left = list(begun)
         for future in as_completed(begun.values()):
@@ -130,14 +133,13 @@ def _run_in_threads(ground: AnalysisContext, analyses: Sequence[Analysis], progr
         return {name: future.result() for name, future in begun.items()}
 
 
-def _try_analysis(ground: AnalysisContext, analysis: Analysis) -> Found:
-    return call_or_fail(analysis, lambda: list(analysis.find(ground)))
+def _try_analysis(context: AnalysisContext, analysis: Analysis) -> Found:
+    return call_or_fail(analysis, lambda: list(analysis.find(context)))
 
 
 def analyse(trace: Trace) -> list[Finding]:
-    """Return all findings of a run, worst first, those of one cause merged.
-
-    Warns of analyses that fail: AnalysisWarning.
+    """Return all findings of a run, worst first; findings with one cause are merged. For each analysis that fails an
+    AnalysisWarning is given.
     """
     report = run_analyses(trace)
     for text in describe_failures(trace.path, report.failures):
@@ -146,7 +148,7 @@ def analyse(trace: Trace) -> list[Finding]:
 
 
 def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings of one cause merged into one, in the order in which the first of each came."""
+    """Merge the findings that have cause and severity in common, and return them in the order of their first ones."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.severity, *finding.group), []).append(finding)
@@ -154,7 +156,9 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _merge_findings(findings: list[Finding]) -> Finding:
-    """Return one finding for several of one cause: the first one's message, and all ranks, sites and events."""
+    """Return one finding for several with the same cause: the message of the surest one, and all ranks, sites and
+    events.
+    """
     first = min(findings, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
     sites = tuple(dict.fromkeys(site for f in (first, *findings) for site in f.sites))
     events = tuple(dict.fromkeys(event for f in (first, *findings) for event in f.events))

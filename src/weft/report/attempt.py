@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from weft.findings import Finding
+from weft.report.context import AnalysisContext
 from weft.report.failure import Failure
-from weft.report.ground import AnalysisContext
 from weft.report.registry import Analysis
 
 Found = list[Finding] | Failure
@@ -20,15 +20,17 @@ Progress = Callable[[float, str], None]
 """A function that is called with the share of the analyses that is done, and with what runs now."""
 
 
-def may_find(ground: AnalysisContext, analysis: Analysis) -> bool:
-    """Return whether the run has calls for an analysis; True if that check fails, as the analysis then says why."""
+def may_find(context: AnalysisContext, analysis: Analysis) -> bool:
+    """Return whether the run has calls that concern an analysis. True also if that check itself fails: the analysis
+    then reports why.
+    """
     with suppress(Exception):
-        return analysis.worthwhile(ground)
+        return analysis.worthwhile(context)
     return True
 
 
 def call_or_fail(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
-    """Return the result of a call for an analysis, or the failure if it raises."""
+    """Call a function that belongs to an analysis. Return its result, or a Failure if it raises an exception."""
     try:
         return call()
     except Exception as error:

@@ -22,8 +22,8 @@ _EXPLAINS: Final = {"crash": _WRITES | {"truncation"}, "error": _ERRORS, "except
 
 
 def attach_consequences_of_overruns(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, with those that only say that a too long buffer meets others as consequences
-    of its overrun.
+    """Return the findings without those that a buffer shares bytes with another, if the buffer is also reported as
+    longer than its memory. They become consequences of that overrun.
     """
     too_long = {_place(one.sites[0]): one for one in findings if one.kind == "buffer-overrun" and one.sites}
     follows: defaultdict[int, list[str]] = defaultdict(list)
@@ -39,8 +39,8 @@ def attach_consequences_of_overruns(findings: Sequence[Finding]) -> list[Finding
 
 
 def remove_absences_of_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without those that say only that members are missing from a collective that a proven deadlock
-    is about.
+    """Return the findings without those that members are missing from a collective, if a proven deadlock is about that
+    collective.
     """
     waiting = {
         event for one in findings if one.kind == "deadlock" and one.certainty == "certain" for event in one.events
@@ -49,8 +49,8 @@ def remove_absences_of_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def join_equal_overruns(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings with the overruns of one procedure that have the same sizes as one: a count is wrong there,
-    and the calls that take it are no causes of their own.
+    """Join the buffer overruns of one procedure that have equal sizes into one finding, and return all findings. One
+    wrong count is then the cause, not the several calls that use it.
     """
     from weft.usage.buffer_overruns import Overrun  # few runs have overruns
 
@@ -65,7 +65,7 @@ def join_equal_overruns(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _join_overruns(found: Sequence[Finding]) -> Finding:
-    """Return one finding for overruns of the same sizes, which names the lines of the others."""
+    """Return one finding for overruns with equal sizes; its message names the lines of all."""
     first = found[0]
     lines = sorted({one.sites[0].line for one in found if one.sites} - {first.sites[0].line if first.sites else 0})
     if not lines:
@@ -82,7 +82,7 @@ def _join_overruns(found: Sequence[Finding]) -> Finding:
 
 
 def remove_truncations_without_sizes(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without truncations that give no sizes, where others give the sizes for the same ranks."""
+    """Return the findings without truncations that give no sizes, if other truncations of the same ranks give them."""
     if not any(one.kind == "truncation" for one in findings):
         return list(findings)
     from weft.usage.messages import Sizes  # few runs have truncated messages
@@ -112,7 +112,9 @@ def _reports_shared_bytes(finding: Finding) -> bool:
 
 
 def put_ends_behind_causes(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with each crash, and each end by MPI, behind the errors of its ranks that explain it."""
+    """Return the findings with each end of a rank (a crash, an abort) moved behind the errors of that rank that explain
+    it.
+    """
     found = list(findings)
     for end in [one for one in found if isinstance(one.evidence, Ended)]:
         kinds = _EXPLAINS.get(_way_of_ending(end), frozenset())
@@ -132,7 +134,9 @@ def is_harmful_race(one: Finding) -> bool:
 
 
 def put_harmful_races_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with the races whose other outcome is an error in the places of the first races."""
+    """Return the findings with the message races reordered: first those whose other outcome is an error. All other
+    findings keep their places.
+    """
     found = list(findings)
     places = [place for place, one in enumerate(found) if one.kind == "message-race" and one.severity == "warning"]
     ordered = sorted((found[place] for place in places), key=lambda one: not is_harmful_race(one))
@@ -142,7 +146,9 @@ def put_harmful_races_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _way_of_ending(end: Finding) -> str:
-    """Return how the ranks of a finding ended; "" for an exception of Python's own, which MPI did not raise."""
+    """Return how the ranks of a finding ended ("crash", "error", "exception"); "" if that was an exception of Python
+    that MPI did not raise.
+    """
     if not isinstance(end.evidence, Ended) or (
         end.evidence.how == "exception" and "mpi4py" not in (end.evidence.name or "")
     ):

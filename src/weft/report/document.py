@@ -182,10 +182,11 @@ _ENDED: Final = ("running", "finished", "crashed", "deadlock", "killed", "interr
 def to_json(
     trace: Subject, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
 ) -> dict[str, Any]:
-    """Return the report as JSON: the run, its findings, the analyses that failed, what could not be read, the tables.
+    """Return the report as JSON: the run, its findings, the analyses that failed, what could not be read, and the
+    tables.
 
-    `notes` is there if a part of the run was not looked at or the program's source has changed since, `statement` if
-    the run has it.
+    The key `notes` exists only if a part of the run was not looked at, or the source has changed since the run; the key
+    `statement` of a site only if its source is known.
     """
     quotes = Quotes(trace)
     note = quotes.source_note(findings)

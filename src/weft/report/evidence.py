@@ -35,7 +35,7 @@ it, a list of text), `more_at_this_line` (a number, of the last finding that is 
 
 
 def evidence_classes() -> dict[str, type[Evidence]]:
-    """Return every class of evidence by its name, those in the modules of analyses included."""
+    """Return all classes of evidence by name. Also imports the modules of analyses that define some."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if "(Evidence):" in path.read_text(encoding="utf-8"):
             import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
@@ -51,7 +51,7 @@ def render_page() -> str:
 
 
 def _kind_sections(known: dict[str, type[Evidence]]) -> Iterator[str]:
-    """Yield the lines of the page: a section for each kind of finding, with the keys of its evidence."""
+    """Yield the lines of the page on evidence: for each kind of finding a section with the keys of its evidence."""
     for kind in sorted(KINDS.values(), key=lambda one: one.slug):
         yield from (f"## {kind.slug}", "")
         if not kind.evidence:
@@ -61,7 +61,7 @@ def _kind_sections(known: dict[str, type[Evidence]]) -> Iterator[str]:
 
 
 def _table_rows(shape: type[Evidence]) -> Iterable[str]:
-    """Yield a row of the page's table for each key of a class of evidence."""
+    """Yield for each key of a class of evidence a row of the page's table, in Markdown."""
     hints = get_type_hints(shape)
     return (
         f"| `{key}`{'?' if hasattr(shape, name) else ''} | {type_words(hints[name], left_out=hasattr(shape, name))} |"
@@ -70,9 +70,9 @@ def _table_rows(shape: type[Evidence]) -> Iterable[str]:
 
 
 def type_words(kind: Any, *, left_out: bool = False) -> str:
-    """Return a type in the words of JSON: `number or null`, `list of {rank: number}`.
+    """Return a Python type in the words of JSON: `number or null`, `list of {rank: number}`.
 
-    `left_out`: the key is left out instead of being null.
+    `left_out`: the key is left out of the JSON instead of being null.
     """
     origin, held = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):

@@ -13,7 +13,9 @@ from weft.trace.explored import read_explored
 
 
 def add_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
-    """Return the findings; a race whose other outcome was run says what it does, and how to replay it."""
+    """Return the findings; a race whose other outcomes were run by `weft explore` now says what happened, and how to
+    replay it.
+    """
     if not any(one.kind == "message-race" for one in findings):
         return findings
     outcomes = read_explored(trace.path).get("outcomes", [])
@@ -23,7 +25,7 @@ def add_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
 
 
 def _add_outcomes(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
-    """Return a race with its explored outcomes, and a sentence on the worst one."""
+    """Return a race with its explored outcomes as evidence, and a sentence on the worst one in its message."""
     assert isinstance(race.evidence, Race)
     event = race.events[0]
     mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{event}=")]

@@ -34,7 +34,9 @@ class Failure:
 
     @classmethod
     def from_exception(cls, analysis: str, error: Exception) -> Failure:
-        """Return the failure that an exception means."""
+        """Return the failure of the analysis `analysis` that an exception caused; the record is to blame if it is a
+        TraceError.
+        """
         if isinstance(error, TraceError):
             return cls(analysis, str(error), damaged=True)
         # Hardly ever: an analysis that fails.
@@ -44,7 +46,7 @@ class Failure:
 
 
 def _line_in_weft(error: Exception) -> str:
-    """Return the last line of Weft on the way to an exception, "" if there is none."""
+    """Return the last line of Weft's own code in an exception's traceback, as `weft/FILE:LINE`; "" if there is none."""
     # Hardly ever, too.
     from traceback import extract_tb
 
@@ -54,7 +56,9 @@ def _line_in_weft(error: Exception) -> str:
 
 
 def describe_failures(run: Path, failures: Iterable[Failure]) -> list[str]:
-    """Return a line for each error in which analyses ended; the last error of Weft's own says what to send."""
+    """Return a line for each different error in which analyses ended. The last error that is Weft's own also says what
+    to send to Weft's authors. `run`: the folder of the run.
+    """
     causes: dict[Failure, list[str]] = {}
     for one in sorted(failures, key=lambda one: one.damaged):
         causes.setdefault(replace(one, analysis="", details=""), []).append(one.analysis)
@@ -65,9 +69,9 @@ def describe_failures(run: Path, failures: Iterable[Failure]) -> list[str]:
 
 
 def describe_failed_analyses(names: Sequence[str], failure: Failure) -> str:
-    """Return the sentence that says which analyses an error ended, where in Weft, and what the report lacks.
+    """Return a sentence on an error: which analyses it ended, where in Weft, and what the report therefore lacks.
 
-    `names`: the analyses, `failure`: the error.
+    `names`: the analyses. `failure`: the error.
     """
     which = f"analysis of {names[0]}" if len(names) == 1 else f"analyses of {', '.join(names[:-1])} and {names[-1]}"
     if failure.damaged:

@@ -13,7 +13,7 @@ from weft.trace.run import STOP_REASONS
 
 
 def explain_blindness(trace: Trace) -> str:
-    """Return why no call of a run was looked at, "" for a run whose calls were."""
+    """Return why no call of a run was looked at; "" for a run whose calls were."""
     if trace.level == Level.OUTCOMES:
         return (
             "--level outcomes records no calls. To look for errors, `weft replay` it: the replay's record has all calls"
@@ -24,15 +24,17 @@ def explain_blindness(trace: Trace) -> str:
 
 
 def list_gaps(trace: Trace) -> list[str]:
-    """Return a sentence without its full stop for each part of a run that no analysis looked at, the largest first."""
+    """Return a sentence, without its full stop, for each part of a run that no analysis looked at. The largest part
+    comes first.
+    """
     if reason := explain_blindness(trace):
         return [f"Nothing was looked at: {reason}"]
-    return [sentence[0].upper() + sentence[1:] for sentence in _gaps(trace)]
+    return [sentence[0].upper() + sentence[1:] for sentence in _find_gaps(trace)]
 
 
-def _gaps(trace: Trace) -> Iterator[str]:
-    """Yield a sentence for each part of the run that a report could not look at: ranks without a record, calls that
-    were not recorded, damage.
+def _find_gaps(trace: Trace) -> Iterator[str]:
+    """Yield a sentence for each part of the run that is not in the record: ranks without a record, calls that were not
+    recorded, damage.
     """
     if absent := describe_ranks_without_record(trace):
         yield absent
@@ -49,7 +51,7 @@ def _gaps(trace: Trace) -> Iterator[str]:
 
 
 def describe_ranks_without_record(trace: Trace) -> str:
-    """Return `ranks 2 and 3 of 4 left no record`, as nothing that is found speaks for those; "" if all left one."""
+    """Return `ranks 2 and 3 of 4 left no record`; "" if all ranks left one."""
     if not trace.ranks and trace.run.get("lost"):
         return "no rank left a record"
     absent = [rank.index for rank in trace.ranks if rank.missing]
@@ -65,8 +67,8 @@ def is_incomplete(trace: Trace) -> bool:
 
 
 def describe_unrecorded_accesses(trace: Trace) -> str:
-    """Return a sentence that loads and stores of window memory were not recorded; "" for a run that has no window or
-    has them.
+    """Return a sentence that loads and stores of window memory were not recorded; "" if they were, or the run has no
+    windows.
     """
     if any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in trace.ranks):
         return ""

@@ -42,7 +42,7 @@ class CallLimit:
         self._told: set[Place] = set()
 
     def find_news(self) -> Iterator[tuple[str, str]]:
-        """Read the run once, and yield a line with its style for each call that is newly over the limit."""
+        """Read the run once. Yield (line, style) for each call that has exceeded the limit since the last reading."""
         trace = Trace.open(self.run)
         now, found = self._clock(), dict(open_calls(trace))
         made = {rank.index: len(rank.events) for rank in trace.ranks}
@@ -58,7 +58,7 @@ class CallLimit:
 
 
 def open_calls(trace: Trace) -> Iterator[tuple[Place, Event]]:
-    """Yield the call that each thread is in, with a key for it: rank, thread, number of calls so far."""
+    """Yield for each thread that is inside a call: a key (rank, thread, number of calls so far), and the call."""
     for rank in trace.ranks:
         for number, thread in enumerate(rank.threads):
             if len(thread.events) and not thread.events["flags"][-1] & Flag.CLOSED:
@@ -66,7 +66,7 @@ def open_calls(trace: Trace) -> Iterator[tuple[Place, Event]]:
 
 
 def last_call(rank: Rank, thread: int) -> Event:
-    """Return the last call of a thread."""
+    """Return the last call of a thread. `thread`: its index among the rank's threads."""
     if len(rank.threads) == 1:
         return rank.event(len(rank.events) - 1)
     return rank.event(int(np.flatnonzero(rank.event_threads == thread)[-1]))
@@ -80,10 +80,10 @@ def limit_sentence(event: Event, seconds: float, others: str) -> str:
 
 
 def describe_others(trace: Trace, caller: int, made: Mapping[int, int]) -> str:
-    """Return what the other ranks did since a call of rank `caller` began: made calls, computed, or stayed in a call,
-    too.
+    """Return what the other ranks did since a call of rank `caller` began: made calls, were outside of MPI, or stayed
+    in a call too.
 
-    `made`: how many calls each rank had made then.
+    `made`: how many calls each rank had made when the call began.
     """
     others = [rank for rank in trace.ranks if rank.index != caller and not rank.missing]
     went_on = [rank.index for rank in others if len(rank.events) > made.get(rank.index, 0)]

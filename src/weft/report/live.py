@@ -53,7 +53,7 @@ class LiveReporter:
         self.over = False
 
     def find_news(self) -> Iterator[tuple[str, str]]:
-        """Read the run once, and yield the findings that are new, as `(line, style)`."""
+        """Read the run once. Yield (line, style) for each finding that was not reported before."""
         trace = self._open_if_changed()
         if trace is None:
             return
@@ -64,7 +64,7 @@ class LiveReporter:
         yield from self._render_new_findings(trace)
 
     def _open_if_changed(self) -> Trace | None:
-        """Return the run as it is now, None if there is none, or nothing new in it."""
+        """Return the run as it is now; None if it does not exist yet, or has no new calls."""
         trace = open_growing(self.run)
         if trace is None or trace.event_count == self._calls:
             return None
@@ -72,7 +72,7 @@ class LiveReporter:
         return trace
 
     def _render_new_findings(self, trace: Trace) -> Iterator[tuple[str, str]]:
-        """Yield the findings of a trace that are new, as `(line, style)`."""
+        """Yield (line, style) for each proven finding of a trace that was not reported before."""
         for finding in self._find_proven(trace):
             if finding.group not in self._told:
                 self._told.add(finding.group)
@@ -84,7 +84,7 @@ class LiveReporter:
         return _examine_snapshot(trace) if found and self._resolve_new_sites(trace) else found
 
     def _resolve_new_sites(self, trace: Trace) -> bool:
-        """Look up the lines of native calls, and return whether there are new ones: they tell findings apart."""
+        """Look up the source lines of native calls, which tell findings apart. Return whether there were new ones."""
         known = sum(1 for rank in trace.ranks for _ in rank.definitions.all(Def.SITE))
         if known == self._sites:
             return False
@@ -107,9 +107,9 @@ class SnapshotTaker(LiveReporter):
         return trace if trace is not None and trace.event_count else None
 
     def _render_new_findings(self, trace: Trace) -> Iterator[tuple[str, str]]:
-        """Take a snapshot if there are new findings, and yield lines on it, as `(line, style)`.
+        """Copy the records if there are new findings, and yield (line, style) on what was kept.
 
-        What is seen while the rings turn is no more than a reason to look at a copy, which stands still.
+        The copy decides: what is seen while rings drop calls may be wrong, and is only a reason to make a copy.
         """
         try:
             seen = {finding.group: finding for finding in self._find_proven(trace)}
@@ -121,7 +121,7 @@ class SnapshotTaker(LiveReporter):
             return
         why = "its calls are dropped sooner than they are copied"
         try:
-            yield from self._try_copy(snapshots.copy_records(self.run, trace.run, trace.until))
+            yield from self._turn_into_snapshot(snapshots.copy_records(self.run, trace.run, trace.until))
         except snapshots.NoRoomError as error:
             self.over = True
             yield f"note: nothing more is set aside around findings: {error}", ""
@@ -135,8 +135,10 @@ class SnapshotTaker(LiveReporter):
                     "",
                 )
 
-    def _try_copy(self, copy: Path) -> Iterator[tuple[str, str]]:
-        """Make the copy a snapshot if it has a finding that no snapshot has, else delete it."""
+    def _turn_into_snapshot(self, copy: Path) -> Iterator[tuple[str, str]]:
+        """Turn a copy of the records into a snapshot if it has a finding that no snapshot has, else delete it. Yield
+        (line, style) for each such finding.
+        """
         snapshot = None
         try:
             trace = Trace.open(copy)
@@ -167,7 +169,9 @@ def _examine_snapshot(trace: Trace) -> list[Finding]:
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[LiveReporter | CallLimit], int]:
-    """Parse the arguments, and return the reporters they ask for and the process whose end ends them."""
+    """Parse the command line. Return the reporters that it asks for, and the id of the process with whose end they
+    end.
+    """
     parser = argparse.ArgumentParser(prog="weft.report.live")
     parser.add_argument("run", type=Path)
     parser.add_argument("--findings", action="store_true")
@@ -181,7 +185,9 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[LiveReporter | CallLimit
 
 
 def main() -> int:
-    """Report on the run that the arguments name until the process that started this one is gone."""
+    """Report on the run that the arguments name, a JSON line for each news, until the process that started this one has
+    ended.
+    """
     os.nice(19)
     tellers, parent = parse_arguments(sys.argv[1:])
     while os.getppid() == parent and not all(teller.over for teller in tellers):

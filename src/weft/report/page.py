@@ -60,7 +60,7 @@ HEAD: Final = (
 
 
 def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
-    """Return the report as an HTML page."""
+    """Return the report as a complete HTML page."""
     title = escape(printable(heading(trace, report)))
     command = trace.run.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
@@ -115,7 +115,7 @@ def _printable_lines(text: str) -> str:
 
 
 def _render_excerpts(finding: Finding, quotes: Quotes) -> str:
-    """Return the source around each line of a finding: the first excerpts open, the others folded."""
+    """Return as HTML the source around each line of a finding. The first excerpts are open, the others folded."""
     made: list[str] = []
     for file, line in source_places(finding)[:MAX_EXCERPTS]:
         excerpt = quotes.excerpt(file, line)
@@ -128,7 +128,11 @@ def _render_excerpts(finding: Finding, quotes: Quotes) -> str:
 
 
 def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: Statement | None) -> str:
-    """Return numbered lines, with the call's marked, and the other lines of its statement."""
+    """Return an excerpt as HTML: numbered, coloured lines. The line of the call is marked "here", the other lines of
+    its statement "part".
+
+    `coloured`: the text of each line in (class, text) parts.
+    """
     rows = []
     for number, parts in enumerate(coloured, excerpt.first):
         within = statement is not None and statement.first <= number <= statement.last
@@ -139,7 +143,7 @@ def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], state
 
 
 def _render_callers(site: Site) -> str:
-    """Return the callers of a site as HTML, "" if it has none."""
+    """Return the callers of a site as HTML; "" if none are known."""
     names = " &lt; ".join(
         escape(printable(f"{file_line(f, n)} {short_function(name)}".rstrip())) for f, n, name in site.callers
     )

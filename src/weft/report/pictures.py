@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, TextIO
 
 from weft.findings import Finding
-from weft.report.ground import AnalysisContext
+from weft.report.context import AnalysisContext
 from weft.report.terminal import terminal_columns
 from weft.trace import Trace
 
@@ -21,11 +21,10 @@ def draw_pictures(
     findings: Sequence[Finding],
     to: TextIO,
     most: int = MAX_PICTURES,
-    ground: AnalysisContext | None = None,
+    context: AnalysisContext | None = None,
 ) -> dict[int, list[str]]:
-    """Return the lines of the pictures of the first findings that have one, by their places among the findings.
-
-    They are in ASCII if `to` cannot show lines, and at a terminal no wider than it is.
+    """Draw the first findings that have a picture. Return by the finding's index the lines of the picture, in ASCII if
+    `to` cannot show lines, and no wider than the terminal.
     """
     # A report without such findings draws nothing.
     from weft.picture.finding_diagram import KINDS, draw_finding
@@ -38,8 +37,8 @@ def draw_pictures(
         if finding.kind not in KINDS:
             continue
         try:
-            ground = ground or AnalysisContext(trace)
-            around, there = ground.locate_finding(finding)
+            context = context or AnalysisContext(trace)
+            around, there = context.locate_finding(finding)
             made = draw_finding(around.trace, there, around.match, plain=not _can_show_lines(to), width=width)
         except Exception:  # a report of a damaged record is worth more than its picture
             continue
@@ -49,7 +48,7 @@ def draw_pictures(
 
 
 def _can_show_lines(to: TextIO) -> bool:
-    """Return whether the encoding of a stream has the characters of pictures."""
+    """Return whether the encoding of a stream has the characters with which pictures are drawn."""
     try:
         _DRAWN_WITH.encode(getattr(to, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

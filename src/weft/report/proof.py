@@ -15,7 +15,7 @@ from weft.base.words import plural
 from weft.evidence import Proof, Race, VectorTime
 from weft.findings import Finding
 from weft.report.analysis import Report
-from weft.report.ground import AnalysisContext
+from weft.report.context import AnalysisContext
 
 RACES: Final = ("message-race", "rma-race")
 MOST: Final = 200
@@ -25,14 +25,14 @@ EVENTS: Final = 9
 _SHOWN: Final = 16
 
 
-def add_proofs(ground: AnalysisContext, report: Report) -> Report:
-    """Return the report with the vector times of its races as their `proof`."""
+def add_proofs(context: AnalysisContext, report: Report) -> Report:
+    """Return the report with a `proof` for each race: the vector times of its events, and why nothing orders them."""
     many = 0
     findings = []
     for finding in report.findings:
         if finding.kind in RACES and len(finding.events) > 1 and many < MOST and not _is_place_note(finding):
             many += 1
-            findings.append(replace(finding, proof=_make_proof(ground, finding)))
+            findings.append(replace(finding, proof=_make_proof(context, finding)))
         else:
             findings.append(finding)
     return replace(report, findings=tuple(findings))
@@ -43,38 +43,40 @@ def _is_place_note(finding: Finding) -> bool:
     return finding.kind == "message-race" and not isinstance(finding.evidence, Race)
 
 
-def _make_proof(ground: AnalysisContext, finding: Finding) -> Proof:
+def _make_proof(context: AnalysisContext, finding: Finding) -> Proof:
     """Return the vector times of a race's events, and sentences on why nothing orders them."""
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]
-    times = [_vector_time(*ground.locate_event(event)) for event in events]
+    times = [_vector_time(*context.locate_event(event)) for event in events]
     reasons = (
-        _message_reasons(*ground.locate_finding(finding))
+        _message_reasons(*context.locate_finding(finding))
         if finding.kind == "message-race"
-        else _access_reasons(ground, events)
+        else _access_reasons(context, events)
     )
     return Proof(times=times, because=reasons)
 
 
-def _vector_time(ground: AnalysisContext, event: EventId) -> VectorTime:
-    """Return the vector time of an event: for each rank the calls that had begun, and ended, before it began."""
-    past = ground.order.past(event, end=False)
-    rank, index = ground.named(event)
-    begun, ended = (calls.tolist() for calls in ground.count_in_past(past))
+def _vector_time(context: AnalysisContext, event: EventId) -> VectorTime:
+    """Return the vector time of an event: how many calls of each rank had begun, and how many had ended, before it
+    began.
+    """
+    past = context.order.past(event, end=False)
+    rank, index = context.named(event)
+    begun, ended = (calls.tolist() for calls in context.count_in_past(past))
     return VectorTime(rank=rank, event=index, begun=begun, ended=ended)
 
 
-def _message_reasons(ground: AnalysisContext, finding: Finding) -> list[str]:
-    """Return why the other messages of a race could have come first, a sentence for each."""
+def _message_reasons(context: AnalysisContext, finding: Finding) -> list[str]:
+    """Return a sentence for each other message of a race on why it could have come first."""
     receive = finding.events[0]
     receiver = receive.rank
-    _, decided = ground.named(EventId(receiver, _deciding_call(ground, receive)))
+    _, decided = context.named(EventId(receiver, _deciding_call(context, receive)))
     reasons = []
     others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
     for send in (EventId(other.rank, other.event) for other in others[: EVENTS - 2]):
-        sender, call = ground.named(send)
-        known = int(ground.count_in_past(ground.order.past(send, end=False))[1][receiver])
+        sender, call = context.named(send)
+        known = int(context.count_in_past(context.order.past(send, end=False))[1][receiver])
         reasons.append(
             f"rank {sender} sends in its call {call}, when it knows of {plural(known, 'finished call')} of rank "
             f"{receiver}; that receive was decided in call {decided}, which is not among them"
@@ -82,21 +84,23 @@ def _message_reasons(ground: AnalysisContext, finding: Finding) -> list[str]:
     return reasons
 
 
-def _deciding_call(ground: AnalysisContext, receive: EventId) -> int:
-    """Return the call at whose end a receive was proved to be decided."""
-    for row in ground.match.receives_of(receive):
-        known = int(ground.order.known[row])
-        if known < len(ground.trace.ranks[receive.rank]):
+def _deciding_call(context: AnalysisContext, receive: EventId) -> int:
+    """Return the event index of the call by whose end it was certain which message a receive gets."""
+    for row in context.match.receives_of(receive):
+        known = int(context.order.known[row])
+        if known < len(context.trace.ranks[receive.rank]):
             return known
     return receive.event
 
 
-def _access_reasons(ground: AnalysisContext, events: list[EventId]) -> list[str]:
-    """Return why neither of two accesses is ordered after the other, a sentence for each."""
+def _access_reasons(context: AnalysisContext, events: list[EventId]) -> list[str]:
+    """Return a sentence for each of two accesses of different ranks: that its rank had not seen the other access
+    end.
+    """
     reasons = []
     for event, (other, place) in ((events[0], events[-1]), (events[-1], events[0])):
         if event.rank != other:
-            known = int(ground.order.past(event, end=False).ended[other])
+            known = int(context.order.past(event, end=False).ended[other])
             reasons.append(
                 f"when rank {event.rank} begins its call {event.event}, it knows of "
                 f"{plural(known, 'finished call')} of rank {other}, whose access is its call {place}"

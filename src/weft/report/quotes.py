@@ -29,7 +29,7 @@ class Quotes:
         return self._sources.statement(file, line) if self._sources and file and line else None
 
     def excerpt(self, file: str, line: int) -> Excerpt | None:
-        """Return the lines around a call; None if the run does not have them."""
+        """Return the lines around a call; None if the run has kept no source there."""
         if self._sources is None:
             return current_files.excerpt(file, line, AROUND)
         return self._sources.excerpt(file, line, AROUND) if self._sources.kept and file and line else None
@@ -39,8 +39,8 @@ class Quotes:
         return self._sources.colour_excerpt(excerpt) if self._sources else []
 
     def source_note(self, findings: Iterable[Finding]) -> str | None:
-        """Return one sentence on files that have changed since the run, of those with calls and those that findings
-        name.
+        """Return a sentence on source files that have changed since the run, None if none has. Only files with calls
+        and files that the findings name are compared.
         """
         if self._sources is None:
             return None

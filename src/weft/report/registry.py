@@ -13,12 +13,12 @@ from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.findings import Finding
 from weft.match import Match
-from weft.report.ground import AnalysisContext
+from weft.report.context import AnalysisContext
 from weft.systems import MPI, PVM
 from weft.terms.analysis_sections import AnalysisSection
 
 Need = Literal["match", "order"]
-"""What of the ground is made before an analysis: those that need the order are begun last."""
+"""What of the context is made before an analysis: those that need the order are begun last."""
 
 
 Way = Literal["each", "end", "ranks", "not"]
@@ -32,12 +32,12 @@ or never, without the whole run. Systems other than MPI have no rings."""
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """An analysis: its name for people, what it takes of the ground, and what finds."""
+    """An analysis: its name for people, what it takes of the context, and what finds."""
 
     name: str
     needs: frozenset[Need]
     find: Callable[[AnalysisContext], Iterable[Finding]]
-    worthwhile: Callable[[AnalysisContext], bool] = lambda ground: True
+    worthwhile: Callable[[AnalysisContext], bool] = lambda context: True
     """False for a run without such calls, in which it can find nothing: then it is not even imported."""
     by_rank: bool = False
     """Whether it looks at the ranks one by one, in their order: then several processes can share them (together.py)."""
@@ -51,64 +51,64 @@ class Analysis:
     """Whether its findings are of sums over the whole run: `weft.waits`."""
 
 
-def _endings(ground: AnalysisContext) -> Iterable[Finding]:
+def _endings(context: AnalysisContext) -> Iterable[Finding]:
     from weft.endings import find
 
-    return find(ground.trace)
+    return find(context.trace)
 
 
-def _deadlock(ground: AnalysisContext) -> Iterable[Finding]:
+def _deadlock(context: AnalysisContext) -> Iterable[Finding]:
     from weft.deadlock import find
 
-    return find(ground.trace)
+    return find(context.trace)
 
 
-def _potential_deadlock(ground: AnalysisContext) -> Iterable[Finding]:
+def _potential_deadlock(context: AnalysisContext) -> Iterable[Finding]:
     from weft.deadlock.unbuffered_sends import find
 
-    return find(ground.trace, ground.match)
+    return find(context.trace, context.match)
 
 
-def _other_matches(ground: AnalysisContext) -> Iterable[Finding]:
+def _other_matches(context: AnalysisContext) -> Iterable[Finding]:
     from weft.deadlock.wildcard_alternatives import find
 
-    return find(ground.trace, ground.match, ground.order)
+    return find(context.trace, context.match, context.order)
 
 
-def _arguments(ground: AnalysisContext) -> Iterable[Finding]:
+def _arguments(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.arguments import find
 
-    return find(ground.trace)
+    return find(context.trace)
 
 
-def _pvm_faults(ground: AnalysisContext) -> Iterable[Finding]:
+def _pvm_faults(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.pvm import find
 
-    return find(ground.trace, ground.match)
+    return find(context.trace, context.match)
 
 
-def _lifetime(ground: AnalysisContext) -> Iterable[Finding]:
+def _lifetime(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.lifetime_and_threads import find
 
-    return find(ground.trace)
+    return find(context.trace)
 
 
-def _collectives(ground: AnalysisContext) -> Iterable[Finding]:
+def _collectives(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.collectives import find
 
-    return find(ground.trace, ground.match)
+    return find(context.trace, context.match)
 
 
-def _reductions(ground: AnalysisContext) -> Iterable[Finding]:
+def _reductions(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.reductions import find
 
-    return find(ground.trace, ground.match)
+    return find(context.trace, context.match)
 
 
-def _messages(ground: AnalysisContext) -> Iterable[Finding]:
+def _messages(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.messages import find
 
-    return find(ground.trace, ground.match)
+    return find(context.trace, context.match)
 
 
 def _parts_of_messages() -> Sequence[AnalysisSection]:
@@ -117,119 +117,119 @@ def _parts_of_messages() -> Sequence[AnalysisSection]:
     return PARTS
 
 
-def _requests(ground: AnalysisContext) -> Iterable[Finding]:
+def _requests(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.long_ranks import find
 
-    return find(ground.trace)
+    return find(context.trace)
 
 
-def _onesided(ground: AnalysisContext) -> Iterable[Finding]:
+def _onesided(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.one_sided import find
 
-    return find(ground.trace, ground.order)
+    return find(context.trace, context.order)
 
 
-def _ready_sends(ground: AnalysisContext) -> Iterable[Finding]:
+def _ready_sends(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.ready_sends import find
 
-    return find(ground.trace, ground.match, ground.order)
+    return find(context.trace, context.match, context.order)
 
 
-def _file_faults(ground: AnalysisContext) -> Iterable[Finding]:
+def _file_faults(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.file_races import find
 
-    return find(ground.trace, ground.order)
+    return find(context.trace, context.order)
 
 
-def _memory(ground: AnalysisContext) -> Iterable[Finding]:
+def _memory(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.buffer_overruns import find
 
-    return find(ground.trace, lambda event: _locate_match(ground, event))
+    return find(context.trace, lambda event: _locate_match(context, event))
 
 
-def _locate_match(ground: AnalysisContext, event: EventId) -> tuple[Match, EventId]:
-    around, here = ground.locate_event(event)
+def _locate_match(context: AnalysisContext, event: EventId) -> tuple[Match, EventId]:
+    around, here = context.locate_event(event)
     return around.match, here
 
 
-def _pending(ground: AnalysisContext) -> Iterable[Finding]:
+def _pending(context: AnalysisContext) -> Iterable[Finding]:
     from weft.access.buffer_reuse import find_buffer_reuse
 
-    return find_buffer_reuse(ground.trace)
+    return find_buffer_reuse(context.trace)
 
 
-def _window_races(ground: AnalysisContext) -> Iterable[Finding]:
+def _window_races(context: AnalysisContext) -> Iterable[Finding]:
     from weft.access.window_races import find_window_races
 
-    return find_window_races(ground.trace, ground.order)
+    return find_window_races(context.trace, context.order)
 
 
-def _ghosts(ground: AnalysisContext) -> Iterable[Finding]:
+def _ghosts(context: AnalysisContext) -> Iterable[Finding]:
     from weft.halo.ghost_checks import find
 
-    return find(ground.trace, ground.order)
+    return find(context.trace, context.order)
 
 
-def _races(ground: AnalysisContext) -> Iterable[Finding]:
+def _races(context: AnalysisContext) -> Iterable[Finding]:
     from weft.races import find
 
-    return find(ground.trace, ground.match, ground.order)
+    return find(context.trace, context.match, context.order)
 
 
-def _resources(ground: AnalysisContext) -> Iterable[Finding]:
+def _resources(context: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.resource_leaks import find
 
-    return find(ground.trace)
+    return find(context.trace)
 
 
-def _waits(ground: AnalysisContext) -> Iterable[Finding]:
+def _waits(context: AnalysisContext) -> Iterable[Finding]:
     from weft.waits import find
 
-    return find(ground.trace, ground.match)
+    return find(context.trace, context.match)
 
 
-def _moves_data(ground: AnalysisContext) -> bool:
-    return ground.has_data_calls
+def _moves_data(context: AnalysisContext) -> bool:
+    return context.has_data_calls
 
 
-def _moves_data_by_mpi(ground: AnalysisContext) -> bool:
-    return ground.trace.system is MPI and ground.has_data_calls
+def _moves_data_by_mpi(context: AnalysisContext) -> bool:
+    return context.trace.system is MPI and context.has_data_calls
 
 
-def _receives(ground: AnalysisContext) -> bool:
-    return ground.receives
+def _receives(context: AnalysisContext) -> bool:
+    return context.receives
 
 
-def _mpi(ground: AnalysisContext) -> bool:
-    return ground.trace.system is MPI
+def _mpi(context: AnalysisContext) -> bool:
+    return context.trace.system is MPI
 
 
-def _pvm(ground: AnalysisContext) -> bool:
-    return ground.trace.system is PVM
+def _pvm(context: AnalysisContext) -> bool:
+    return context.trace.system is PVM
 
 
-def _windows(ground: AnalysisContext) -> bool:
-    return ground.windows
+def _windows(context: AnalysisContext) -> bool:
+    return context.windows
 
 
-def _ready(ground: AnalysisContext) -> bool:
-    return ground.ready
+def _ready(context: AnalysisContext) -> bool:
+    return context.ready
 
 
-def _files(ground: AnalysisContext) -> bool:
-    return ground.files
+def _files(context: AnalysisContext) -> bool:
+    return context.files
 
 
-def _touched(ground: AnalysisContext) -> bool:
-    return ground.touched
+def _touched(context: AnalysisContext) -> bool:
+    return context.touched
 
 
-def _halos(ground: AnalysisContext) -> bool:
-    return ground.has_halos
+def _halos(context: AnalysisContext) -> bool:
+    return context.has_halos
 
 
-def _contents(ground: AnalysisContext) -> bool:
-    return ground.contents
+def _contents(context: AnalysisContext) -> bool:
+    return context.contents
 
 
 NONE: Final[frozenset[Need]] = frozenset()

@@ -64,8 +64,8 @@ class SuffixScope:
         return max(self.suffix.begin_ns, *(self._clear_ns_of_rank(rank) for rank in self.trace.ranks))
 
     def _clear_ns_of_rank(self, rank: Rank) -> int:
-        """Return the time (ns) from which on no call of a rank uses a request, window or file that was made before the
-        suffix.
+        """Return the time (ns) from which on no call of a rank uses a request, window or file that a dropped call
+        made.
         """
         table, events = masks_of(self.trace.functions), rank.events
         made = events["object"][table.where(rank, calls.REQUEST_MAKERS)]
@@ -87,28 +87,28 @@ class SuffixScope:
         return analysis.in_suffix in ("always", "closed") or (analysis.in_suffix == "ordered" and self.is_ordered)
 
     def is_true_of_run(self, analysis: Analysis, finding: Finding) -> bool:
-        """Return whether a finding is true of the whole run, not of the suffix only."""
+        """Return whether a finding in the kept calls (the suffix of a run with rings) holds for the whole run."""
         if analysis.in_suffix == "always":
             return True
         events = [self.trace.event(*event) for event in finding.events]
         return all(event.enter_ns >= self.clear_ns and not self._uses_dropped_request(event) for event in events)
 
     def _uses_dropped_request(self, event: Event) -> bool:
-        """Return whether a call, which may not have returned, uses a request that no call of its rank's suffix made."""
+        """Return whether a call uses a request that no kept call of its rank made; the call need not have returned."""
         of_one = masks_of(self.trace.functions).table(calls.OF_ONE | calls.STARTS | calls.CANCELS | calls.RELEASES)
         used = [event.object] if of_one[event.function.id] else event.args.get("array_of_requests", [])
         made = self._requests_made_by(event.rank)
         return any(request > 1 and request not in made for request in used)
 
     def _requests_made_by(self, rank: Rank) -> frozenset[int]:
-        """Return the ids of the requests that calls of a rank's suffix made."""
+        """Return the ids of the requests that kept calls of a rank made."""
         if rank.index not in self._made_requests:
             makers = masks_of(self.trace.functions).where(rank, calls.REQUEST_MAKERS)
             self._made_requests[rank.index] = frozenset(rank.events["object"][makers].tolist())
         return self._made_requests[rank.index]
 
     def describe_suffix(self) -> str:
-        """Return a sentence on how much of the run is there."""
+        """Return a sentence on how much of the run was kept in its rings."""
         spans = [int(rank.enter_ns()[-1]) for rank in self.trace.ranks if len(rank.events)]
         wish = self.trace.run.get("keep")
         asked = f" (--keep last:{wish:g}s)" if isinstance(wish, int | float) else ""
@@ -120,7 +120,7 @@ class SuffixScope:
         )
 
     def describe_analyses(self) -> list[str]:
-        """Return sentences on which analyses look at the suffix, and why the others do not."""
+        """Return sentences on which analyses look at the kept calls, and why the others do not."""
         searched = sorted(one.name for one in ANALYSES if self.is_searched(one))
         unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
         lines = [f"looked for in these: {listed(searched)}"]
@@ -143,7 +143,9 @@ def suffix_scope(trace: Trace) -> SuffixScope | None:
 
 
 def describe_scope(trace: Trace) -> list[str]:
-    """Return what a report looks at in a run with rings, and which snapshots it has; nothing for a whole run."""
+    """Return sentences on which calls of a run with rings the report looks at, and which snapshots there are. Empty for
+    a run without rings.
+    """
     scope = suffix_scope(trace)
     if scope is None:
         return []
@@ -152,7 +154,9 @@ def describe_scope(trace: Trace) -> list[str]:
 
 
 def describe_suffix(trace: Trace) -> list[str]:
-    """Say which calls of a run are there, for those who print or export them; nothing of a whole run."""
+    """Return a sentence, in a list, on how much of a run was kept in its rings, for commands that print or export it.
+    Empty for a run without rings.
+    """
     scope = suffix_scope(trace)
     return [] if scope is None else [printable(scope.describe_suffix())]
 
@@ -161,7 +165,7 @@ def describe_suffix(trace: Trace) -> list[str]:
 
 
 def select_proven(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that their own calls prove, whatever comes."""
+    """Return the findings that their own calls prove, whatever the dropped calls were."""
     return [
         one
         for one in findings
@@ -170,7 +174,9 @@ def select_proven(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Examine) -> list[Finding]:
-    """Return the findings, and those of the run's snapshots that are not among them."""
+    """Return the findings, and the further findings of the run's snapshots. `examine(trace, analyses)`: returns
+    findings.
+    """
     found, known = list(findings), {one.group for one in findings}
     for snapshot in list_snapshots(trace.path):
         try:
@@ -200,7 +206,7 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
 
 
 def _describe_snapshots(snapshots: Sequence[Path]) -> list[str]:
-    """Return a line that names the snapshots of a run, none if there are none."""
+    """Return a line that names the snapshots of a run, in a list; empty if there are none."""
     if not snapshots:
         return []
     names = ", ".join(f"{one.parent.name}/{one.name}" for one in snapshots)

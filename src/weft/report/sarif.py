@@ -41,9 +41,11 @@ def to_sarif(
     successful: bool = True,
     marked: Marked | None = None,
 ) -> dict[str, object]:
-    """Return one SARIF run with a rule for each kind and a result for each finding.
+    """Return a SARIF log with one run: a rule for each kind of finding, a result for each finding, and failures,
+    problems and `notes` as notifications.
 
-    `marked` replaces the record's sources.
+    `successful`: whether the command counts as executed well. `marked(finding, site)`: returns the source region of a
+    site, in place of the sources kept with the run.
     """
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
@@ -96,8 +98,10 @@ def _make_notification(level: str, text: str) -> dict[str, object]:
 
 
 def _make_result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
-    """Return the SARIF result of a finding: its rule, message, locations and stacks. `root`: the folder of relative
-    paths.
+    """Return the SARIF result of a finding: its rule, message, locations and stacks.
+
+    `kinds`: the kinds in the order of the rules. `root`: the folder to which paths are relative. `marked`: as in
+    `to_sarif`.
     """
     shown = [(_make_location(finding, site, root, marked), site) for site in finding.sites if site.file]
     places = [place for place, _ in shown]
@@ -128,7 +132,9 @@ def _make_stack(site: Site, root: str) -> dict[str, object]:
 
 
 def _related_sentence(related: Sequence[Site]) -> str:
-    """Return a sentence that names the other places: GitHub shows those that a message links to, by their number."""
+    """Return a sentence that names the other places of a finding, as links: GitHub shows only places that a message
+    links to.
+    """
     named = [
         f"[{_escape_brackets(site.call)} at {_escape_brackets(file_line(site.file, site.line))}]({i})"
         for i, site in enumerate(related[:MOST_LINKS], 1)
@@ -142,7 +148,7 @@ def _escape_brackets(text: str) -> str:
 
 
 def _make_location(finding: Finding, site: Site, root: str, marked: Marked) -> dict[str, Any]:
-    """Return the SARIF location of a site of a finding, with its source if there is some."""
+    """Return the SARIF location of a site of a finding, with its source if that is known."""
     place = _make_physical_location(site.file, site.line, site.function, root)
     if "region" in place["physicalLocation"]:
         place["physicalLocation"] |= marked(finding, site)
@@ -150,12 +156,12 @@ def _make_location(finding: Finding, site: Site, root: str, marked: Marked) -> d
 
 
 def quote_regions(quotes: Quotes) -> Marked:
-    """Return a function that gives the text of a region, from the call's line to the end of its statement, and its
-    context.
+    """Return a function that returns the source of a site as SARIF regions: the call's line to the end of its
+    statement, and the lines around.
     """
 
     def quote(finding: Finding, site: Site) -> dict[str, Any]:
-        """Return the region of a site and its context; {} if its file is not there."""
+        """Return the source of a site as SARIF regions; {} if the source is not known."""
         excerpt = quotes.excerpt(site.file, site.line)
         if excerpt is None:
             return {}
@@ -170,8 +176,8 @@ def quote_regions(quotes: Quotes) -> Marked:
 
 
 def context_region(excerpt: Excerpt, region_lines: int) -> dict[str, Any]:
-    """Return the SARIF region of the lines around a region of `region_lines` lines; {} if there are no more (SARIF
-    3.29.5).
+    """Return the lines around a region of `region_lines` lines as SARIF's contextRegion (SARIF 3.29.5); {} if the
+    excerpt has no more lines than the region.
     """
     if len(excerpt.lines) <= region_lines:
         return {}
@@ -193,7 +199,7 @@ def _make_physical_location(file: str, line: int, function: str, root: str) -> d
 
 
 def _artifact_location(file: str, root: str) -> dict[str, str]:
-    """Return the SARIF address of a file, relative to `root` if it lies there."""
+    """Return the SARIF address of a file, relative to the folder `root` if the file is in it."""
     path = PurePosixPath(file)
     if root and path.is_relative_to(root):
         return {"uri": quote(str(path.relative_to(root))), "uriBaseId": "CWD"}

@@ -37,8 +37,8 @@ from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.races import merge_notes, translate_to_run
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
+from weft.report.context import AnalysisContext, RunSegments, collect_garbage, freeze_garbage_collector, segment_of
 from weft.report.failure import Failure
-from weft.report.ground import AnalysisContext, RunSegments, collect_garbage, freeze_garbage_collector, segment_of
 from weft.report.parallel import SingleWorker, Team, divide_ranks
 from weft.report.registry import ANALYSES, Analysis
 from weft.segments import (
@@ -86,19 +86,20 @@ AT_ONCE: Final = 4
 
 
 def analyse_in_segments(
-    team: Team | SingleWorker, ground: AnalysisContext, progress: Progress, least: int = SEGMENT, cells: int = 0
+    team: Team | SingleWorker, context: AnalysisContext, progress: Progress, least: int = SEGMENT, cells: int = 0
 ) -> dict[str, Found] | None:
-    """Return what every analysis finds, by name; None if the run is analysed whole. All workers call it together.
+    """Analyse a long run part by part (in segments), and return what every analysis finds, by name; None if the run
+    cannot or need not be cut. All workers call it together; only the first one gets the findings.
 
-    `ground.parts` then has the segments. Only the first worker gets the findings. `cells`: into how many cells a
-    segment is cut at first, by default as many as there are workers, and four at most.
+    Afterwards `context.parts` has the segments. `least`: how many calls a segment has at least. `cells`: into how many
+    smaller parts a segment is cut at first; by default as many as there are workers, four at most.
     """
     cells = cells or min(team.size, MOST_CELLS)
-    trace = ground.trace
+    trace = context.trace
     if (
         trace.level == Level.OUTCOMES
         or trace.system is not MPI
-        or ground.has_halos
+        or context.has_halos
         or not is_worth_cutting(trace, least)
     ):
         return None
@@ -107,23 +108,25 @@ def analyse_in_segments(
     closed = allows_closed_cuts(trace, whole.called)
     closed = closed and not (cancels_requests(trace, whole.called) and _wildcard_ranks(team, trace).any())
     if closed and (of is None or has_wide_gaps(of, least)):
-        found = _SegmentedReport(team, ground, progress, RunSegments(whole, []), least).analyse()
+        found = _SegmentedReport(team, context, progress, RunSegments(whole, []), least).analyse()
         if found is not None:
             return found
     if of is None:
         return None
-    report = _SegmentedReport(team, ground, progress, RunSegments(of, []), least if closed else 0)
+    report = _SegmentedReport(team, context, progress, RunSegments(of, []), least if closed else 0)
     report.cell = 0 if cells == 1 else calls_between_cuts(least // cells, len(trace.ranks))
     return report.analyse()
 
 
-def analyse_in_segments_alone(ground: AnalysisContext, progress: Progress | None) -> dict[str, Found] | None:
+def analyse_in_segments_alone(context: AnalysisContext, progress: Progress | None) -> dict[str, Found] | None:
     """Return what every analysis finds, by name, in one process; None if the run is analysed whole."""
-    return analyse_in_segments(SingleWorker(), ground, progress or (lambda share, now: None))
+    return analyse_in_segments(SingleWorker(), context, progress or (lambda share, now: None))
 
 
 def _scan_ranks(team: Team | SingleWorker, trace: Trace, progress: Progress) -> list[RankScan]:
-    """Return what a first reading of the calls of each rank finds."""
+    """Read the calls of each rank once, to see where the run can be cut, and return what was found for each rank. All
+    workers call it together.
+    """
     mine = []
     for rank in _own_share(team, trace):
         progress(0.1 * rank / len(trace.ranks), "looking for where the run can be cut")
@@ -187,9 +190,10 @@ class _KeptResults:
     costs: Costs | None = None
 
     def keep_findings(self, name: str, number: int, found: Found) -> None:
-        """Keep the findings of an analysis, or its failure; of findings that are alike the first ones.
+        """Keep the findings of an analysis, or its failure. Of equal findings (one cause, one rank) only the first
+        MOST_ALIKE are kept.
 
-        `name`: the analysis, `number`: the segment or rank.
+        `name`: the analysis. `number`: the segment or rank.
         """
         if isinstance(found, Failure):
             self.failed.setdefault(name, found)
@@ -205,7 +209,7 @@ class _KeptResults:
                 mine.append((number, one))
 
     def keep_costs(self, one: Costs | Failure | None) -> None:
-        """Add the costs of waits, or keep their failure."""
+        """Add the costs of waits in a segment to the others, or keep the failure."""
         if isinstance(one, Failure):
             self.failed.setdefault(one.analysis, one)
         elif one is not None:
@@ -220,14 +224,14 @@ class _SegmentedReport:
     """The analyses of a run in segments, as one of its workers."""
 
     def __init__(
-        self, team: Team | SingleWorker, ground: AnalysisContext, progress: Progress, parts: RunSegments, closed: int =
+        self, team: Team | SingleWorker, context: AnalysisContext, progress: Progress, parts: RunSegments, closed: int =
 0
     ) -> None:  # fmt: skip
         """`closed`: how many calls to have between closed cuts, 0 where the run is not cut at such."""
-        self.team, self.ground, self.parts, self.progress, self.closed = team, ground, parts, progress, closed
-        self.trace, self.cuts = ground.trace, parts.cuts
-        ground.parts = parts
-        ground.take(None, parts.cuts.called)
+        self.team, self.context, self.parts, self.progress, self.closed = team, context, parts, progress, closed
+        self.trace, self.cuts = context.trace, parts.cuts
+        context.parts = parts
+        context.take(None, parts.cuts.called)
         self.kept = _KeptResults()
         self.before = self._no_counts(quiet=True)
         """What all segments told that are settled."""
@@ -242,15 +246,16 @@ class _SegmentedReport:
         return _SegmentCounts(quiet, np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), np.zeros(comms, np.int64))
 
     def analyse(self) -> dict[str, Found] | None:
-        """Return what every analysis finds, by name, segment by segment and then rank by rank.
-
-        None if no cut is found: that run is analysed whole.
+        """Run all analyses, first segment by segment, then rank by rank. Return what each finds, by name; None if there
+        is no place at which the run can be cut.
         """
         with freeze_garbage_collector():
             return self._analyse_all()
 
     def _analyse_all(self) -> dict[str, Found] | None:
-        """Return what every analysis finds, by name; None if no cut is found. `analyse` freezes garbage collection."""
+        """Do what `analyse` does and return the same. `analyse` keeps the garbage collector from existing objects
+        meanwhile.
+        """
         start, rest, many = 0, False, len(self.cuts)
         while not rest and start < len(self.cuts) - 1:
             spans, rest = self._analyse_next_segments(start)
@@ -259,7 +264,7 @@ class _SegmentedReport:
         if self.closed and (many == 1 or rest):
             start = self._walk_closed_cuts(start)
             if start == 0 and many == 1:
-                self.ground.parts = None
+                self.context.parts = None
                 return None
         self.parts.spans.append((start, len(self.cuts)))
         if self.team.is_first:
@@ -270,9 +275,9 @@ class _SegmentedReport:
     # Segments
 
     def _walk_closed_cuts(self, start: int) -> int:
-        """Analyse segments between closed cuts from one of the moments on, and return the last moment.
+        """Cut the run from a moment on at closed cuts, and analyse the segments between them. Return the last moment.
 
-        Every worker finds all cuts, as each depends on the segments before it, and analyses some of the segments.
+        All workers find all cuts, as each depends on the segments before it, and each analyses some of the segments.
         """
         walk, begun = self._start_walk(start), len(self.parts.spans)
         for segment, match, ahead in walk:
@@ -297,7 +302,9 @@ class _SegmentedReport:
         return start + len(self.parts.spans) - begun
 
     def _start_walk(self, start: int) -> SegmentWalk:
-        """Return the walk from one of the moments on: it looks ahead if messages are received from any source."""
+        """Return the iterator that finds closed cuts from the moment `start` on. It looks at later calls too if
+        messages are received from any source.
+        """
         looking, of = None, _wildcard_ranks(self.team, self.trace)
         if of.any():
             behind = np.full(len(self.trace.ranks), self.before.races)
@@ -305,10 +312,10 @@ class _SegmentedReport:
         return SegmentWalk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _analyse_next_segments(self, start: int) -> tuple[list[Span], bool]:
-        """Analyse the next segments from one of the moments on; return them, and whether the rest is left for the last
-        one.
+        """Analyse the next segments from the moment `start` on. Return these segments, and whether all the rest must be
+        in the last one.
 
-        A segment that is not quiet at its end is joined with as much of what follows as makes it quiet.
+        If operations are pending at the end of a segment, it is joined with as much of what follows as is needed.
         """
         last = len(self.cuts) - 1
         pending = [(k, k + 1) for k in range(start, min(start + AT_ONCE * self.team.size, last))]
@@ -335,28 +342,29 @@ class _SegmentedReport:
         return pending, rest
 
     def _analyse_segment(self, span: Span) -> _SegmentResult:
-        """Match a segment, and if it is quiet run the analyses that go segment by segment."""
+        """Match the calls of a segment, and run the analyses that go segment by segment if no operation is pending at
+        its end.
+        """
         silent = self._analyse_in_cells_if_clean(span)
         if silent is not None:
             return silent
         self._show_progress(span, "matching messages")
-        ground = AnalysisContext(self.cuts.segment(*span))
-        segment = segment_of(ground)
-        result = _SegmentResult(self._count_segment(ground, end=False), segment)
+        context = AnalysisContext(self.cuts.segment(*span))
+        segment = segment_of(context)
+        result = _SegmentResult(self._count_segment(context, end=False), segment)
         if result.told.quiet:
-            self._run_analyses(ground, result, ("each",), span)
+            self._run_analyses(context, result, ("each",), span)
             result.told.races = bool(result.found.get(_RACES))
-        del ground
+        del context
         _release_segment(segment)
         return result
 
     def _analyse_in_cells_if_clean(self, span: Span, *, end: bool = False) -> _SegmentResult | None:
-        """Analyse a segment in small parts (cells), to need the memory of one at a time; return its result if nothing
-        is found.
+        """Analyse a segment in smaller parts (cells), which need less memory, and return its result if nothing is found
+        in any of them and no operation is pending between them.
 
-        If each cell ends quiet and nothing is found in any, the segment ends quiet and has no findings. Otherwise,
-        None: it is to be analysed whole, as a limit for each line may count differently in cells. So the report is the
-        same, however many cells there are.
+        Otherwise return None: the segment has to be analysed whole, as limits on findings for each line may count
+        differently in cells. So the report does not depend on the number of cells. `end`: it is the last segment.
         """
         cells = cut_between(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
         if cells is None:
@@ -365,12 +373,12 @@ class _SegmentedReport:
         for place in range(len(cells)):
             last = end and place == len(cells) - 1
             self._show_progress(span, "matching messages")
-            ground = AnalysisContext(cells.segment(place, place + 1))
-            segment = segment_of(ground)
-            one = _SegmentResult(self._count_segment(ground, end=last), segment)
+            context = AnalysisContext(cells.segment(place, place + 1))
+            segment = segment_of(context)
+            one = _SegmentResult(self._count_segment(context, end=last), segment)
             if one.told.quiet or last:
-                self._run_analyses(ground, one, ("each", "end") if last else ("each",), span)
-            del ground
+                self._run_analyses(context, one, ("each", "end") if last else ("each",), span)
+            del context
             _release_segment(segment)
             silent = (one.told.quiet or last) and not any(one.found.values())
             if not silent or not isinstance(one.costs, Costs) or one.costs.blocked:
@@ -380,17 +388,19 @@ class _SegmentedReport:
             costs.append(one.costs)
         return _SegmentResult(told, self.cuts.segment(*span), costs=reduce(Costs.__add__, costs))
 
-    def _count_segment(self, ground: AnalysisContext, *, end: bool) -> _SegmentCounts:
-        """Match a segment, and return how many receives, probes and collectives it has. `end`: it is the last one."""
+    def _count_segment(self, context: AnalysisContext, *, end: bool) -> _SegmentCounts:
+        """Match the calls of a segment, and return how many receives, probes and collectives it has. `end`: it is the
+        last segment.
+        """
         try:
-            match = ground.match
+            match = context.match
         except Exception:  # the analyses of the last segment, which this one then joins, say why
             return self._no_counts(quiet=False)
-        return self._count_match(match, quiet=not end and is_quiet(segment_of(ground), match))
+        return self._count_match(match, quiet=not end and is_quiet(segment_of(context), match))
 
     def _count_match(self, match: Match, *, quiet: bool) -> _SegmentCounts:
-        """Return how many receives and probes each rank posted in a match, and how many collectives each communicator
-        had.
+        """Return how many receives and probes each rank posted, and how many collectives each communicator had.
+        `quiet`: whether no operation is pending at the end.
         """
         of = match.instances
         return _SegmentCounts(
@@ -404,17 +414,17 @@ class _SegmentedReport:
         )
 
     def _run_analyses(
-        self, ground: AnalysisContext, result: _SegmentResult, kinds: tuple[str, ...], span: Span, looking:
+        self, context: AnalysisContext, result: _SegmentResult, kinds: tuple[str, ...], span: Span, looking:
 AnalysisContext | None = None
     ) -> None:  # fmt: skip
-        """Run on a segment the analyses of some kinds, and put what they find into `result`.
+        """Run the analyses of some kinds on a segment, and put what they find into `result`.
 
-        `kinds`: "each" for those that run in every segment, "end" for those that run in the last. `looking`: the
-        context of all that the segment looks at.
+        `kinds`: "each" for those that run in every segment, "end" for those that run in the last one. `looking`: the
+        context of the segment together with the later calls that some analyses have to see.
         """
         to = result.segment.to_run_event
         for analysis in ANALYSES:
-            if analysis.cut not in kinds or not may_find(ground, analysis):
+            if analysis.cut not in kinds or not may_find(context, analysis):
                 continue
             self._show_progress(span, analysis.name)
             if looking is not None and analysis.name in _AHEAD:
@@ -422,32 +432,32 @@ AnalysisContext | None = None
                 continue
             if analysis.costs:
                 result.costs = call_or_fail(
-                    analysis, lambda: compute_costs(ground.trace, ground.match).with_renamed_events(to)
+                    analysis, lambda: compute_costs(context.trace, context.match).with_renamed_events(to)
                 )
             else:
-                result.found[analysis.name] = call_or_fail(analysis, partial(_list_findings, analysis, ground))
+                result.found[analysis.name] = call_or_fail(analysis, partial(_list_findings, analysis, context))
 
     def _analyse_last(self, span: Span) -> None:
-        """Analyse the last segment, which need not be quiet: it says how the run ended."""
+        """Analyse the last segment, in which operations may stay pending: it shows how the run ended."""
         self.trace.set_last_part(self.cuts.segment(*span))
         silent = self._analyse_in_cells_if_clean(span, end=True)
         if silent is not None:
             self._keep_result(span, silent)
             return
-        ground = self.parts.context_of(span)
-        result = _SegmentResult(self._count_segment(ground, end=True), segment_of(ground))
+        context = self.parts.context_of(span)
+        result = _SegmentResult(self._count_segment(context, end=True), segment_of(context))
         with suppress(Exception):
-            of, carried = ground.match.instances, ground.match.collectives_before_segment()
+            of, carried = context.match.instances, context.match.collectives_before_segment()
             before = self.before.collectives - np.bincount(of.comm[carried & (of.parent == NONE)], minlength=len(
                 self.trace.communicators))  # fmt: skip
             own = (of.parent == NONE) & ~carried
             of.ordinal[own] += before[of.comm[own]].astype(np.uint32)
         self.trace.set_last_part(result.segment)
-        self._run_analyses(ground, result, ("each", "end"), span)
+        self._run_analyses(context, result, ("each", "end"), span)
         self._keep_result(span, result)
 
     def _keep_result(self, span: Span, result: _SegmentResult) -> None:
-        """Keep what a segment found, with the ids that its events have in the run."""
+        """Keep what was found in a segment. Its event numbers become those of the whole run."""
         before = self.before
 
         def posted(what: str, rank: int) -> int:
@@ -465,7 +475,7 @@ AnalysisContext | None = None
         self.kept.keep_costs(result.costs)
 
     def _show_progress(self, span: Span, what: str) -> None:
-        """Report which analysis is at which segment, and the share of the run that is behind."""
+        """Report to the user which segment is analysed for what, and which share of the run is done."""
         if self._walked:
             self.progress(0.1 + 0.7 * self._walked, f"{what} (part {span[0] + 1})")
         else:
@@ -474,22 +484,22 @@ AnalysisContext | None = None
     # Ranks
 
     def _analyse_ranks(self) -> None:
-        """Run the analyses that look at ranks one by one, on each of this worker's ranks over the whole run."""
+        """Run the analyses that look at one rank after the other, on each of this worker's ranks over the whole run."""
         share, made = _own_share(self.team, self.trace), 0
         for index in share:
             self.progress(0.8 + 0.2 * (index - share.start) / max(1, len(share)), f"the calls of rank {index}")
-            ground = AnalysisContext(view_one_rank(self.trace, index))
-            ground.parts = self.parts
+            context = AnalysisContext(view_one_rank(self.trace, index))
+            context.parts = self.parts
             for analysis in ANALYSES:
-                if analysis.cut == "ranks" and analysis.name not in self.kept.failed and may_find(ground, analysis):
+                if analysis.cut == "ranks" and analysis.name not in self.kept.failed and may_find(context, analysis):
                     self.kept.keep_findings(
-                        analysis.name, index, call_or_fail(analysis, partial(_list_findings, analysis, ground))
+                        analysis.name, index, call_or_fail(analysis, partial(_list_findings, analysis, context))
                     )
-            for thread in ground.trace.ranks[index].threads:
+            for thread in context.trace.ranks[index].threads:
                 release_pages(thread.events)
                 release_pages(thread.tails)
-            made += len(ground.trace.ranks[index])
-            del ground
+            made += len(context.trace.ranks[index])
+            del context
             if made > TOGETHER:
                 collect_garbage(made)
                 made = 0
@@ -497,7 +507,7 @@ AnalysisContext | None = None
     # All together
 
     def _join_results(self) -> dict[str, Found]:
-        """Return what all workers found, at the first one."""
+        """Return at the first worker what all workers found, by analysis; empty at the others."""
         told = self.team.gather_objects((self.kept, self.trace.problems))
         if not self.team.is_first:
             return {}
@@ -512,15 +522,19 @@ AnalysisContext | None = None
         for analysis in ANALYSES:
             found = [pair for kept, _ in told for pair in kept.found.get(analysis.name, ())]
             found.sort(key=lambda pair: pair[0])
-            result[analysis.name] = whole.failed.get(analysis.name) or self._limit_alike(
+            result[analysis.name] = whole.failed.get(analysis.name) or self._limit_equal_findings(
                 analysis.name, [one for _, one in found], alike
             )
             if analysis.costs and whole.costs is not None and analysis.name not in whole.failed:
                 result[analysis.name] = call_or_fail(analysis, partial(_cost_findings, self.trace, whole.costs))
         return result
 
-    def _limit_alike(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
-        """Return the findings, but of those that are alike only the first few; notes on one line are merged."""
+    def _limit_equal_findings(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
+        """Return the findings, but only the first MOST_ALIKE of equal ones (one cause, one rank). Notes on the same
+        line are merged.
+
+        `name`: the analysis. `alike`: how many equal findings there were at all workers.
+        """
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
         untried = [one for one in found if is_bound_note(one)]
@@ -544,23 +558,25 @@ AnalysisContext | None = None
 
 
 def _release_segment(segment: Segment) -> None:
-    """Give back the memory of a segment that was analysed. Its calls are counted first: that would read them again."""
+    """Give back the memory of a segment that was analysed."""
     calls = segment.event_count
     segment.release()
     collect_garbage(calls)
 
 
 def _lookahead_context(ahead: LookAhead | None) -> AnalysisContext | None:
-    """Return the context of all that a segment looks at."""
+    """Return the context of a segment together with the later calls that its analyses have to see; None if it needs no
+    later calls.
+    """
     if ahead is None:
         return None
-    ground = AnalysisContext(ahead.segment, ahead.match)
-    ground.__dict__["_order"] = ahead.order
-    return ground
+    context = AnalysisContext(ahead.segment, ahead.match)
+    context.__dict__["_order"] = ahead.order
+    return context
 
 
-def _list_findings(analysis: Analysis, ground: AnalysisContext) -> list[Finding]:
-    return list(analysis.find(ground))
+def _list_findings(analysis: Analysis, context: AnalysisContext) -> list[Finding]:
+    return list(analysis.find(context))
 
 
 def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
@@ -568,7 +584,7 @@ def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
 
 
 def _translate_evidence(evidence: Evidence, to_run: Callable[[EventId], EventId]) -> Evidence:
-    """Return the evidence with the ids that its events have in the run."""
+    """Return the evidence with `to_run(event)` in place of each event of the segment."""
     if isinstance(evidence, Alternative):
         took, other = (translate_place(place, to_run) for place in (evidence.took, evidence.alternative))
         return changed(evidence, took=took, alternative=other)
@@ -589,7 +605,11 @@ def _translate_evidence(evidence: Evidence, to_run: Callable[[EventId], EventId]
 def _translate_finding(
     one: Finding, to_run: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
 ) -> Finding:
-    """Return a finding of a segment with the ids that its events have in the run."""
+    """Return a finding of a segment with the event numbers of the whole run.
+
+    `to_run(event)`: returns the event in the run. `posted(what, rank)`: how many receives or probes the rank posted
+    before the segment. `behind_others`: whether receives race before the segment.
+    """
     if one.kind == "message-race":
         one = translate_to_run(one, to_run, posted, has_race_before=behind_others)
     else:

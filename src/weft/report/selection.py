@@ -39,7 +39,9 @@ class SuppressionRule:
     where: str
 
     def applies_to(self, finding: Finding) -> bool:
-        """Return whether the rule suppresses a finding: by its kind, file, and line or procedure."""
+        """Return whether the rule suppresses a finding: kind and file fit, and the line or procedure if the rule names
+        one.
+        """
         site = finding.sites[0] if finding.sites else None
         if site is None or self.kind not in (finding.kind, "*"):
             return False
@@ -77,14 +79,14 @@ class SelectedFindings:
 
 
 def verify_fail_on(words: Sequence[str]) -> None:
-    """Raise UsageError for a word of `--fail-on` that names nothing."""
+    """Raise UsageError if a word of `--fail-on` is neither a severity nor a kind of finding."""
     for word in words:
         if word not in KINDS and word not in SEVERITIES and word != NEVER:
             raise UsageError(f"--fail-on {word}: name error, warning, note, never or a kind of finding")
 
 
 def counts_as_failure(finding: Finding, choice: SelectionOptions) -> bool:
-    """Return whether `--fail-on` names a finding's kind, or a severity at most as severe as its own."""
+    """Return whether a finding makes the command fail: `--fail-on` names its kind, its severity or a milder one."""
     if NEVER in choice.fail_on:
         return False
     least = [SEVERITIES.index(word) for word in choice.fail_on if word in SEVERITIES]
@@ -93,7 +95,9 @@ def counts_as_failure(finding: Finding, choice: SelectionOptions) -> bool:
 
 
 def select_findings(findings: Sequence[Finding], choice: SelectionOptions) -> SelectedFindings:
-    """Return the findings to report, with notes on how many were left out and why."""
+    """Return the findings to report, with notes on how many were left out and why: by --only or --skip, suppressed, or
+    known from the baseline.
+    """
     notes: list[str] = []
     unread: list[str] = []
     found = [one for one in findings if is_selected(one, choice)]
@@ -110,14 +114,14 @@ def select_findings(findings: Sequence[Finding], choice: SelectionOptions) -> Se
     new = told
     if choice.baseline is not None:
         known = Counter(choice.baseline.known)
-        new = [one for one in told if not _take_known(known, baseline_key(one.to_json()))]
+        new = [one for one in told if not _strike_known_finding(known, baseline_key(one.to_json()))]
         if more := len(told) - len(new):
             notes.append(f"{plural(more, 'finding')} known from {choice.baseline.path}")
     return SelectedFindings(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
 
 
 def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield a sentence for each rule that suppresses no finding of this run: the fault is fixed, or the rule is
+    """Yield a sentence for each suppression rule that applies to no finding: the fault is mended, or the rule is
     mistyped.
     """
     for rule in rules:
@@ -125,8 +129,10 @@ def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[F
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
-def _take_known(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
-    """Take one finding with this key from the known ones; return whether there was one."""
+def _strike_known_finding(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
+    """Return whether the earlier report has a finding with this key, and strike it from there, so that it counts
+    once.
+    """
     if known[key] < 1:
         return False
     known[key] -= 1
@@ -134,14 +140,14 @@ def _take_known(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
 
 
 def is_selected(finding: Finding, choice: SelectionOptions) -> bool:
-    """Return whether --only and --skip let a finding through."""
+    """Return whether --only and --skip let a finding pass."""
     if choice.only and not any(word_matches_finding(word, finding) for word in choice.only):
         return False
     return not any(word_matches_finding(word, finding) for word in choice.skip)
 
 
 def word_matches_finding(word: str, finding: Finding) -> bool:
-    """Return whether a word names a finding's kind, or the file or procedure of its first site."""
+    """Return whether a word of --only or --skip names a finding's kind, or the file or procedure of its first site."""
     if word == finding.kind:
         return True
     site = finding.sites[0] if finding.sites else None
@@ -151,7 +157,9 @@ def word_matches_finding(word: str, finding: Finding) -> bool:
 
 
 def word_matches_file(word: str, file: str) -> bool:
-    """Return whether a word (with * and ?) names a file: by its name, its path, or its path from the current folder."""
+    """Return whether a word, in which * and ? are wildcards, is a file's name, its path, or its path from the current
+    folder.
+    """
     path = Path(file)
     told = [file, path.name]
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
@@ -160,9 +168,9 @@ def word_matches_file(word: str, file: str) -> bool:
 
 
 def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unread: list[str]) -> str:
-    """Return the reason given by a comment at the finding's line, or by a rule; "" if it is not suppressed.
+    """Return why a finding is suppressed, as a comment at its line or a rule says; "" if it is not suppressed.
 
-    Comments without a reason are added to `unread`.
+    Comments that give no reason do not count, and are reported in `unread`.
     """
     if not finding.sites:
         return ""
@@ -184,7 +192,7 @@ def read_suppression_rules(path: Path | None) -> tuple[SuppressionRule, ...]:
 
 
 def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
-    """Yield the rules of a file. UsageError for a line that is not a rule."""
+    """Yield the suppression rules of a file. UsageError for a line that is not a rule."""
     for number, line in enumerate(_read_text(path, "write it first").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -196,7 +204,9 @@ def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
 
 
 def read_baseline(path: Path | None) -> Baseline | None:
-    """Read the findings of an earlier report (weft-report/1); None without a path. UsageError if it is not a report."""
+    """Return the findings of an earlier report in JSON; None without a path. UsageError if the file is not such a
+    report.
+    """
     if path is None:
         return None
     text = _read_text(path, "-o FILE.json writes one")
@@ -209,7 +219,7 @@ def read_baseline(path: Path | None) -> Baseline | None:
 
 
 def _read_text(path: Path, remedy: str) -> str:
-    """Read a text file. UsageError, with the remedy if it does not exist."""
+    """Return the text of a file. UsageError if it cannot be read. `remedy`: what to do if the file does not exist."""
     if not path.is_file():
         raise UsageError(f"{path} is not a file; {remedy}")
     try:
@@ -226,7 +236,9 @@ def finding_places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def baseline_key(finding: dict[str, Any]) -> tuple[str, ...]:
-    """Return what a finding keeps when lines move: kind, case, file, procedure, variable or call, the directive."""
+    """Return what identifies a finding although lines have moved: kind, case, file, procedure, variable or call, and
+    directive. `finding`: as JSON.
+    """
     site = (finding["sites"] or [{}])[0]
     held = finding["evidence"]
     parts = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.base.words import plural
-from weft.report.ground import AnalysisContext
+from weft.report.context import AnalysisContext
 from weft.report.text import printable
 from weft.trace import Level, Trace
 from weft.waits import (
@@ -53,22 +53,24 @@ class Tables:
 
 
 def make_tables(trace: Trace, match: Any) -> Tables:
-    """Return the tables of a matched run; empty ones for a run of level `outcomes`, which has no calls."""
+    """Return the tables of times and messages of a run. They are empty for a run of level `outcomes`, which has no
+    calls.
+    """
     if trace.level == Level.OUTCOMES:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
     return Tables(all_profiles(trace, match), *message_matrix(trace, match), ledger_of(trace, match))
 
 
-def make_tables_of_context(ground: AnalysisContext) -> Tables:
-    """Return the tables of a run that was analysed; for one in segments their sums."""
-    if ground.parts is None:
-        return make_tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
+def make_tables_of_context(context: AnalysisContext) -> Tables:
+    """Return the tables of times and messages of a run that was analysed, also if it was analysed in segments."""
+    if context.parts is None:
+        return make_tables(context.trace, context.match if context.trace.level != Level.OUTCOMES else None)
     rows: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
     total: Times | None = None
-    ranks = len(ground.trace.ranks)
+    ranks = len(context.trace.ranks)
     messages, sizes = np.zeros((ranks, ranks), np.int64), np.zeros((ranks, ranks), np.int64)
-    for part in ground.parts.iterate():
+    for part in context.parts.iterate():
         for key, found in all_profiles(part.trace, part.match).items():
             for row in found:
                 sums = rows[key].setdefault(row.name, [0, 0, 0])
@@ -81,12 +83,12 @@ def make_tables_of_context(ground: AnalysisContext) -> Tables:
     assert total is not None
     ordered = {key: sorted((CallTimes(name, *row) for name, row in of.items()), key=lambda row: -row.ns)
                for key, of in rows.items()}  # fmt: skip
-    return Tables(ordered, messages, sizes, ledger_of_times(ground.trace, total))
+    return Tables(ordered, messages, sizes, ledger_of_times(context.trace, total))
 
 
 def to_json(of: Tables) -> dict[str, Any]:
-    """Return the tables of a report as JSON values, under the keys `waiting`, `times` and `matrix`. Long tables are
-    cut, and large matrices are merged to blocks of ranks.
+    """Return the tables as JSON under the keys `waiting`, `times` and `matrix`. Long tables are cut off, and ranks are
+    merged into blocks if there are many.
     """
     messages, each = merge_blocks(of.messages, MAX_BLOCKS)
     rows = {
@@ -102,7 +104,9 @@ def to_json(of: Tables) -> dict[str, Any]:
 
 
 def times_lines(of: Tables) -> Iterator[str]:
-    """Yield the tables of times as text, worst first. All shares are of one base, which the first line names."""
+    """Yield the tables of times as lines of text, longest times first. All shares are of one total, which the first
+    line names.
+    """
     yield ""
     yield from of.ledger.lines()
     yield ""
@@ -122,7 +126,9 @@ def times_lines(of: Tables) -> Iterator[str]:
 
 
 def matrix_lines(of: Tables, width: int) -> Iterator[str]:
-    """Yield messages and bytes from rank (row) to rank (column), merged into blocks if they do not fit `width`."""
+    """Yield messages and bytes from rank (row) to rank (column) as lines of text of `width` characters. Ranks are
+    merged into blocks if they do not fit.
+    """
     label = 2 * len(str(max(0, len(of.messages) - 1))) + 2
     most = max(1, (width - label) // _CELL)
     for name, values in (("messages", of.messages), ("bytes", of.bytes)):
@@ -142,7 +148,7 @@ def _block_label(i: int, each: int, ranks: int) -> str:
 
 
 def _short_number(value: int) -> str:
-    """Return 1.5K for 1,536: at most six characters."""
+    """Return a number in at most six characters, `1.5K` for 1,536."""
     size, unit = float(value), 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
@@ -150,7 +156,7 @@ def _short_number(value: int) -> str:
 
 
 def to_html(of: Tables) -> str:
-    """Return the tables, and the matrix as a picture: the darker, the more bytes."""
+    """Return the tables as HTML; the matrix of messages is a picture, the darker, the more bytes."""
     parts = ["<h2>Where the time went</h2>", _render_causes(of.ledger)]
     for key, rows in of.times.items():
         lines = "".join(
@@ -167,7 +173,7 @@ def to_html(of: Tables) -> str:
 
 
 def _render_causes(ledger: Ledger) -> str:
-    """Return the table of time in MPI by cause, of all ranks and of each."""
+    """Return as HTML the time in MPI by cause, in all and for each rank."""
     causes, share = ledger.present(), ledger.base.share
     total = "".join(
         f'<tr><td class="place">{cause.label}</td><td>{seconds(ledger.total(cause))}</td>'
@@ -193,7 +199,9 @@ def _render_causes(ledger: Ledger) -> str:
 
 
 def _render_matrix(of: Tables) -> str:
-    """Return the bytes from rank to rank as an SVG picture; the messages where no size is known."""
+    """Return the bytes from rank to rank as an SVG picture in HTML. It shows the number of messages if no size is
+    known.
+    """
     sizes, each = merge_blocks(of.bytes, MAX_BLOCKS)
     messages, _ = merge_blocks(of.messages, MAX_BLOCKS)
     if not messages.any():

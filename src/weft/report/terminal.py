@@ -24,13 +24,15 @@ _CODES: Final = {
 
 
 def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = (), *, prefix: str = "") -> None:
-    """Print lines, each after `prefix`, and after them `tables` as they are."""
+    """Print lines, each after `prefix`, and then the lines `tables`. At a terminal the former are wrapped and coloured
+    by their styles.
+    """
     if to.isatty():
         width = max(40, min(terminal_columns(to), 120)) - len(prefix)
         coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         for text, style in blocks:
-            for line in _wrap(visible(text), style, width):
-                print(prefix + _colour(line, style if coloured else ""), file=to)
+            for line in _wrap_line(visible(text), style, width):
+                print(prefix + _colour_line(line, style if coloured else ""), file=to)
     else:
         for text, _ in blocks:
             print(prefix + text, file=to)
@@ -39,7 +41,9 @@ def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = ()
 
 
 def terminal_columns(to: TextIO) -> int:
-    """Return how wide the terminal is that `to` writes to: COLUMNS, else what the system says, else 80."""
+    """Return the width in characters of the terminal that `to` writes to: COLUMNS if set, else what the system says,
+    else 80.
+    """
     said = os.environ.get("COLUMNS", "")
     if said.isdigit() and int(said):
         return int(said)
@@ -49,8 +53,10 @@ def terminal_columns(to: TextIO) -> int:
         return 80
 
 
-def _wrap(text: str, style: str, width: int) -> list[str]:
-    """Return a line as lines of a terminal of `width` characters; source code is cut off, pictures stay."""
+def _wrap_line(text: str, style: str, width: int) -> list[str]:
+    """Break a line into lines of at most `width` characters. A line of source code is cut off instead, and a picture
+    stays whole.
+    """
     if style == PICTURE:
         return [text]
     if style == "code":
@@ -59,8 +65,8 @@ def _wrap(text: str, style: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=lead, break_on_hyphens=False) or [""]
 
 
-def _colour(line: str, style: str) -> str:
-    """Return a line in the colour of its style, as escape codes of a terminal."""
+def _colour_line(line: str, style: str) -> str:
+    """Return a line with the escape codes that give it the colour of its style."""
     code = _CODES.get(style)
     if not code or not line.strip():
         return line

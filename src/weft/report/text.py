@@ -15,9 +15,9 @@ from weft.kinds import SEVERITIES
 from weft.report import proof
 from weft.report.analysis import Report, run_analyses
 from weft.report.causes import is_harmful_race
+from weft.report.context import AnalysisContext
 from weft.report.failure import describe_failures
 from weft.report.gaps import describe_unrecorded_accesses, explain_blindness, is_incomplete, list_gaps
-from weft.report.ground import AnalysisContext
 from weft.report.pictures import draw_pictures
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
@@ -46,14 +46,14 @@ def finding_line(finding: Finding) -> str:
 
 
 def summary(trace: Trace, report: Report | None = None) -> str:
-    """Return the end of a `weft run`: a line for each finding, worst first; notes on time are counted; else "no
-    problems".
+    """Return the text at the end of `weft run`: a line for each finding, worst first, and how many notes on waiting
+    times there are; or that nothing was found.
     """
     return "\n".join(text for text, _ in summary_blocks(trace, report or run_analyses(trace)))
 
 
 def summary_blocks(trace: Trace, report: Report) -> list[Block]:
-    """Return the lines of `summary` with their styles."""
+    """Return the lines of `summary`, each with its style."""
     loud = [f for f in report.findings if f.severity != "note"]
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     waits = [f for f in report.findings if f.severity == "note" and f.kind in WAITING]
@@ -85,8 +85,8 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
 
 
 def _explore_command(trace: Trace, finding: Finding, number: int) -> str:
-    """Return the sentence with the command that runs a race's other outcomes, if these are errors; "" for other
-    findings.
+    """Return the sentence with the command that runs a race's other outcomes, if one of them is an error; "" for other
+    findings. `number`: the finding's number in the report.
     """
     if not is_harmful_race(finding) or trace.may_lack_its_beginning or trace.system is not MPI:
         return ""
@@ -99,7 +99,9 @@ def _share(finding: Finding) -> float:
 
 
 def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
-    """Return a sentence that nothing was found, and of what that does not speak."""
+    """Return the sentence that nothing was found, with what was not looked at. `is_ended`: how ranks ended is reported
+    beside it.
+    """
     if reason := explain_blindness(trace):
         return f"nothing was looked at: {reason}"
     said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"
@@ -109,7 +111,7 @@ def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
 
 
 def unseen_lines(trace: Trace) -> list[str]:
-    """Return what the recorder says that it did not see, as "nothing found" does not cover it."""
+    """Return lines on what the recorder itself noted that it did not see, as "nothing found" does not cover that."""
     whose: dict[str, list[int]] = {}
     for rank in trace.ranks:
         for note in rank.definitions.notes[:UNSEEN_LINES]:
@@ -133,7 +135,9 @@ def failed_lines(trace: Trace, report: Report) -> list[Block]:
 
 
 def heading(trace: Trace, report: Report) -> str:
-    """Return `2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
+    """Return the heading of a report: `2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a
+    deadlock`.
+    """
     counts = [(s, sum(f.severity == s for f in report.findings)) for s in SEVERITIES]
     nothing = f"No misuse of {trace.system.name} found" if ends(trace) else "Nothing found"
     nothing += " by the other analyses" if report.failures else ""
@@ -162,7 +166,9 @@ def file_line(file: str, line: int) -> str:
 
 
 def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
-    """Yield a line for each code site, with the ranks that were there, and its statement."""
+    """Yield lines with their styles for each place of a finding: file and line, the ranks that were there, the call,
+    its statement and callers.
+    """
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
         if site.file:
@@ -189,7 +195,7 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
 
 
 def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
-    """Yield a line for each of a few call paths to these sites."""
+    """Yield a line for each of the first call paths that lead to these sites: `from a.c:7 main < …`."""
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
@@ -200,7 +206,9 @@ def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
 
 
 def replay_commands(trace: Trace, finding: Finding) -> list[str]:
-    """Return the commands that bring about the other outcomes of a race; none if the run may lack its beginning."""
+    """Return commands that replay a race with another outcome each; none if the record may lack the beginning of the
+    run.
+    """
     if trace.may_lack_its_beginning:
         return []
     others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
@@ -208,7 +216,7 @@ def replay_commands(trace: Trace, finding: Finding) -> list[str]:
 
 
 def advice_lines(finding: Finding) -> Iterable[str]:
-    """Yield two lines on a race: the receive that races, and the remedy; none for other findings."""
+    """Yield two lines on a race: which receive it is, and the remedy. Nothing for other findings."""
     if isinstance(finding.evidence, Race):
         receive = finding.evidence.receive
         tag = "any tag" if receive.tag is None else f"tag {receive.tag}"
@@ -217,14 +225,14 @@ def advice_lines(finding: Finding) -> Iterable[str]:
 
 
 def consequence_lines(finding: Finding) -> list[str]:
-    """Return what else was found that only follows from this."""
+    """Return lines on what else was found that only follows from a finding."""
     following = finding.consequences
     more = [f"and {len(following) - MAX_FOLLOWING} more"] if len(following) > MAX_FOLLOWING else []
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 
 def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
-    """Yield the lines of the report with their styles; `drawn`: the pictures of findings by their places."""
+    """Yield the lines of the report, each with its style. `drawn`: by a finding's index the lines of its picture."""
     quotes = Quotes(trace)
     yield from failed_lines(trace, report)
     yield heading(trace, report), "bold"
@@ -255,7 +263,7 @@ def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[st
 
 
 def _note_blocks(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
-    """Yield what the reader must know of the report itself: what was not read, sources that changed."""
+    """Yield lines, with their styles, on what could not be read and which source files have changed since the run."""
     note = quotes.source_note(report.findings)
     lines = [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
     lines += [(f"source: {printable(note)}", "dim")] if note else []
@@ -265,20 +273,19 @@ def _note_blocks(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block
 
 
 def explain_hint(findings: Iterable[Finding]) -> str:
-    """Return which command says what the kinds of some findings mean."""
+    """Return a sentence with the command that explains the kinds of the findings."""
     kinds = sorted({finding.kind for finding in findings})
     which = kinds[0] if len(kinds) == 1 else f"KIND ({', '.join(kinds)})"
     return f"What it means, with an example and the remedy: weft explain {which}"
 
 
 def print_report(
-    trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: AnalysisContext | None = None
+    trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), context: AnalysisContext | None = None
 ) -> None:
-    """Print the report, coloured and wrapped at a terminal, plain elsewhere, and after it the lines of `tables`.
-
-    `ground` avoids computing again what the analyses built on.
+    """Print the report, and after it the lines of `tables`. At a terminal it is coloured and wrapped. `context`: saves
+    computing match and order again.
     """
-    print_blocks(_report_blocks(trace, report, draw_pictures(trace, report.findings, to, ground=ground)), to, tables)
+    print_blocks(_report_blocks(trace, report, draw_pictures(trace, report.findings, to, context=context)), to, tables)
 
 
 def line_style(finding: Finding) -> str:

@@ -58,8 +58,11 @@ _READY: Final = functions_with(Act.SEND, where=lambda row: row.mode is Mode.READ
 
 
 def allows_closed_cuts(trace: Trace, called: frozenset[int]) -> bool:
-    """Return whether a run that calls the functions `called` (ids) may be cut where all messages before are matched.
-    About wildcard receives `receives_from_any_source` decides."""
+    """Return whether a run may be cut at closed cuts: no message, request or collective reaches over such a cut. False
+    if the run calls functions that a part of a run cannot be analysed with.
+
+    `called`: ids of the functions that the run calls. Receives from any source are not considered here.
+    """
     ids = masks_of(trace.functions).ids
     restarted = cancels_requests(trace, called) and called.intersection(ids(calls.STARTS))
     return not restarted and not called.intersection(ids(_UNDIVIDED))
@@ -71,7 +74,7 @@ def cancels_requests(trace: Trace, called: frozenset[int]) -> bool:
 
 
 def receives_from_any_source(rank: Rank) -> bool:
-    """Return whether a rank receives or probes from any source, reading its calls a part at a time."""
+    """Return whether a rank has a receive or probe with MPI_ANY_SOURCE. Its calls are read a part at a time."""
     table, events = masks_of(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
@@ -88,7 +91,9 @@ def receives_from_any_source(rank: Rank) -> bool:
 
 
 def make_cuts_of_whole_run(trace: Trace, seen: Sequence[RankScan]) -> Cuts:
-    """Return the cuts of a run that stays whole: its start and its end."""
+    """Return the two moments between which a run lies that is not cut: its start and its end. `seen`: what was found in
+    each rank.
+    """
     ends = np.array([one.calls for one in seen], np.int64)
     called = frozenset[int]().union(*(one.called for one in seen))
     return Cuts(trace, np.stack([np.zeros_like(ends), ends]), seen, np.full((2, len(ends)), -1, np.int64), called)
@@ -137,16 +142,20 @@ class SegmentWalk:
         return found
 
     def _add_last_look(self) -> None:
-        """Store how far the last segment looks ahead: over all calls after its beginning."""
+        """Store for the last segment that its analyses may look at all calls after its beginning."""
         if self.looking is not None:
-            rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
+            rest = self.of.segment_between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
             look = Lookahead(counts, self.looking.behind, {})
             self.looks[len(self.at) - 1] = self.ends, look, ()
 
     def _find_next_segment(self, first: Ints) -> tuple[Segment, Match, LookAhead | None] | None:
-        """Return the next segment, from windows of more and more calls up to one that has enough calls before its
-        cut; None if only the last segment is left."""
+        """Return the next segment, its match, and the calls after it that its analyses look at (None if they need
+        none). None if only the last segment is left.
+
+        Ever larger windows of calls are tried until one has enough calls before its cut. `first`: by rank the first
+        call.
+        """
         rest, into = self.ends - first, self.carried.get(len(self.at) - 1, ())
         wanted = self.size
         most = int(rest.sum()) // 2 if self.looking is None else min(int(rest.sum()) // 2, FURTHEST * self.size)
@@ -154,7 +163,7 @@ class SegmentWalk:
             share = np.floor(rest * (wanted / int(rest.sum()))).astype(np.int64)
             if self.looking is not None:  # who does little is met by others early or late
                 share = np.maximum(share, wanted // (WIDER * len(share)))
-            window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
+            window = self.of.segment_between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
             try:
                 of = match_operations(window)
             except Exception:  # the analyses of the last segment, which then begins here, say why
@@ -173,8 +182,12 @@ class SegmentWalk:
     def _segment_with_lookahead(
         self, window: Segment, match: Match, wanted: int, carried_in: Sequence[Ints]
     ) -> tuple[Segment, Match, LookAhead] | None:
-        """Return the segment before the cut of a window that is also read beyond the cut, None if there is no such
-        cut."""
+        """Return the segment before the cut of a window, its match, and the calls after it that its analyses have to
+        look at. None if there is no such cut with enough calls before it.
+
+        `wanted`: how many calls the segment should have. `carried_in`: by rank the calls before the window whose
+        messages belong into it.
+        """
         assert self.looking is not None
         least, found = -(-wanted // WIDER), None
         if not self.carried:
@@ -185,25 +198,29 @@ class SegmentWalk:
             return None
         ahead, cut, out = found
         first = np.array(window.first, np.int64)
-        segment = self.of.between(first, first + cut.cut - _ahead(window), carried_in, out)
+        segment = self.of.segment_between(first, first + cut.cut - _ahead(window), carried_in, out)
         return segment, match_before(ahead.match, segment, cut), ahead
 
     def _segment_without_wildcards(
         self, window: Segment, match: Match, wanted: int, carried_in: Sequence[Ints]
     ) -> tuple[Segment, Match, None] | None:
-        """Return the segment before the cut of a window without receives of any source, None if too few calls are
-        before the cut."""
+        """Return the segment before the cut of a window without receives from any source, and its match. None if too
+        few calls are before the cut.
+
+        `wanted`, `carried_in`: as in `_segment_with_lookahead`.
+        """
         found, first = self._find_cut(window, match, wanted), np.array(window.first, np.int64)
         if not _has_enough_calls(found, window, wanted):
             return None
-        segment = self.of.between(
+        segment = self.of.segment_between(
             first, first + found.cut - _ahead(window), carried_in, calls_carried_over(window, match, found)
         )
         return segment, match_before(match, segment, found), None
 
     def _find_cut(self, window: Segment, match: Match, wanted: int) -> ClosedCut:
-        """Return the cut of a window. No message goes over it, unless too few calls would be left or messages went
-        over an earlier cut."""
+        """Return the greatest closed cut of a window. Messages that go over it are allowed only if too few calls would
+        be before it otherwise, or if messages went over an earlier cut.
+        """
         if not self.carried:
             plain = CutDescent(window, match).find_cut()
             if not self.carries or _has_enough_calls(plain, window, wanted):

@@ -30,8 +30,9 @@ class CutKnowledge:
         self._at: dict[int, Points] = {first: known}
 
     def points_at(self, moment: int) -> Points:
-        """Return, as a matrix of ranks by ranks, the last point of each other rank that a rank knows at a moment;
-        computed from the last moment before it that was asked for."""
+        """Return a matrix: in row r, column s is the last point of rank s that rank r knows of at a moment. A point is
+        the begin or end of a call. The result is kept, and later moments are computed from it.
+        """
         if moment not in self._at:
             place = max(one for one in self._at if one < moment)
             known = self._at[place]
@@ -41,7 +42,9 @@ class CutKnowledge:
         return self._at[moment]
 
     def _points_after(self, low: int, known: Points) -> Points:
-        """Return what is known after the segment that begins at moment `low`, from what was known at its beginning."""
+        """Return what each rank knows of the others after the segment that begins at moment `low`. `known`: the same at
+        its beginning, as a matrix of points (begins and ends of calls).
+        """
         segment = self.of.segment(low, low + 1)
         matched = match_operations(segment)
         of = order_events(segment, match_without_carried(matched, segment) if any(map(len, segment.out)) else matched)
@@ -54,8 +57,11 @@ class CutKnowledge:
 
 
 def points_in_run(segment: Segment, past: Cut, known: Points) -> Points:
-    """Return for each rank the last point of the run in a causal past of a segment. `known`: what was known at its
-    beginning."""
+    """Return for each rank its last point (begin or end of a call, counted in the whole run) that happens before an
+    event of a segment.
+
+    `past`: what happens before the event within the segment. `known`: what each rank knew at the segment's beginning.
+    """
     ahead = np.array([rank.ahead for rank in segment.ranks], np.int64)
     here = past.points.astype(np.int64)
     met = here > 2 * ahead

@@ -89,27 +89,35 @@ class Cuts:
         return len(self.at) - 1
 
     def segment(self, low: int, high: int) -> Segment:
-        """Return the segment between two of the moments, which are given by their numbers."""
+        """Return the part of the run between the moments number `low` and `high`."""
         if low in self.looks and high == len(self):
             return self.segment_looking_ahead(low)
         goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
         places = self.which[low].tolist() if goes_on else []
         going = [seen.carried.state_at(place) for seen, place in zip(self.seen, places, strict=False)]
-        return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
+        return self.segment_between(
+            self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going
+        )
 
     def segment_looking_ahead(self, low: int) -> Segment:
-        """Return the segment from a moment on, with the calls after it that it also reads."""
+        """Return the part of the run that begins at moment `low`, together with the later calls that its analyses have
+        to look at.
+        """
         end, look, out = self.looks[low]
-        segment = self.between(self.at[low], end, self.carried.get(low, ()), out)
+        segment = self.segment_between(self.at[low], end, self.carried.get(low, ()), out)
         segment.look = look
         return segment
 
-    def between(
+    def segment_between(
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
         going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Segment:  # fmt: skip
-        """Return the segment of each rank's calls `begin` up to before `end`, with the calls carried into it and out
-        of it. `going`: calls and fences that are under way at its begin."""
+        """Return the part of the run with the calls of each rank from `begin` up to `end` (excluded).
+
+        `into`, `out`: by rank the calls whose messages are carried into the part from before, and out of it. `going`:
+        by rank the calls that make up the state of windows and files at its beginning, and how many fences each window
+        had.
+        """
         first, last = begin.tolist(), end.tolist()
         before, fenced = [], []
         for place, (rank, seen, start) in enumerate(zip(self.run.ranks, self.seen, first, strict=True)):
@@ -121,7 +129,9 @@ class Cuts:
         return Segment(self.run, first, last, before if any(map(len, before)) else (), out=out, fenced=fenced)
 
     def moment_before(self, event: tuple[int, int]) -> int:
-        """Return the last moment that is not after an event, or over which the event is carried."""
+        """Return the number of the last moment before an event; a later one if the event's message is carried over that
+        moment.
+        """
         rank, index = event
         place = min(int(np.searchsorted(self.at[:, rank], index, side="right")) - 1, len(self) - 1)
         while place + 1 in self.carried and index in self.carried[place + 1][rank]:
@@ -130,7 +140,7 @@ class Cuts:
 
 
 def is_worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
-    """Return whether a run is long, and of a kind that can be cut into segments."""
+    """Return whether a run has enough calls to be analysed in parts, and is of a kind that allows it."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
     return trace.event_count >= 2 * calls_between_cuts(least, len(trace.ranks)) and is_divisible(trace)
@@ -142,8 +152,9 @@ def calls_between_cuts(least: int, ranks: int) -> int:
 
 
 def scan_rank(rank: Rank) -> RankScan:
-    """Read the calls of a rank once, a part at a time, and return the collectives at which the run may be cut and
-    what goes on there."""
+    """Read the calls of a rank once, and return the collectives at which the run may be cut, with the state of windows
+    and files there.
+    """
     trace = rank.trace
     # Neither the catalogue of the whole rank nor its columns are made: they would be as long as the run.
     table = masks_of(trace.functions).table(_GATHERINGS)
@@ -181,8 +192,9 @@ def scan_rank(rank: Rank) -> RankScan:
 
 
 def _find_releases(rank: Rank, made: Ints, frees: Ints) -> Ints:
-    """Return for each of some calls the event index of the call that frees what it made; the number of the rank's
-    calls if none does."""
+    """Return for each of the calls `made`, which make requests, the event index of the call that frees the request; the
+    number of the rank's calls if none does.
+    """
     if not len(made):
         return made
     found = match_frees_with_makers(rank, made, frees)
@@ -195,8 +207,10 @@ def _find_releases(rank: Rank, made: Ints, frees: Ints) -> Ints:
 def _gathers_all_ranks(
     rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints
 ) -> NDArray[np.bool_]:
-    """Return which of some calls returned and gather all ranks: those on communicators of all ranks, and fences on
-    windows of all ranks."""
+    """Return a mask of the calls `rows` that returned without error and in which all ranks of the run take part.
+
+    `called`: their functions. `comms`, `windows`: communicators and windows of which all ranks are members.
+    """
     slots = rank.events[rows]
     good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
     fences = masks_of(rank.trace.functions).table(_FENCES)[called]
@@ -210,7 +224,7 @@ def _gathers_all_ranks(
 
 
 def _objects_of_all_ranks(rank: Rank) -> tuple[Ints, Ints]:
-    """Return the communicators of which every rank is a member, and the windows of which every rank has a part."""
+    """Return the ids of the communicators, and of the windows, of which all ranks of the run are members."""
     everyone = len(rank.trace.ranks)
     comms = {
         id for id in rank.comm_ids() if (comm := rank.comm(id)) and not comm.inter and len(comm.members) == everyone
@@ -221,8 +235,9 @@ def _objects_of_all_ranks(rank: Rank) -> tuple[Ints, Ints]:
 
 
 def find_cuts(trace: Trace, seen: Sequence[RankScan], least: int = SEGMENT) -> Cuts | None:
-    """Return the moments at which the run may be cut, `least` calls apart; None if there are none or it must stay
-    whole."""
+    """Return the moments at which the run may be cut, at least `least` calls apart. None if there are none, or the run
+    calls functions that forbid it. `seen`: what was found in each rank.
+    """
     called = frozenset[int]().union(*(one.called for one in seen))
     if called.intersection(masks_of(trace.functions).ids(_UNDIVIDED)):
         return None
@@ -242,8 +257,9 @@ def find_cuts(trace: Trace, seen: Sequence[RankScan], least: int = SEGMENT) -> C
 
 
 def cut_between(cuts: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
-    """Return the run with cuts only between two of its moments, about `wanted` calls apart; None if
-    there can be none."""
+    """Return cuts between two moments of a run, about `wanted` calls apart; None if there can be none. `low`, `high`:
+    the numbers of the two moments in `cuts`.
+    """
     if len(cuts.which) != len(cuts.at) or any(len(one.carried.calls) for one in cuts.seen):
         return None
     stride = max(one.stride for one in cuts.seen)
@@ -266,12 +282,16 @@ def cut_between(cuts: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
     )  # fmt: skip
 
 
-def _choose_moments(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
-    """Return the indices of moments that are about `wanted` calls apart. `total`: how many calls are before each."""
+def _choose_moments(calls_before: Ints, begin: int, end: int, calls_apart: int) -> list[int]:
+    """Return the indices of moments that are at least `calls_apart` calls apart.
+
+    `calls_before`: how many calls are before each moment. `begin`, `end`: how many are before the begin and the end of
+    what is cut. No moment is chosen that leaves less than half of `calls_apart` before `end`.
+    """
     chosen: list[int] = []
     before = begin
-    for place, calls_ in enumerate(total.tolist()):
-        if calls_ - before >= wanted and end - calls_ >= wanted // 2:
+    for place, calls_ in enumerate(calls_before.tolist()):
+        if calls_ - before >= calls_apart and end - calls_ >= calls_apart // 2:
             chosen.append(place)
             before = calls_
     return chosen

@@ -40,7 +40,9 @@ class ClosedCut:
     recvs: Mask
 
     def carried_calls(self, of: Match, ranks: int) -> list[Ints]:
-        """Return for each rank the calls before the cut whose messages belong after it."""
+        """Return for each rank the calls before the cut whose messages count to what comes after it. `of`: the match of
+        the window, `ranks`: the number of ranks.
+        """
         found = []
         for rank in range(ranks):
             events = [posts.event[part][rows[part]] for posts, rows in ((of.sends, self.sends), (of.recvs, self.recvs))
@@ -50,7 +52,9 @@ class ClosedCut:
 
 
 def receives_that_may_be_pending(of: Match) -> Mask:
-    """Return which receives may be pending over a cut: their message is received after it."""
+    """Return a mask of the receives that may still be pending at a cut, so that their messages count to what comes
+    after it.
+    """
     flags = of.recvs.flags
     found: Mask = (flags & Post.NONBLOCKING != 0) & (flags & _HEAVY == 0)
     return found
@@ -87,14 +91,18 @@ class CutDescent:
         self.seen = self._probes_by_send()
 
     def find_cut(self) -> ClosedCut:
-        """Return the greatest closed cut; one before all calls if it takes too many steps."""
+        """Return the greatest closed cut: no message, request or collective lies partly before and partly after it. If
+        the search takes too many steps, return the cut before all calls.
+        """
         cut = self._step_down()
         recvs = self.light & (self.of.recvs.event < cut[self.of.recvs.ranks()])
         recvs &= self.of.recvs.completion >= cut[self.of.recvs.ranks()]
         return ClosedCut(cut, self.lost & (self.of.sends.event < cut[self.of.sends.ranks()]), recvs)
 
     def _step_down(self) -> Ints:
-        """Return the cut, lowered rank by rank until no call before it has its partner after it."""
+        """Lower the cut rank by rank until no call before it has its partner after it, and return it: by rank the
+        number of calls before it.
+        """
         done = self.ends.copy()
         steps = 0
         while steps < MOST_STEPS + MOST_OF_A_RANK * len(done):
@@ -121,7 +129,9 @@ class CutDescent:
         np.minimum.at(self.bound, ranks, events.astype(np.int64))
 
     def _exclude_incomplete(self, window: Segment) -> None:
-        """Lower the cut before the calls that have no partner in the window, or are not complete in it."""
+        """Lower the cut so that all calls are after it which have no partner in the window or are not complete in
+        it.
+        """
         sends, recvs = self.of.sends, self.of.recvs
         open_ = ((sends.partner == NONE) | (sends.completion == NONE)) & ~self.lost
         self._lower(sends.ranks()[open_], sends.event[open_])
@@ -141,7 +151,10 @@ class CutDescent:
             self._lower(self.parts_rank[out], parts.event[out])
 
     def _last_settled_calls(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
-        """Return for each call of a rank the last one up to it before which no request is pending."""
+        """Return for each call of a rank the last call, itself or earlier, before which no request is pending.
+
+        `begun`, `ended`: the calls that made requests which are cancelled, and those that ended them.
+        """
         change = np.zeros(int(self.ends[rank]) + 2, np.int64)
         none = np.zeros(len(self.of.collectives), np.bool_)
         carried = (self.lost, self.light, none)
@@ -158,8 +171,9 @@ class CutDescent:
         return last
 
     def _light_receives_by_end(self, rank: int) -> Ints:
-        """Return the receives of a rank that may be pending over the cut (light ones), in the order in which they are
-        complete."""
+        """Return the rows of a rank's receives that may be pending over the cut, in the order in which they are
+        completed.
+        """
         if rank not in self._ends:
             part = self.of.recvs.of_rank(rank)
             rows = part.start + np.flatnonzero(self.light[part])
@@ -167,7 +181,9 @@ class CutDescent:
         return self._ends[rank]
 
     def _probes_by_send(self) -> tuple[Ints, Ints, Ints]:
-        """Return what each probe saw, ordered by send: rows of sends, ranks of the probes, and their events."""
+        """Return three columns on what probes saw, sorted by send: the row of the send, the rank of the probe, and the
+        probe's event.
+        """
         probes = self.of.probes
         rows = np.flatnonzero(probes.partner != NONE)
         rows = rows[np.argsort(probes.partner[rows], kind="stable")]
@@ -175,8 +191,8 @@ class CutDescent:
         return of.astype(np.int64), ranks.astype(np.int64), events.astype(np.int64)
 
     def _exclude_partners(self, rank: int, low: int, high: int) -> None:
-        """Move the cuts of the other ranks back until they exclude the partners of a rank's calls from `low` to before
-        `high`. Partners are the sends, receives and parts of collectives that these calls were matched with.
+        """Lower the cuts of other ranks so that the partners of a rank's calls from `low` up to `high` (excluded) are
+        after the cut. Partners are the sends, receives and parts of collectives with which these calls are matched.
         """
         sends, recvs, probes = self.of.sends, self.of.recvs, self.of.probes
         mine = _rows_posted_by(sends, rank, low, high)
@@ -206,14 +222,16 @@ class CutDescent:
 
 
 def _rows_posted_by(rows: Posts | Collectives, rank: int, low: int, high: int) -> slice:
-    """Return the rows that calls `low` up to before `high` of a rank posted."""
+    """Return the rows of a rank that its calls from `low` up to `high` (excluded) posted."""
     part = rows.of_rank(rank)
     first, last = np.searchsorted(rows.event[part], (low, high))
     return slice(part.start + int(first), part.start + int(last))
 
 
 def match_before(of: Match, segment: Segment, found: ClosedCut) -> Match:
-    """Return the match of a segment up to a closed cut, out of the match of the window."""
+    """Return the match of a segment: the part of the window's match `of` that is before the closed cut `found`.
+    Messages that are carried over the cut are left out.
+    """
     cut, colls = found.cut, of.collectives
     sends, recvs, probes = (rows.event < cut[rows.ranks()] for rows in (of.sends, of.recvs, of.probes))
     return _select_rows(
@@ -222,7 +240,7 @@ def match_before(of: Match, segment: Segment, found: ClosedCut) -> Match:
 
 
 def match_without_carried(of: Match, segment: Segment) -> Match:
-    """Return the match of a segment without the messages of its calls that belong after it."""
+    """Return the match of a segment without the messages of its calls that count to later segments."""
     kept = []
     for posts in (of.sends, of.recvs):
         out = [
@@ -245,7 +263,9 @@ class _Kept(NamedTuple):
 
 
 def _select_rows(of: Match, segment: Segment, kept: _Kept) -> Match:
-    """Return the match with only the rows in `kept`, which must contain the partner of each."""
+    """Return a match with only the rows in `kept`, renumbered. The partner of each row that is kept must be kept
+    too.
+    """
     sends, of_sends = _select_part(of.sends, kept.sends)
     recvs, of_recvs = _select_part(of.recvs, kept.recvs)
     probes, _ = _select_part(of.probes, kept.probes)
@@ -260,7 +280,9 @@ _Rows = TypeVar("_Rows", Posts, Collectives)
 
 
 def _select_part(rows: _Rows, kept: Mask) -> tuple[_Rows, NDArray[np.uint32]]:
-    """Return some of the rows, and for each of all rows which of these it is; NONE for the others."""
+    """Return the rows in the mask `kept`, and a column with the new number of each old row; NONE for rows that are left
+    out.
+    """
     number = np.cumsum(kept, dtype=np.int64)
     first = np.concatenate([[0], number])[rows.first.astype(np.int64)].astype(np.uint64)
     some = {one.name: getattr(rows, one.name)[kept] for one in fields(rows) if one.name != "first"}

@@ -42,7 +42,7 @@ Sends = dict[int, int]
 
 
 def last_sends(rank: Rank) -> Sends:
-    """Return, for each rank that this one sends to, the event index of the last call that sends there."""
+    """Return for each rank to which this one sends: rank → event index of the last call that may send there."""
     table, of = masks_of(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
     sending, starts, inits = table(_SENDS), table(calls.STARTS), table(calls.SEND_INITS)
     width = len(rank.trace.ranks) + 1
@@ -92,14 +92,18 @@ class Looking:
         self.of, self.wild, self.sends, self.behind = of, wild, sends, behind
 
     def pending_receives(self, of: Match) -> Mask:
-        """Return which receives may be pending over a cut: the sends of their messages do not wait for them."""
+        """Return a mask of the receives that may be pending over a cut. Left out are receives of ranks that receive
+        from any source, and those whose send waits for the receive.
+        """
         recvs, sends = of.recvs, of.sends
         waits = np.append(sends.flags & Post.SYNCHRONOUS != 0, [False])[np.minimum(recvs.partner, len(sends))]
         found: Mask = receives_that_may_be_pending(of) & ~self.wild[recvs.ranks()] & ~waits
         return found
 
     def _later_senders(self, end: Ints) -> dict[int, list[int]]:
-        """Return for each rank which ranks may send it something from the calls `end` on."""
+        """Return for each rank which ranks may send it something after the cut. `end`: by rank the first call after the
+        cut.
+        """
         found: dict[int, list[int]] = {}
         for sender, (first, sends) in enumerate(zip(end.tolist(), self.sends, strict=True)):
             for receiver, last in sends.items():
@@ -110,15 +114,20 @@ class Looking:
     def look_within(
         self, window: Segment, of: Match, least: int, carried_in: Sequence[Ints] = (), *, carries: bool = False
     ) -> tuple[LookAhead, ClosedCut, list[Ints]] | None:  # fmt: skip
-        """Return how far a window of calls can be judged, the cut in it before which nothing is open, and the calls
-        carried over that cut. None if it has fewer than `least` calls."""
+        """Find in a window of calls the greatest cut before which no receive or race depends on later calls. Return the
+        calls and their match that were looked at, the cut, and by rank the calls whose messages go over it. None if
+        fewer than `least` calls are before the cut.
+
+        `carried_in`: by rank the calls before the window whose messages belong into it. `carries`: messages may go over
+        the cut.
+        """
         ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
         far = CutDescent(window, of, self.pending_receives(of) if carries else None).find_cut()
         begin, end = np.array(window.first, np.int64), np.array(window.first, np.int64) + far.cut - ahead
         if int((far.cut - ahead).sum()) < least:
             return None
         out = calls_carried_over(window, of, far)
-        segment = self.of.between(begin, end, carried_in, out)
+        segment = self.of.segment_between(begin, end, carried_in, out)
         look = Lookahead(far.cut, self.behind, self._later_senders(end))
         segment.look = look
         match = match_before(of, segment, far)
@@ -144,7 +153,7 @@ class Looking:
 
 
 def calls_carried_over(window: Segment, of: Match, found: ClosedCut) -> list[Ints]:
-    """Return for each rank the calls of the run whose messages go over a cut of a window."""
+    """Return by rank the calls, as numbered in the whole run, whose messages go over the cut `found` of a window."""
     return [
         np.array([window.to_run_event(EventId(rank, event)).event for event in events.tolist()], np.int64)
         for rank, events in enumerate(found.carried_calls(of, len(window.ranks)))

@@ -17,12 +17,11 @@ from weft.usage import file_races, rma_quiescence
 
 
 def is_quiet(segment: Segment, match: Match) -> bool:
-    """Return whether every message was sent and taken, every request is complete, and every collective has all its
-    members.
+    """Return whether nothing is pending at the end of a segment. All messages are received, all requests complete, and
+    all collectives have all their members.
 
-    Every one-sided operation must be complete at its target, no epoch with anything pending may be open, and what
-    was written to files must be visible to all that read them. The last call of every rank is then one collective,
-    which no rank left before all had come.
+    One-sided operations must be complete at their targets, their epochs closed, and what was written to files visible
+    to all that read them. The last call of all ranks is one collective that no rank left before all had come.
     """
     return (
         _all_taken(match.sends) and _all_taken(match.recvs) and _all_collectives_complete(segment, match)
@@ -36,7 +35,9 @@ def _all_taken(posts: Posts) -> bool:
 
 
 def _all_collectives_complete(segment: Segment, match: Match) -> bool:
-    """Return whether every collective is complete, has all its members, and the last one is common to all ranks."""
+    """Return whether all collectives are complete and have all their members, and the last call of all ranks is one of
+    them.
+    """
     parts, of = match.collectives, match.instances
     if not len(of) or (parts.completion == NONE).any():
         return False
@@ -44,7 +45,7 @@ def _all_collectives_complete(segment: Segment, match: Match) -> bool:
 
 
 def collectives_with_all_members(segment: Segment, match: Match) -> NDArray[np.bool_]:
-    """Return for each collective whether all its members are there and call the same function."""
+    """Return a mask of the collectives in which all members take part and call the same function."""
     parts, of = match.collectives, match.instances
     members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in segment.communicators], np.int64)
     sizes, starts = np.diff(of.first).astype(np.int64), of.first[:-1].astype(np.int64)
@@ -60,7 +61,7 @@ def collectives_with_all_members(segment: Segment, match: Match) -> NDArray[np.b
 
 
 def _end_in_one_collective(segment: Segment, match: Match) -> bool:
-    """Return whether the last calls of all ranks are one collective, which no rank leaves before all have come."""
+    """Return whether the last call of all ranks is one collective that no rank leaves before all have come."""
     parts = match.collectives
     if (np.diff(parts.first) == 0).any():
         return False

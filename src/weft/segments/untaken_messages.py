@@ -47,8 +47,10 @@ class UntakenMessages:
         """How many channels are yet to be looked for at this cut."""
 
     def untaken_sends(self, match: Match, ends: Ints) -> Mask:
-        """Return which sends of a window no receive takes, neither in the window nor after its end. `ends`: its last
-        call by rank.
+        """Return a mask of the sends in a window whose messages are never received, neither in the window nor later in
+        the run.
+
+        `ends`: by rank the first call after the window.
         """
         sends = match.sends
         found: Mask = (sends.partner == NONE) & (sends.flags & (Post.PERSISTENT | Post.HALF | Post.PARTITIONED) == 0)
@@ -70,7 +72,9 @@ class UntakenMessages:
         return found
 
     def _is_never_taken(self, channel: _Channel, ends: Ints) -> bool:
-        """Return whether no receive after the window's end takes a message of a channel."""
+        """Return whether no receive after the window may take a message of a channel. False also if too many channels
+        were searched at this cut. `ends`: by rank the first call after the window.
+        """
         start, length = int(ends[channel.receiver]), len(self.run.ranks[channel.receiver])
         known = self._next.get(channel, -1)
         if known < start and self._left:
@@ -79,8 +83,9 @@ class UntakenMessages:
         return known >= length
 
     def _first_taking_call(self, channel: _Channel, start: int) -> int:
-        """Return the first call of the receiver from `start` on that may take a message of a channel; its number of
-        calls if none."""
+        """Return the first call of the receiver, from `start` on, that may take a message of a channel; the number of
+        its calls if none may.
+        """
         rank, comm = self.run.ranks[channel.receiver], self.run.communicators[channel.comm]
         local, events, peers = comm.local_ids.get(rank.index), rank.events, comm.peers(rank.index)
         if local is None or channel.source not in peers:
@@ -98,7 +103,9 @@ class UntakenMessages:
         return len(events)
 
     def _may_take(self, part: NDArray[np.void], local: int, source: int, tag: int) -> Mask:
-        """Return which calls of a part may take a message with these properties."""
+        """Return a mask of the calls in `part` that may receive a message. `local`: the receiver's id of the
+        communicator. `source`: the sender's rank there.
+        """
         function = part["function"]
         named = self.takes[function] & (part["peer"] == source)
         named &= (part["tag"] == tag) | (part["flags"] & Flag.ANY_TAG != 0) | (part["tag"] < 0)

@@ -58,7 +58,9 @@ class Carried:
     fences: Ints
 
     def state_at(self, moment: int) -> tuple[Ints, Ints]:
-        """Return the calls that make up the state at a moment, and their fences."""
+        """Return two columns: the calls that make up the state of windows and files at a moment, and how many fences of
+        a call's window came before.
+        """
         state = self.state[moment]
         part = slice(int(self.starts[state]), int(self.starts[state + 1]))
         return self.calls[part], self.fences[part]
@@ -70,8 +72,9 @@ Now = tuple[tuple[int, int], ...]
 
 @cache
 def _state_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
-    """Return by function id which state it changes, and whether it begins something; and the ids of all such
-    functions."""
+    """Return tables by function id: which state of a window or file a call changes (0: none), and whether it begins it.
+    The third part are the ids of all functions that change some state.
+    """
     table = masks_of(functions).table
     of, begin = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
     for sort, begins, ends in _SORTS:
@@ -93,7 +96,9 @@ class StateFollower:
         self._now: Now | None = ()
 
     def follow_part(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
-        """Follow a part of the calls, from call `start` of the rank on; return the state after each of `moments`."""
+        """Follow the rank's next calls, `part`, which begin at call `start`. Return the state of windows and files
+        after each of the calls `moments`.
+        """
         rows = np.flatnonzero(self._sort[function])
         of, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
         peer = part["peer"][rows].astype(np.int64)
@@ -117,8 +122,9 @@ class StateFollower:
         return found + [self._current_state()] * (len(moments) - len(found))
 
     def _apply_call(self, object_key: int, kind: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
-        """Change the state of a window or file by the last call of its kind up to a moment. `fences`: how many fences
-        there were."""
+        """Change the state of a window or file as a call does. `kind`: what the call is about. `fences`: how many
+        fences it stands for. `begins`: it begins something, such as a lock, else it ends it.
+        """
         self._now = None
         if kind[0] in (_GONE, _CLOSED):
             self._open.pop(object_key, None)
@@ -133,8 +139,8 @@ class StateFollower:
             self._fences[object_key] = self._fences.get(object_key, 0) + fences
 
     def _current_state(self) -> Now:
-        """Return the calls by which windows and files got their present state, as sorted pairs (call, fences). `fences`
-        is the number of fences so far on the call's window, the last one not counted.
+        """Return the calls that brought windows and files into their present state, as sorted pairs (call, fences): how
+        many fences the call's window had so far, without the last.
         """
         if self._now is None:
             self._now = tuple(sorted(
@@ -145,7 +151,11 @@ class StateFollower:
 
 
 def _last_rows_before(moments: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Return the last row of each key up to each moment, in order, and how many rows each counts for."""
+    """Return the last row of each key up to each moment, in order of rows, and how many rows with the same key and
+    moment it stands for.
+
+    `moments`: by row the number of the next moment. `key`: columns by row.
+    """
     by = np.lexsort((*key, moments))
     differs = np.zeros(max(len(by) - 1, 0), np.bool_)
     for column in (moments, *key):
@@ -167,7 +177,7 @@ def count_stored_calls(moments: Sequence[Now]) -> int:
 
 
 def make_carried(moments: Sequence[Now]) -> Carried:
-    """Make the columns of Carried out of the state at each moment."""
+    """Put the states of windows and files at all moments into columns; moments with the same state share rows."""
     new = _differs_from_previous(moments)
     states = [now for now, first in zip(moments, new, strict=True) if first]
     starts = np.concatenate([[0], np.cumsum([len(now) for now in states])]).astype(np.int64)

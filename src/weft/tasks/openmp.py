@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.interrupts import deferring_interrupts
-from weft.debug.answers import change
+from weft.debug.answers import change_text
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, quoted, strip_reference, word
 from weft.gdb.point import Point
@@ -268,7 +268,7 @@ class NativeBackend:
         """Run until the program creates its first task, and return where it stopped. Weft's tool starts only with the
         first implicit task.
         """
-        first = str(self._gdb.ask("-break-insert -f on_implicit")["bkpt"]["number"])
+        first = str(self._gdb.ask("-break-insert -f handle_implicit_task")["bkpt"]["number"])
         stop: dict[str, Any] = {}
         try:
             self._gdb.run("-exec-continue")
@@ -473,13 +473,13 @@ class NativeBackend:
             for key in ended:
                 self._delete_watchpoint(key)
             numbers = tuple(one.id for one in ended.values())
-            text = "; ".join(change(one.text, "", "") for one in ended.values())
+            text = "; ".join(change_text(one.text, "", "") for one in ended.values())
             return replace(self._make_stop("watch", thread, point=numbers[0], text=text), over=numbers)
         watch = self._watches.get(str(stop["wpt"]["number"])) if "wpt" in stop else None
         if watch is None:
             return None
         values = stop.get("value") or {}
-        text = change(
+        text = change_text(
             watch.text, strip_reference(str(values.get("old", ""))), strip_reference(str(values.get("new", "")))
         )
         return self._make_stop("watch", thread, point=watch.id, text=text)

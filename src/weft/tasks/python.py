@@ -20,8 +20,8 @@ from typing import Any
 
 from weft.base.interpreters import OLDEST, explain_free_threaded, is_free_threaded
 from weft.base.lifetime import bound_to_parent
-from weft.debug.answers import change
-from weft.debug.hands import connect
+from weft.debug.answers import change_text
+from weft.debug.hands import connect_unix_socket
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.inprocess.gc_pause import gc_paused
@@ -172,7 +172,7 @@ class AgentConversation:
         at = parse_site(stop_dict["at"])
         text, over = stop_dict.get("text", ""), stop_dict.get("over", False)
         if stop_dict.get("change"):
-            text = change(*stop_dict["change"], over=over)
+            text = change_text(*stop_dict["change"], over=over)
         made = Stop(stop_dict["why"], stop_dict["task"], at, stop_dict.get("worker"), stop_dict.get("breakpoint"), text,
                     stop_dict.get("code"), stop_dict.get("name", ""), (stop_dict["breakpoint"],) if over else (),
                     stop_dict.get("kind", "task"))  # fmt: skip
@@ -340,7 +340,7 @@ class RankConversation(AgentConversation):
         super().__init__()
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connect(self._line, path)
+            connect_unix_socket(self._line, path)
         except OSError as error:
             raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
 

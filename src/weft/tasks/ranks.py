@@ -21,7 +21,7 @@ from weft.debug.breakpoints import Scope
 from weft.debug.debugger import Debugger as Ranks
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, PythonHand
-from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
+from weft.debug.prompt import Command, Prompt, make_help, parse_command, split_ranks
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
@@ -146,13 +146,13 @@ class OpenMPHand(NativeHand):
             self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
-    def meant(self, stop: dict[str, Any]) -> bool:
+    def is_user_stop(self, stop: dict[str, Any]) -> bool:
         """Return whether a person's breakpoint is for the task that came there."""
         point = self._own.points.get(str(stop.get("bkptno")))
         return point is not None and self.backend.is_meant_for_thread(point, int(stop.get("thread-id", 1) or 1))
 
-    def _arrive(self) -> None:
-        super()._arrive()
+    def _keep_stopped(self) -> None:
+        super()._keep_stopped()
         if self.stopped is not None:
             self.task = self.backend.task_on_worker(self._own.kernel_thread_id(self.thread))
 
@@ -359,11 +359,11 @@ class RankBackend:
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
         """Let one task move on, wait until the other ranks are stopped again, and return the task's stop."""
-        self._ranks.not_over()
+        self._ranks.require_running()
         self._since = 0.0
         stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)
         self._ranks.settle()
-        self._ranks.look_at([self._rank])
+        self._ranks.focus_on([self._rank])
         return stop
 
     def _drive_other_ranks(self) -> bool:
@@ -378,14 +378,14 @@ class RankBackend:
                 hand.poll()
                 hand.drive()
         replica, record, rank = self._ranks.replica, self._ranks.record, self._rank
-        replica.watch.look()
+        replica.watch.look_at_ranks()
         if replica.left_record():
             return True
         parked = [slot for r, slot in record.threads if r == rank and replica.parked(rank, slot)]
         calls = [event for slot in parked if (event := record.entry(rank, replica.at(rank, slot), slot)) is not None]
         for event in calls:
-            self._ranks.allow(event)
-        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.in_call(rank))
+            self._ranks.let_make_call(event)
+        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.is_inside_mpi(rank))
         if calls or not at_end:
             self._since = 0.0
         self._since = self._since or now
@@ -482,10 +482,10 @@ class TaskPrompt(Prompt):
         super().__init__(debugger, as_json=as_json, out=out)
         self.on: int | None = None
 
-    def told(self, answer: Answer) -> list[str]:
+    def render_answer(self, answer: Answer) -> list[str]:
         """Return the lines of text that show an answer. The lines for a rank's task are labelled with the rank."""
         if answer["kind"] != "of-rank":
-            return super().told(answer)
+            return super().render_answer(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 
@@ -493,10 +493,10 @@ class TaskPrompt(Prompt):
         """Execute one typed command, for the ranks or for the task in focus, and return its answer. WeftError if it
         cannot be executed.
         """
-        name, rest = parse(line, COMMANDS)
+        name, rest = parse_command(line, COMMANDS)
         text, ranks = split_ranks(rest)
         if name == "help":
-            return help_of(rest, COMMANDS, prompt.WHERE, LEGEND)
+            return make_help(rest, COMMANDS, prompt.WHERE, LEGEND)
         if name in OF_TASKS:
             return self._answer_task_command(name, text, ranks)
         if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):

@@ -14,8 +14,9 @@ NOT_RECORDED: Final = -1
 
 
 def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return (rank index, event, rank indices of the new world) for each successful spawn, in order for each rank. The
-    event is NOT_RECORDED if the run has no events; the indices are empty if the new world is unknown.
+    """Return each successful spawn of a run as (rank index of the caller, event index, rank indices of the processes
+    that it started), in order for each rank. The event is NOT_RECORDED if the run has no events; the last part is empty
+    if the started processes are unknown.
     """
     found = []
     if trace.system.grows:
@@ -31,10 +32,8 @@ def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
 
 
 def _read_spawned_children(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return the ranks that each rank started, in order, from the run's own list of `children`: `(rank, event,
-    children)`.
-
-    The event is NOT_RECORDED.
+    """Return (rank index, NOT_RECORDED, rank indices of its children) for each rank that started others. The source is
+    the list `children` of run.json.
     """
     told = trace.run.get("children")
     found = []
@@ -49,9 +48,9 @@ def _is_rank(value: object, trace: Trace) -> bool:
 
 
 def _list_spawns_in_growing_world(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return the spawns of a run whose world grows: a spawn's arguments name the ranks that it started.
-
-    Without events, the run's list of children names them.
+    """Return the spawns of a run whose world grows, as (rank index, event index, rank indices of the started
+    processes). The children are read from the arguments of the spawning call, or from run.json if the run has no
+    events.
     """
     if trace.level is Level.OUTCOMES:
         return _read_spawned_children(trace)

@@ -35,7 +35,7 @@ class Axis:
         return int(min(max(self.origin + round(_wrap_to_signed(ticks - self.start) * self.length), -MOST_NS), MOST_NS))
 
     def ns_array(self, ticks: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the times of tick counts in ns."""
+        """Return tick counts of the recorder's clock as times in ns."""
         delta = (ticks - np.uint64(self.start)).view(np.int64)
         if self.length == 1.0:
             return delta + np.int64(self.origin)
@@ -56,8 +56,8 @@ def _wrap_to_signed(delta: int) -> int:
 
 
 def _measure_tick(header: Header) -> tuple[float, int] | None:
-    """Return the length of a tick in ns and the ns over which this length was measured. None if the times in the header
-    give no believable length.
+    """Return the length of a clock tick in ns, and the time in ns over which it was measured. None if the times in the
+    header are impossible.
     """
     ticks = header.end.ticks - header.start.ticks
     ns = header.end.monotonic_ns - header.start.monotonic_ns
@@ -73,7 +73,7 @@ def _median(values: list[int]) -> int:
 
 
 def _host_axes(headers: Sequence[Header]) -> list[Axis]:
-    """Return a time axis (from ticks to ns of CLOCK_MONOTONIC) for each rank of one host.
+    """Return, for each rank of one host, the axis that converts its clock ticks to ns of CLOCK_MONOTONIC.
 
     The tick length of the rank that ran longest is used for all ranks that it fits.
     """
@@ -90,7 +90,9 @@ def _host_axes(headers: Sequence[Header]) -> list[Axis]:
 
 
 def align_clocks(headers: Sequence[Header]) -> list[Axis]:
-    """Return one time axis for each rank, all on the clock of the first host."""
+    """Return, for each rank, the axis that converts its clock ticks to ns. All times are on the clock of the first
+    host.
+    """
     hosts: dict[str, list[int]] = defaultdict(list)
     for i, header in enumerate(headers):
         hosts[header.host].append(i)

@@ -63,16 +63,16 @@ class Communicator:
         return self.remote_members if self.inter and self._is_in_second_group(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
-        """Return the members to which `peer` arguments refer in calls of the rank with this index. In an
-        intercommunicator these are the members of the other group.
+        """Return the processes that ranks in calls on this communicator mean, as rank indices. In an intercommunicator
+        these are the members of the other group. `rank`: rank index of the caller.
         """
         if not self.inter:
             return self.members
         return self.members if self._is_in_second_group(rank) else self.remote_members
 
     def peer(self, rank: int, peer: int) -> int:
-        """Return the index in trace.ranks of the process that rank index `rank` calls `peer` here; -1 for none or
-        unknown.
+        """Return the rank index of the process that a call means by the rank `peer` of this communicator. -1 for no
+        process or an unknown one. `rank`: rank index of the caller.
         """
         group = self.peers(rank)
         return group[peer] if 0 <= peer < len(group) else -1
@@ -134,7 +134,7 @@ def short_function_name(name: str) -> str:
 
 
 def intercomm_maker(function: str, key: str) -> tuple[str, bool]:
-    """Return the function after which an intercommunicator is named, and whether its two sides got it from different
+    """Return the function after which an intercommunicator is named, and whether its two sides made it by different
     calls.
 
     The children of a spawn get theirs from MPI_Comm_get_parent; if one side calls MPI_Comm_accept, the other side calls
@@ -202,7 +202,7 @@ class Communicators:
         return made
 
     def _unify_definitions(self, rank: Process) -> None:
-        """Find the unified communicator of each definition of a rank, or make it."""
+        """Find, for each communicator that a rank defines, the object that all its members share, or make it."""
         seen: dict[tuple[object, ...], int] = defaultdict(int)
         own = self._by_rank[rank.index]
         for definition in rank.communicator_definitions():
@@ -238,8 +238,8 @@ class Communicators:
         self, d: CommDefinition, parent: Communicator | None, function: str, local: tuple[int, ...],
         remote: tuple[int, ...],
     ) -> Communicator:  # fmt: skip
-        """Make a communicator from the definition of the first rank that has it, and name it by its parent and
-        function.
+        """Make a communicator from the definition of the first rank that has it. Its name comes from its parent and the
+        function that made it.
         """
         word = short_function_name(function)
         origin = parent.name if parent else "unknown" if d.parent else "session"
@@ -256,7 +256,7 @@ class Communicators:
         return made
 
     def _expand_members(self, rank: Process, members: Members) -> tuple[int, ...] | None:
-        """Return members as indices in trace.ranks; None, with a problem noted, for an impossible list."""
+        """Return the members of a group as rank indices. None if the list is impossible; a problem is noted then."""
         key = (rank.world, *members)
         others: dict[int, tuple[int, ...]] = {}
         if any(run.world for run in members):
@@ -269,9 +269,10 @@ class Communicators:
     def _expand_runs(
         self, rank: Process, members: Members, others: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...] | None:
-        """Return the rank indices of members that are given as runs (first, stride, count); -1 for an unknown one.
+        """Return the members of a group, stored as runs (first, stride, count), as rank indices; -1 for an unknown
+        member.
 
-        None, with a problem noted, for more members than are believed.
+        If there are more members than Weft believes, a problem is noted and the result is None.
         """
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):

@@ -65,7 +65,7 @@ def parse_duration(text: str) -> float:
 
 
 def _parse_integer(text: str) -> int:
-    """Return the whole number that a text says. UsageError for anything else."""
+    """Return a text as a whole number. UsageError if it is none."""
     try:
         return int(text, 0)
     except ValueError:
@@ -98,7 +98,9 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def _select_in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]]) -> Mask:
-    """Return a mask of the values of a column that are in one of the ranges, ends included."""
+    """Return a mask of the values in a column that lie in one of the ranges. `spans`: pairs (first, last), both
+    included.
+    """
     mask = np.zeros(len(column), np.bool_)
     wide = column.astype(np.int64)
     for first, last in spans:
@@ -107,7 +109,7 @@ def _select_in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]])
 
 
 def _select_by_number(column: NDArray[Any], term: Term) -> Mask:
-    """Return a mask of the values of a column that fit a term's operator and number or ranges."""
+    """Return a mask of the values in a column that fit a filter's term such as `tag:3-7` or `bytes>100`."""
     if term.operator in (":", "="):
         return _select_in_ranges(column, parse_ranges(term.value))
     result: Mask = _COMPARE[term.operator](
@@ -117,14 +119,16 @@ def _select_by_number(column: NDArray[Any], term: Term) -> Mask:
 
 
 def _name_matches(name: str, patterns: list[str]) -> bool:
-    """Return whether a function's name fits one of the patterns: MPI_ and _c may be left out, in either case."""
+    """Return whether a function's name fits one of the patterns. The name counts with or without `MPI_` and `_c`, and
+    in upper or lower case.
+    """
     low = name.lower()
     forms = {low, low.removesuffix("_c"), low.removeprefix("mpi_"), low.removeprefix("mpi_").removesuffix("_c")}
     return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in patterns)
 
 
 def _select_calls_of(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> Mask:
-    """Select the calls of functions for which `fits` is true."""
+    """Return a mask of the calls of those functions for which `fits` is true."""
     column = np.ascontiguousarray(events["function"])
     table = np.zeros(MAX_ID + 1, np.bool_)
     for id in np.flatnonzero(np.bincount(column, minlength=MAX_ID + 1)):
@@ -143,7 +147,9 @@ def _select_by_rank(rank: Rank, events: Events, event_range: slice, term: Term) 
 
 
 def _select_by_peer(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls whose peer fits; `any` means the argument MPI_ANY_SOURCE."""
+    """Return a mask of the calls whose peer (source, destination, root or target) fits a term; `any` stands for the
+    argument MPI_ANY_SOURCE.
+    """
     if term.value == "any":
         wild: Mask = (events["flags"] & Flag.ANY_SOURCE) != 0
         return wild
@@ -153,7 +159,7 @@ def _select_by_peer(rank: Rank, events: Events, event_range: slice, term: Term) 
 
 
 def _select_by_tag(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls whose tag fits; `any` means the argument MPI_ANY_TAG."""
+    """Return a mask of the calls whose tag fits a term; `any` stands for the argument MPI_ANY_TAG."""
     if term.value == "any":
         wild: Mask = (events["flags"] & Flag.ANY_TAG) != 0
         return wild
@@ -165,7 +171,7 @@ def _select_by_tag(rank: Rank, events: Events, event_range: slice, term: Term) -
 
 
 def _select_by_communicator(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls on communicators whose name fits."""
+    """Return a mask of the calls on communicators whose name fits a term."""
     # Names such as world.split#1[0,2] hold commas inside their brackets.
     patterns = [_compile_pattern(p) for p in re.split(r",(?![^\[]*\])", term.value)]
 
@@ -179,7 +185,9 @@ def _select_by_communicator(rank: Rank, events: Events, event_range: slice, term
 
 
 def comm_ids(rank: Rank, events: Events) -> NDArray[np.uint32]:
-    """Return the id of the communicator of each event; for calls on a window or file that of the window or file."""
+    """Return the communicator of each event, as the id that the rank has for it. For a call on a window or file it is
+    the communicator of the window or file.
+    """
     column: NDArray[np.uint32] = np.array(events["comm"])
     for cls, look in (("WINDOW", rank.definitions.window), ("FILE", rank.definitions.file)):
         mine = (column == 0) & _select_calls_of(
@@ -200,10 +208,14 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _select_by_site(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls whose site, or a caller of it, fits: function, file, file:line or module."""
+    """Return a mask of the calls whose call site, or one of its callers, fits a term. A term may name a function, a
+    file, `file:line` or a module.
+    """
 
     def fits(id: int) -> bool:  # noqa: A002
-        """Return whether a call site, or a caller of it, fits one of the patterns."""
+        """Return whether a call site or one of its callers fits one of the patterns. `id`: the rank's id of
+        the site.
+        """
         own = rank.site(id)
         names: set[str | None] = set()
         for site in (own, *own.callers):
@@ -218,7 +230,9 @@ def _select_by_site(rank: Rank, events: Events, event_range: slice, term: Term) 
 
 
 def _select_by_word(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls that a word alone means: by function called, or by file, line or function of the call site."""
+    """Return a mask of the calls that fit a term without a key, such as `barrier` or `step.py:7`. The word may name the
+    function called, or a file, line or function of the call site or its callers.
+    """
     patterns = [_compile_pattern(p) for p in term.value.casefold().split(",")]
 
     def fits(id: int) -> bool:  # noqa: A002
@@ -231,7 +245,9 @@ def _select_by_word(rank: Rank, events: Events, event_range: slice, term: Term) 
 
 
 def _words_for_site(site: CallSite) -> Iterator[str]:
-    """Yield the words by which a user may name a place in the source."""
+    """Yield the words by which a filter may name a place in the source: its function, its line, and each ending of its
+    path with and without the suffix and the line.
+    """
     if site.function:
         yield site.function
     if site.file:
@@ -289,7 +305,9 @@ def parse_size(text: str) -> float:
 
 
 def _select_by_bytes(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls by the bytes that their status reports, else by the bytes that count and datatype describe."""
+    """Return a mask of the calls whose bytes fit a term: what their status reports, or else what count and datatype
+    describe.
+    """
     ids, codes = np.unique(events["datatype"], return_inverse=True)
     types = [rank.datatype(int(id)) for id in ids]
     units = np.array([math.nan if d is None or d.size is None else float(d.size) for d in types])
@@ -326,7 +344,7 @@ def _select_by_error(rank: Rank, events: Events, event_range: slice, term: Term)
 
 
 def _select_by_state(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Select the calls in one of the states, such as open, wildcard or poll."""
+    """Return a mask of the calls in one of the term's states, such as `open` (not returned), `wildcard` or `poll`."""
     mask = np.zeros(len(events), np.bool_)
     for state in term.value.split(","):
         if state == "open":
@@ -394,9 +412,9 @@ def select_ranks(term: Term, count: int) -> Mask:
 
 
 def find_absent_ranks(term: Term, count: int, *, in_part: bool) -> list[str]:
-    """Return, as texts such as `4-63`, the ranks that a term names and that a run of `count` ranks does not have.
+    """Return the ranks that a term names and that a run of `count` ranks does not have, as texts such as `4-63`.
 
-    `in_part`: look only at ranges of which the run has some ranks; else only at ranges of which the run has none.
+    `in_part`: look only at ranges that the run has in part; otherwise, only at ranges that it does not have at all.
     """
     if term.operator not in (":", "="):
         return []

@@ -12,8 +12,8 @@ _RETURNED: Final = Flag.CLOSED | Flag.TRUE | Flag.CANCELLED | Flag.BUFFER_CHANGE
 
 
 def end_of_last_call(events: Events) -> int:
-    """Return the tick at which the last call returned, rounded up. If this call has not returned, return the tick at
-    which it began.
+    """Return the clock tick at which the last call returned, rounded up. If it has not returned, the tick at which it
+    began.
     """
     last = events[-1:]
     enter = int(last["enter"][0])
@@ -25,9 +25,10 @@ def end_of_last_call(events: Events) -> int:
 
 
 def cut_events(events: Events, until: int) -> Events:
-    """Return the calls of a thread that began up to a tick; the last one is open if it ended later.
+    """Return a copy of the calls of a thread that began until a clock tick. If the last one returned later, it is
+    changed to a call that has not returned.
 
-    The array is a copy: what the process writes meanwhile changes nothing in it.
+    The process may write more meanwhile; the copy stays the same.
     """
     events = events[: int(np.searchsorted(events["enter"], np.uint64(until), side="right"))].copy()
     last = events[-1:]

@@ -38,7 +38,9 @@ class TooLarge(ValueError):
 
 
 def concatenate_signatures(parts: Iterable[Signature]) -> Signature:
-    """Concatenate signatures; where two meet in one type, they become one run. TooLarge beyond the limits."""
+    """Return one signature made of several, in order. Where two parts meet in the same type, they become one run.
+    TooLarge beyond the limits.
+    """
     runs: list[tuple[str, int]] = []
     for part in parts:
         if part and runs and runs[-1][0] == part[0][0]:
@@ -108,7 +110,9 @@ class Datatype:
         return [self._catalogue.get(id) for id in self.definition.types] if self.definition else []
 
     def signature(self) -> Signature | None:
-        """Return the run-length tuple of (basic type name, count); None if it is unknown or has over 65,536 runs."""
+        """Return the basic types of the datatype in order, as runs (name of the type, count). None if they are unknown
+        or make more than 65,536 runs.
+        """
         if not isinstance(self._signature, bool):
             return self._signature
         try:
@@ -120,8 +124,8 @@ class Datatype:
         return signature
 
     def repeated_signature(self) -> tuple[Signature | None, int]:
-        """Return a signature, and how many times it has to be repeated to make the signature of this datatype. (None,
-        1) if an inner datatype is unknown.
+        """Return a signature and how many times it must be repeated to give the signature of this datatype. (None, 1)
+        if an inner datatype is unknown.
         """
         of, times = self, 1
         for _ in range(MAX_DEPTH):
@@ -156,7 +160,9 @@ class Datatypes:
         return self._known[id]
 
     def signature(self, datatype: Datatype, depth: int) -> Signature | None:
-        """Return the signature of a datatype, None if a part is unknown. TooLarge for one that is beyond the limits."""
+        """Return the basic types of a datatype in order, as runs (type, count). None if a part is unknown; TooLarge
+        beyond the limits. `depth`: how many datatypes are around this one.
+        """
         if not isinstance(datatype._signature, bool):
             return datatype._signature
         if depth > MAX_DEPTH:
@@ -173,7 +179,9 @@ class Datatypes:
         return signature
 
     def _derive_signature(self, datatype: Datatype, definition: DatatypeDefinition, depth: int) -> Signature | None:
-        """Return the signature of a derived datatype from those of its inner types, None if one is unknown."""
+        """Return the signature of a derived datatype, made from the signatures of its inner types. None if one of these
+        is unknown.
+        """
         if datatype.combiner in ("F90_REAL", "F90_COMPLEX", "F90_INTEGER"):
             return ((f"MPI_{datatype.combiner}({','.join(map(str, definition.integers[:2]))})", 1),)
         if datatype.combiner == "VALUE_INDEX":
@@ -204,7 +212,9 @@ class Datatypes:
         return concatenate_signatures(parts)
 
     def count_inner_elements(self, combiner: str, definition: DatatypeDefinition) -> int:
-        """Return how many elements of its only inner datatype a datatype has."""
+        """Return how many elements of its inner datatype a derived datatype has. It must have only one inner
+        datatype.
+        """
         count = _COUNTS.get(combiner)
         n = count(definition.integers) if count else None
         if n is None or not 0 <= n <= MAX_COUNT:

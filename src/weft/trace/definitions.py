@@ -260,7 +260,7 @@ def _read_site(c: Cursor, id: int) -> SiteDefinition:
 
 
 def _read_stored(c: Cursor) -> StoredDefinition:
-    """Return the bytes of a window that a record says changed between two fences."""
+    """Read which bytes of a window changed between two fences by plain stores of the program."""
     return StoredDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
@@ -274,7 +274,7 @@ def _read_call_path(c: Cursor) -> CallPathDefinition:
 
 
 def _read_blocks(c: Cursor) -> BlocksDefinition:
-    """Return the heap blocks that a record says lie behind the buffers of a call."""
+    """Read the heap blocks that lie behind the buffers of a call."""
     return BlocksDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
@@ -283,7 +283,9 @@ def _read_blocks(c: Cursor) -> BlocksDefinition:
 
 
 def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
-    """Return a range over the frames that follow, each of `frame_bytes` bytes or more. Damaged for more than may be."""
+    """Read the number of stack frames that follow, each at least `frame_bytes` bytes long, and return it as a range.
+    Damaged if there are more than a record may have.
+    """
     n = c.count(frame_bytes)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
@@ -291,7 +293,7 @@ def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
 
 
 def _read_ending(c: Cursor) -> EndingDefinition:
-    """Read one ending of a process. Damaged for a kind that does not exist."""
+    """Read how a process ended: the kind, time, thread, text and stacks. Damaged for an unknown kind."""
     kind = c.read_unsigned()
     if kind not in EndingKind.__members__.values():
         raise Damaged(f"{kind} is not a kind of ending")
@@ -352,7 +354,9 @@ class Definitions:
         self._index_records()
 
     def _index_records(self) -> None:
-        """Note where each definition is in the stream, and read the facts that have no id."""
+        """Note where each definition with an id lies in the stream, and read all definitions without an id. A problem
+        is noted if the stream ends early.
+        """
         cursor = Cursor(self._data)
         records = 0
         while cursor.left:
@@ -377,7 +381,7 @@ class Definitions:
 
     @cached_property
     def stored_by_window(self) -> dict[int, list[StoredDefinition]]:
-        """Return by window id what changed in the window between its fences, in order."""
+        """Return the changes of window memory between fences, in order, by the id of the window."""
         found: dict[int, list[StoredDefinition]] = {}
         for stored in self.stored:
             found.setdefault(stored.window, []).append(stored)
@@ -388,18 +392,20 @@ class Definitions:
             self.problems.append(text)
 
     def _add_record(self, kind: int, body: Cursor) -> None:
-        """Note where a definition with an id is, or read a fact at once."""
+        """Note where a definition lies if it has an id; otherwise, read it at once. A damaged one is left out, and a
+        problem is noted.
+        """
         start = body.position
         try:
             if kind in self._at:
                 id = body.read_unsigned()
                 self._at[kind].setdefault(id, (body.position, body.end))
             else:
-                self._add_fact(kind, body)
+                self._read_definition_without_id(kind, body)
         except Damaged as error:
             self._note_problem(f"the definition at byte {start} is damaged and was left out: {error}")
 
-    def _add_fact(self, kind: int, c: Cursor) -> None:
+    def _read_definition_without_id(self, kind: int, c: Cursor) -> None:
         """Read a definition without an id: a name, a thread, the environment, an ending and the like."""
         if kind == Def.NAME:
             key = c.read_unsigned(), c.read_unsigned()
@@ -446,14 +452,14 @@ class Definitions:
             raise Damaged(f"{kind} is not a kind of definition")
 
     def _add_ending(self, c: Cursor) -> None:
-        """Read how the process ended; a problem is noted if there are too many such records."""
+        """Read how the process ended. If there are too many such records, a problem is noted instead."""
         if len(self.endings) >= MAX_ENDINGS:
             self._note_problem(f"only the first {MAX_ENDINGS} endings were read")
             return
         self.endings.append(_read_ending(c))
 
     def get(self, kind: Def, id: int) -> Any | None:
-        """Return the decoded definition, None if there is none."""
+        """Return the definition of this kind and id, decoded at the first call; None if there is none."""
         key = int(kind), id
         if key not in self._cache:
             if id not in self._at[kind]:
@@ -462,7 +468,7 @@ class Definitions:
         return self._cache[key]
 
     def _decode(self, kind: Def, id: int) -> Any | None:
-        """Decode a definition; None, with a problem noted, for a damaged one."""
+        """Decode the definition of this kind and id. If it is damaged, a problem is noted and the result is None."""
         try:
             return _DECODERS[kind](Cursor(self._data, *self._at[kind][id]), id)
         except Damaged as error:
@@ -474,8 +480,8 @@ class Definitions:
         return list(self._at[kind])
 
     def all(self, kind: Def) -> Iterator[Any]:
-        """Iterate over the readable definitions of a kind, in the order in which they were made, without
-        caching them.
+        """Yield the definitions of a kind that can be read, in the order in which they were made. They are not kept in
+        memory.
         """
         return (value for value in (self._decode(kind, id) for id in self._at[kind]) if value is not None)
 

@@ -64,9 +64,8 @@ class Ending:
 
     @property
     def site(self) -> CallSite | None:
-        """Return the innermost place in the program's own code that has a line, or None.
-
-        Places in interpreters and system libraries do not count, unless no other has a line.
+        """Return the innermost call site with a known line at which the process ended. Places in interpreters never
+        count; system libraries count only if nothing else has a line. None if no place remains.
         """
         known = [site for site in self.stack if site.known and not _is_interpreter_code(site)]
         return next((site for site in known if not _is_system_library(site)), known[0] if known else None)
@@ -86,10 +85,11 @@ def resolve_endings(
     ns: Callable[[int], int],
     native: Callable[[int, int], Iterable[CallSite]],
 ) -> list[Ending]:
-    """Return the facts about a rank's end in order of time, without crashes that the program survived.
+    """Return how a rank ended (crash, exit, abort and the like), in order of time. A crash that the program survived is
+    left out.
 
-    `called_after`: the functions that the thread of a slot entered after a tick; `ns`: a tick on the common time axis;
-    `native`: the places of an offset in a module, inlined functions included.
+    `called_after`: returns the functions that the thread of a slot entered after a tick; `ns`: converts a tick to ns on
+    the common time axis; `native`: returns the call sites of an offset in a module, inlined functions included.
     """
     held: list[EndingDefinition] = []
     for one in definitions:
@@ -109,7 +109,7 @@ def resolve_endings(
 def _resolve_ending(
     definition: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
 ) -> Ending:
-    """Return an ending with its time on the common axis and its frames as places of the program."""
+    """Return an ending with its time in ns on the common axis, and its stack frames as call sites."""
     own = definition.kind is EndingKind.SIGNAL and bool(definition.traceback)  # else the recorder's frames tell nothing
     python = tuple(CallSite(file or None, line, function or None) for file, line, function in definition.python)
     stack = tuple(

@@ -14,7 +14,9 @@ SCHEMA: Final = "weft-explored/1"
 
 
 def read_explored(run: Path) -> dict[str, Any]:
-    """Return what explored.json of a run says; {} if there is none or it cannot be trusted."""
+    """Return the contents of a run's explored.json, which lists the other outcomes that `weft explore` ran. {} if there
+    is none or it cannot be trusted.
+    """
     if not (run / FILE).is_file():
         return {}
     data = read_json(run, FILE, SCHEMA, [])
@@ -25,7 +27,9 @@ def read_explored(run: Path) -> dict[str, Any]:
 
 
 def _is_valid_outcome(outcome: object) -> bool:
-    """Return whether an outcome says what is needed to find it again: a folder next to the run, and its parent."""
+    """Return whether an entry of explored.json has all fields in their form: the folder next to the run in which an
+    outcome was recorded, what was forced, the effects and so on.
+    """
     return (
         isinstance(outcome, dict)
         and isinstance(outcome.get("number"), int)

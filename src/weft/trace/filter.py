@@ -145,7 +145,7 @@ class Filter:
         return " or ".join(" ".join(map(str, terms)) for terms in self.alternatives)
 
     def ranks(self, trace: Run) -> list[Rank]:
-        """Return the ranks that the filter does not exclude as a whole."""
+        """Return the ranks that can have fitting events: those that the filter's terms about ranks do not exclude."""
         count = len(trace.ranks)
         mask = np.zeros(count, np.bool_)
         for terms in self.alternatives:
@@ -154,10 +154,10 @@ class Filter:
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
 
     def absent_ranks(self, count: int, *, in_part: bool = False) -> list[str]:
-        """Return, as texts such as `7` or `4-63`, the ranks that the filter names and that a run of `count` ranks does
-        not have.
+        """Return the ranks that the filter names and that a run of `count` ranks does not have, as texts such as `7` or
+        `4-63`.
 
-        `in_part`: look only at ranges of which the run has some ranks; else only at ranges of which the run has none.
+        `in_part`: look only at ranges that the run has in part; otherwise, only at ranges that it does not have at all.
         """
         whole = [term for term in self.terms if term.key != "finding" and selects_ranks(term)]
         return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count, in_part=in_part)))
@@ -168,7 +168,7 @@ class Filter:
         return [word for term in found for word in find_unknown_functions(term, names)]
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
-        """Return a mask of the events in rank.events[start:stop] that fit the filter."""
+        """Return a mask of the events `start` to `stop` of a rank (indices, by default all) that fit the filter."""
         part = slice(start, stop)
         events = rank.events[part]
         found = np.zeros(len(events), np.bool_)

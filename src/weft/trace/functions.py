@@ -139,7 +139,9 @@ class FunctionTable:
         self._masks: dict[frozenset[str], NDArray[np.bool_]] = {}
 
     def _read_function(self, entry: Any) -> Function | None:
-        """Return the function of an entry of functions.json; None, with a problem noted, for a damaged one."""
+        """Return the function that an entry of functions.json describes. If the entry is damaged, a problem is noted
+        and the result is None.
+        """
         try:
             parameters = tuple(_read_parameter(p) for p in _as_list(entry["parameters"]))
             function = Function(int(entry["id"]), str(entry["name"]), parameters)
@@ -169,8 +171,8 @@ class FunctionTable:
         return key in self._by_id or key in self._by_name
 
     def ids(self, *names: str) -> list[int]:
-        """Return the ids of functions by name, their large-count forms included; names that the run lacks are
-        left out.
+        """Return the ids of functions by name, with the forms for large counts. Names that the run's MPI lacks are left
+        out.
         """
         wanted = set(names)
         return [f.id for f in self if f.name in wanted or f.base in wanted]
@@ -183,7 +185,9 @@ class FunctionTable:
         return polls
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return a look-up table: `mask[events["function"]]` is true for the named functions and their `_c` forms."""
+        """Return a table to look functions up by id: `mask[events["function"]]` is true for the named functions and
+        their `_c` forms.
+        """
         wanted = frozenset(names)
         if wanted not in self._masks:
             table = np.zeros(MAX_ID + 1, np.bool_)
@@ -217,7 +221,9 @@ def _read_parameter(entry: Any) -> Parameter:
 
 @lru_cache(maxsize=20_000)
 def _make_parameter(items: tuple[tuple[str, Any], ...]) -> Parameter:
-    """Make a parameter from the items of an entry; functions share equal ones."""
+    """Return the parameter that an entry of functions.json describes. Functions with an equal parameter share the
+    object.
+    """
     entry = dict(items)
     names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]
     name, kind, direction, type, place = map(str, names)

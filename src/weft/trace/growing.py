@@ -23,9 +23,9 @@ BETWEEN: Final = 0.001
 
 
 def open_growing(path: Path) -> Trace | None:
-    """Open the run as it is now, up to a moment that all of its ranks have passed.
+    """Open a run that still goes on, up to a moment that all of its ranks have passed.
 
-    None if there is no such moment: a rank has not begun yet, or its record ended early.
+    None if there is no such moment because a rank has not begun yet, or its record ended early.
     """
     newest = _newest_tick(Trace.open(path).ranks)
     if newest is None:
@@ -37,8 +37,8 @@ def open_growing(path: Path) -> Trace | None:
 
 
 def _newest_tick(ranks: Sequence[Rank]) -> int | None:
-    """Return the newest tick that any rank has written. None if a rank has not begun yet or has stopped recording, or
-    if there are no calls.
+    """Return the newest clock tick that any rank has written. None if a rank has not begun yet or has stopped
+    recording, or if there are no calls.
     """
     headers = [rank.header for rank in ranks]
     if not headers or any(header is None or header.state in (State.STARTING, State.STOPPED) for header in headers):

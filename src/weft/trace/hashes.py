@@ -25,7 +25,9 @@ class Hashes:
     content: NDArray[np.uint8]
 
     def content_of(self, row: int) -> NDArray[np.uint8] | None:
-        """Return the first bytes of the message whose hash is in a row; None if these bytes were not recorded."""
+        """Return the first bytes of a message, by its row in the table of hashes; None if these bytes were not
+        recorded.
+        """
         if self.at[row] < 0:
             return None
         begin = int(self.at[row])
@@ -33,9 +35,9 @@ class Hashes:
 
 
 def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np.int32]) -> Hashes:
-    """Return the hashes of a rank's messages, without those of calls that the record lacks.
+    """Return the hashes of a rank's messages, in order of events. Hashes of calls that the record lacks are left out.
 
-    `slots`: the slots of the rank's threads; `threads`: which of these made each of the rank's calls.
+    `slots`: the record's numbers of the rank's threads; `threads`: for each event of the rank, the index in `slots`.
     """
     rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], list[NDArray[np.uint8]]()
     for number in file.numbers(StreamKind.HASHES) if file else []:
@@ -51,7 +53,9 @@ def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np
 
 
 def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
-    """Return where the recorded bytes of each row begin, after the `before` bytes of other threads; -1 for none."""
+    """Return where the recorded bytes of each row's message begin in the joined contents of all threads; -1 if there
+    are none. `size`: the bytes of this thread; `before`: those of the threads before it.
+    """
     lengths = np.where(rows["kept"] == 1, np.minimum(rows["bytes"], CONTENT_MOST), 0).astype(np.int64)
     ends = np.cumsum((lengths + 7) // 8 * 8)
     begins = ends - (lengths + 7) // 8 * 8
@@ -59,7 +63,9 @@ def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.i
 
 
 def _renumber_events_by_rank(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
-    """Return the rows with event indices of the rank instead of those of its threads, in order of events."""
+    """Return the hashes in order of events. Their event indices now count the events of the rank instead of those of
+    one thread.
+    """
     rows = found.rows.copy()
     event = np.full(len(rows), -1, np.int64)
     for number, slot in enumerate(slots):

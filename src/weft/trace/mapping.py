@@ -61,7 +61,9 @@ def _round_up_to_pages(n: int) -> int:
 
 
 def _join_neighbours(extents: Sequence[Extent]) -> list[Extent]:
-    """Return the extents with neighbours in the file joined: fewer mappings (Linux allows 65,530)."""
+    """Return the extents with neighbours in the file joined into one. This saves memory mappings, of which Linux allows
+    65,530.
+    """
     joined: list[Extent] = []
     for extent in extents:
         last = joined[-1] if joined else None
@@ -73,7 +75,7 @@ def _join_neighbours(extents: Sequence[Extent]) -> list[Extent]:
 
 
 def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
-    """Return the extents as one read-only array over the file itself, None if that is not possible."""
+    """Return parts of a file as one read-only array that is mapped, not copied. None if that is not possible."""
     if _libc is None or not extents or any(e.used % PAGE for e in extents[:-1]):
         return None
     cuts.prepare_for_cuts()
@@ -97,9 +99,9 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
 
 
 def release_pages(array: NDArray[Any]) -> None:
-    """Give back the memory of the whole pages under a part of a mapped file; they are read again on the next access.
+    """Give back the memory of whole pages under a part of a mapped file. They are read again at the next access.
 
-    Only for arrays over files: what was written into other memory would be lost.
+    Only for arrays over files: changes in other memory would be lost.
     """
     if _libc is None or not len(array) or array.flags.writeable:
         return
@@ -121,7 +123,7 @@ def release_freed_memory() -> None:
 
 
 def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
-    """Return the extents read into memory; the array is shorter if the file ends early."""
+    """Return parts of a file as one array in memory. It is shorter if the file ends early."""
     parts = []
     for extent in extents:
         part = np.empty(extent.used, np.uint8)
@@ -140,9 +142,8 @@ def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
 
 
 def read_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
-    """Return the extents as one read-only array, mapped if possible.
-
-    The caller has compared them with the file's size.
+    """Return parts of a file as one read-only array, mapped if possible and else copied. They must lie within
+    the file.
     """
     extents = [e for e in extents if e.used]
     mapped = map_extents(fd, extents)

@@ -20,10 +20,7 @@ MAX_PROBLEMS: Final = 200
 
 
 def read_function_table(root: Path, problems: list[str]) -> FunctionTable:
-    """Return the functions of a run.
-
-    The table that was read last is kept, and used for other runs that have the same.
-    """
+    """Return the table of functions of a run. Runs with an equal functions.json share the table that was read last."""
     try:
         status = (root / "functions.json").stat()
     except OSError:
@@ -66,9 +63,10 @@ def ranks_folder(root: Path) -> Path:
 
 
 def read_rank_files(root: Path, problems: list[str], notes: list[str]) -> list[RankFile]:
-    """Return the readable records in RUN/ranks, in order of name. OtherVersion if none has a version that is read.
+    """Return the records of a run's ranks that can be read, in order of name. OtherVersion if none can be read and one
+    was written in an unknown version of the format.
 
-    `problems` gets what is damaged, `notes` what else is there.
+    A sentence about each damaged file is added to `problems`, and one about other files to `notes`.
     """
     try:
         folder = ranks_folder(root)

@@ -14,9 +14,10 @@ TURN: Final = 15
 
 
 def decode_outcomes(data: NDArray[np.uint8], nibbles: int | None = None) -> list[tuple[int, int]]:
-    """Return the outcomes as (kind, value), the first nibble of a byte in its low half.
+    """Return the outcomes of nondeterministic calls as (kind, value). They are stored in nibbles (half bytes), the
+    first one of a byte in its low half.
 
-    `nibbles` is the stream's length, all of `data` by default. A last outcome that is cut off is left out.
+    `nibbles`: the stream's length, by default all of `data`. A last outcome that is cut off is left out.
     """
     stream = np.empty(2 * len(data), np.uint8)
     stream[0::2] = data & 15

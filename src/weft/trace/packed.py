@@ -82,7 +82,9 @@ class Pack:
         """Of each stream, whether it is one that a pack can have."""
 
     def _read_head(self, data: bytes) -> Any:
-        """Check and return the head of the pack. RunError for a file that is not a pack, or is damaged."""
+        """Return the head of a pack (a file with many records) after checking it. RunError for another file or a
+        damaged one.
+        """
         if len(data) < HEAD.itemsize or data[:8] != MAGIC:
             raise RunError(f"{self.path} is not a pack of Weft (it does not begin with {MAGIC.decode()})")
         head = np.frombuffer(data, HEAD, count=1)[0]
@@ -100,9 +102,8 @@ class Pack:
         return RunError(f"{self.path} is damaged in {what} and was left out. Copy it again from where it was made")
 
     def ranks(self, problems: list[str]) -> list[PackedFile]:
-        """Return the records in the pack, in order.
-
-        One that cannot be read is left out, with a sentence in `problems`.
+        """Return the records in the pack, in order. A record that cannot be read is left out, and a sentence is added
+        to `problems`.
         """
         found = []
         for row in self._ranks:
@@ -128,7 +129,7 @@ class Pack:
             os.close(fd)
 
     def _open_unchanged(self) -> int:
-        """Open the file again. RunError if it changed meanwhile."""
+        """Open the file again and return its descriptor. RunError if the file changed meanwhile."""
         fd = open_record(self.path, self.root)
         status = os.fstat(fd)
         if (status.st_dev, status.st_ino) != self.identity or status.st_size < self.size:
@@ -137,7 +138,7 @@ class Pack:
         return fd
 
     def read_stored(self, offset: int, size: int) -> NDArray[np.uint8]:
-        """Return bytes as they are in the file, read-only, without a copy if possible."""
+        """Return `size` bytes of the file from `offset` on, read-only, without a copy if possible."""
         if self._mapping is not None:
             return self._mapping[offset : offset + size]
         fd = self._open_unchanged()
@@ -147,7 +148,9 @@ class Pack:
             os.close(fd)
 
     def read_compressed(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
-        """Return a stream that was compressed. `stored` and `size` are its bytes in the file and in full."""
+        """Return a stream that is compressed in the file. `stored`: its bytes in the file; `size`: its bytes
+        in full.
+        """
         data = (
             decompress(self.read_stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
         )
@@ -182,7 +185,7 @@ class PackedFile(RankFile):
         return np.empty(0, np.uint8) if one is None else self._read_stream(one)
 
     def _read_stream(self, index_row: Any) -> NDArray[np.uint8]:
-        """Return the bytes of a stream from its row in the pack's index, decompressed if need be."""
+        """Return the bytes of a stream, decompressed if need be. `index_row`: the stream's row in the pack's index."""
         offset, stored, size = int(index_row["offset"]), int(index_row["stored"]), int(index_row["size"])
         return (
             self._pack.read_compressed(offset, stored, size)

@@ -60,8 +60,8 @@ class PackingResult:
 def pack_records(
     root: Path, is_complete: IsComplete, *, least_records: int = 2, largest_bytes: int | None = None
 ) -> PackingResult:
-    """Put the records in RUN/ranks into a single file, and delete them once this file is whole on the disk and was read
-    again.
+    """Put the records in RUN/ranks into a single file, and then delete them. They are deleted only after this file was
+    written to the disk and read again.
 
     A record that is damaged, or that is still being written, stays as it is. With fewer than `least_records`, nothing
     is done; records of more than `largest_bytes` stay files. WeftError if the pack cannot be written. The folder is
@@ -103,7 +103,7 @@ def pack_records(
 
 
 def _open_if_packable(path: Path, root: Path, is_complete: IsComplete) -> tuple[RankFile | None, str]:
-    """Return the record if it can be packed, else None and why not."""
+    """Return (the opened record, "") if the record may be packed. Otherwise, return None and the reason in words."""
     try:
         file = RankFile(path, root)
     except RunError as error:
@@ -145,7 +145,7 @@ def _write_pack(files: Sequence[RankFile], output: IO[bytes]) -> None:
 
 
 def _header_without_chunks(file: RankFile) -> bytes:
-    """Return a record's header without its chunks, of which a pack has none."""
+    """Return a record's header with an empty table of chunks, as a pack has its own index."""
     with file.path.open("rb") as read:
         head = np.frombuffer(
             read.read(layout.HEADER.itemsize).ljust(layout.HEADER.itemsize, b"\0"), layout.HEADER
@@ -155,7 +155,7 @@ def _header_without_chunks(file: RankFile) -> bytes:
 
 
 def _list_streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
-    """Return the streams of a record as (kind and number, bytes, length in nibbles).
+    """Return the streams of a record as ((kind, number), bytes, length in nibbles).
 
     The length is only given for streams of kind OUTCOMES, and is 0 for all others. The accounts of dropped calls come
     last, as streams of kind BEFORE.
@@ -168,7 +168,9 @@ def _list_streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
 
 
 def _write_stream(to: IO[bytes], words: bytes, key: Key, data: NDArray[np.uint8], nibbles: int) -> NDArray[Any]:
-    """Write one stream, and return its row in the index."""
+    """Write one stream, compressed if it is small, and return its row in the pack's index. `words`: the dictionary for
+    compression.
+    """
     row, size = np.zeros(1, STREAM), len(data)
     small = key[0] in SMALL and size <= MOST_UNPACKED
     stored = _compress(data.tobytes(), words) if small else data.data
@@ -183,7 +185,7 @@ def _compress(data: bytes, words: bytes) -> bytes:
 
 
 def _write_aligned(to: IO[bytes], data: bytes | memoryview) -> int:
-    """Write data at the next aligned place, and return that place."""
+    """Write data at the next aligned place of the file, and return the place as an offset in bytes."""
     to.write(bytes(-to.tell() % ALIGNED))
     at = to.tell()
     to.write(data)
@@ -191,7 +193,9 @@ def _write_aligned(to: IO[bytes], data: bytes | memoryview) -> int:
 
 
 def _verify_pack(files: Sequence[RankFile], made: Path, root: Path) -> None:
-    """Raise WeftError if a record reads differently from the pack and from its file."""
+    """Raise WeftError if a record in the pack differs from the file that it was made of. `made`: the path of
+    the pack.
+    """
     problems: list[str] = []
     there = Pack(made, root).ranks(problems)
     if problems or [_summarize_record(file) for file in files] != [_summarize_record(file) for file in there]:
@@ -199,7 +203,9 @@ def _verify_pack(files: Sequence[RankFile], made: Path, root: Path) -> None:
 
 
 def _summarize_record(file: RankFile) -> tuple[object, ...]:
-    """Return what is read of a record, its streams by their checksums."""
+    """Return all that is read of a record in a form to compare: name, size, header, and the checksums of its
+    streams.
+    """
     header = [
         str(getattr(file.header, name)) for name in ("rank", "world_size", "state", "pid", "host", "job", "threads")
     ]

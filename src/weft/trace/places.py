@@ -32,7 +32,9 @@ class RankPlaces:
             self.ranks.append(Rank(self._trace, len(self.ranks), world, -1, file))
 
     def _add_world(self, job: str, files: list[RankFile]) -> None:
-        """Add a world with its ranks, from the records of one job."""
+        """Add an MPI_COMM_WORLD and its ranks, made from the records of one job. Problems are noted, such as ranks
+        without a record.
+        """
         index = len(self.worlds)
         by_rank: dict[int, RankFile] = {}
         for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.name)):
@@ -62,9 +64,10 @@ class RankPlaces:
         self.worlds.append(World(index, job, started, members))
 
     def _world_size(self, world: int, files: list[RankFile], by_rank: dict[int, RankFile]) -> int:
-        """Return the size of a world: the size that most of its records name, but at least enough for its ranks. In a
-        run whose world grows, the largest named size counts. Records with an impossible rank are removed from
-        `by_rank`, with a problem noted.
+        """Return the number of ranks of a world. It is the number that most of its records name, but at least enough
+        for its ranks; where a world can grow, the largest.
+
+        Records with an impossible rank are removed from `by_rank`. Problems are noted.
         """
         least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
         for rank in [r for r in by_rank if r >= 2**20]:
@@ -85,10 +88,10 @@ class RankPlaces:
 
 
 def split_spawned_worlds(files: list[RankFile]) -> list[list[RankFile]]:
-    """Split the records of one job into worlds. MPICH's launcher gives the same job name to all worlds that a proxy of
-    it starts.
+    """Split the records of one job into worlds. MPICH's launcher gives the same job name to all worlds that one of its
+    proxies starts.
 
-    Worlds of one size were started one after the other: the n-th record of each rank is of the n-th world.
+    Worlds of one size were started one after the other: the n-th record of each rank belongs to the n-th world.
     """
     worlds: dict[tuple[int, int], list[RankFile]] = defaultdict(list)
     seen: Counter[tuple[int, int]] = Counter()

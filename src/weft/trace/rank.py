@@ -40,7 +40,7 @@ from weft.trace.rankfile import Header, RankFile
 from weft.trace.rings.suffix import Suffix
 from weft.trace.sites import CallSite, HasSites, Sites
 from weft.trace.slot import Slot
-from weft.trace.tails import Status, Tail, decode_tail, times_length
+from weft.trace.tails import Status, Tail, count_time_bytes, decode_tail
 from weft.trace.tasks import LogicalTask, TaskFile, Tasks
 from weft.trace.varint import Cursor
 from weft.trace.worlds import World
@@ -126,9 +126,9 @@ class Thread:
 
     @cached_property
     def events(self) -> Events:
-        """Return the events in the order of their calls (dtype layout.EVENT), zero copy, read-only.
+        """Return the events in the order of their calls (dtype layout.EVENT), as a read-only view of the file.
 
-        In a damaged file they end before the first one whose tail is lost: its arguments would read as zeros.
+        In a damaged file they end before the first event whose stored arguments (its tail) are lost.
         """
         file = self.rank.file
         if (suffix := self.rank.trace.suffix) is not None:
@@ -156,16 +156,19 @@ class Thread:
 
     @cached_property
     def accesses(self) -> NDArray[Any]:
-        """Return the locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero
-        copy.
+        """Return the locks and atomic accesses of MPI windows that ended in this thread (dtype layout.ACCESS), as a
+        view of the file.
         """
         file = self.rank.file
         data = file.stream(StreamKind.WINDOWS, self.slot) if file else np.empty(0, np.uint8)
         return data[: len(data) // ACCESS.itemsize * ACCESS.itemsize].view(ACCESS)
 
     @cached_property
-    def outcomes(self) -> list[tuple[int, int]]:
-        """Return the outcomes of a run of level `outcomes` as (kind, value), see layout.LogKind."""
+    def outcome_log(self) -> list[tuple[int, int]]:
+        """Return what the thread's nondeterministic calls came to (such as the source that a wildcard receive took), in
+        order, as (kind, value). The kinds are those of layout.LogKind. Empty unless the run was recorded at level
+        `outcomes`.
+        """
         file = self.rank.file
         if file is None:
             return []
@@ -202,8 +205,8 @@ class Rank:
 
     @property
     def state(self) -> str:
-        """Return starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or
-        missing.
+        """Return how far the process came: starting, running, finalized, exited, aborted or stopped. "damaged" if a
+        part of its record cannot be read, "missing" if there is no record.
         """
         if self.file is None:
             return "missing"
@@ -223,8 +226,8 @@ class Rank:
         return definitions
 
     def _read_definitions(self) -> bytes:
-        """Return the stream of definitions, empty if it is damaged: in a pack it is compressed, so that only this
-        shows.
+        """Return the stream of definitions. It is empty if it is damaged, which shows only here if it is compressed; a
+        problem is noted then.
         """
         if self.file is None:
             return b""
@@ -243,8 +246,8 @@ class Rank:
 
     @cached_property
     def tasks(self) -> Tasks | None:
-        """Return which task made each call; None if that was not recorded (`weft run --tasks`) or the rank had no
-        tasks.
+        """Return the object that knows which task made each call. None if the run was not recorded with
+        `weft run --tasks`, or the rank had no tasks.
         """
         if self.file is None:
             return None
@@ -254,8 +257,8 @@ class Rank:
 
     @cached_property
     def accesses_to_pending_buffers(self) -> NDArray[Any]:
-        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each buffer (dtype
-        layout.TOUCH), thread by thread.
+        """Return the program's accesses to buffers of pending MPI operations, and the spans in which MPI had each
+        buffer, thread by thread (dtype layout.TOUCH).
 
         Empty for a program that was not built with `weft cc`.
         """
@@ -271,8 +274,8 @@ class Rank:
 
     @property
     def hashes(self) -> NDArray[Any]:
-        """Return the hashes of messages (dtype layout.HASHED), with `event` an index in `events`, in order of
-        events.
+        """Return the hashes of the rank's messages in order of events (dtype layout.HASHED). Their column `event` is an
+        index in `events`.
         """
         return self.message_hashes.rows
 
@@ -280,8 +283,8 @@ class Rank:
 
     @cached_property
     def _merged_events(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
-        """Return the events of all threads in order of entry, and for each the thread and its index in that
-        thread's.
+        """Return three parallel arrays over all threads, in order of entry: the events, the index of each event's
+        thread, and the event's index in that thread.
         """
         columns = [t.events for t in self.threads]
         events = np.concatenate(columns)
@@ -314,7 +317,9 @@ class Rank:
         return self._merged_events[2] if self._has_threads else np.arange(len(self.events))
 
     def locate(self, index: int) -> tuple[Thread, int]:
-        """Return the thread, and the index in it, of the event `index` of `events`."""
+        """Return the thread that made an event, and the event's index in the thread. `index`: the event's index in
+        `events` of the rank.
+        """
         if not 0 <= index < len(self.events):
             raise IndexError(f"rank {self.index} has {len(self.events)} events, no event {index}")
         if self._has_threads:
@@ -341,7 +346,9 @@ class Rank:
         return self.axis.ns_array(self.events["enter"][which])
 
     def exit_ns(self, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
-        """Return the exit times in ns since the run's first event; -1 for open calls."""
+        """Return the times at which calls returned, in ns since the run's first event; -1 for a call that did not
+        return.
+        """
         events = self.events[which]
         exits = self.axis.ns_array(events["enter"] + layout.decode_durations(events["duration"]))
         exits[(events["flags"] & layout.Flag.CLOSED) == 0] = -1
@@ -358,7 +365,9 @@ class Rank:
         return set(self.trace._unified.ids(self.index))
 
     def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
-        """Return the indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
+        """Return the index in trace.communicators for each id of a column; -1 for none. By default the column is that
+        of `events`.
+        """
         column = self.events["comm"] if ids is None else ids
         unique, inverse = np.unique(column, return_inverse=True)
         table = np.array([c.index if (c := self.comm(int(i))) else -1 for i in unique], np.int32)
@@ -378,7 +387,7 @@ class Rank:
 
     @cached_property
     def endings(self) -> list[Ending]:
-        """Return what the process recorded about its own end, in order of time; see weft.trace.endings."""
+        """Return what the process recorded about its own end (a crash, an exit and the like), in order of time."""
         return resolve_endings(
             self.definitions.endings,
             self._called_after,
@@ -392,7 +401,9 @@ class Rank:
         return {self.trace.functions[int(f)].name for functions in later for f in set(functions.tolist())}
 
     def object_name(self, cls: str, id: int) -> str:
-        """Return a name for people of any object: what the program called it, MPI's name, or class and number."""
+        """Return a readable name of an MPI object: the name that the program gave it, MPI's own, or its class and
+        number.
+        """
         if cls == "COMM":
             comm = self.comm(id)
             if comm is not None:
@@ -489,8 +500,8 @@ class Event(Slot):
 
     @property
     def count(self) -> int:
-        """Return the count argument. For a failed poll it is how many equal polls failed in a row; for a local call
-        that came again from its place with no other call between, it is how many calls the event records.
+        """Return the count argument. If the event stands for several calls, return their number: equal polls that
+        failed in a row, or a local call repeated at the same place with no other call between.
         """
         count = int(self._slot["count"])
         if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
@@ -513,17 +524,19 @@ class Event(Slot):
 
     @property
     def further_times(self) -> bytes:
-        """Return the results of the calls after the first that an MPI_Wtime event counts, as bytes (recorder/times.h),
-        unit included. Empty for other events.
+        """Return the results of MPI_Wtime if the event stands for several calls of it: those after the first, as the
+        recorder encoded them (recorder/times.h). Empty for other events.
         """
         tails, count = self.thread.tails, self.calls - 1
         if count < 1 or self.tail is None or self.function.name != "MPI_Wtime":
             return b""
-        return bytes(tails.data[self.tail.end : self.tail.end + times_length(tails.data, self.tail.end, count)])
+        return bytes(tails.data[self.tail.end : self.tail.end + count_time_bytes(tails.data, self.tail.end, count)])
 
     @property
     def received(self) -> int | None:
-        """Return the bytes received, as the status says; None if the call sets no status in its slot or is open."""
+        """Return the number of bytes received, as the call's status reports. None if the call has no such status or has
+        not returned.
+        """
         if self.open or "status" not in self.function.slot:
             return None
         if self.flags & Flag.HAS_TAIL:
@@ -542,18 +555,19 @@ class Event(Slot):
 
     @property
     def task(self) -> LogicalTask | None:
-        """Return the task that made the call; None for none, for an unknown one, and without `weft run --tasks`.
+        """Return the task that made the call. None if it is unknown, if there is none, or without `weft run --tasks`.
 
-        Failed polls in a row are one event, of the task that made the first.
+        Failed polls in a row are one event, which belongs to the task that made the first.
         """
         tasks = self.rank.tasks
         return tasks.of(self.index) if tasks is not None else None
 
     @property
     def status(self) -> Status | None:
-        """Return the status in the slot; None if the call has none there, is open, or received nothing.
+        """Return the call's MPI_Status. None if it has none in the fixed part of its record, has not returned, or
+        received nothing.
 
-        That of a transfer of a file has a count only: its source and tag are layout.ANY_SOURCE and ANY_TAG.
+        For a file transfer only the count is known; source and tag are layout.ANY_SOURCE and ANY_TAG.
         """
         if "status" not in self.function.slot or self.open:
             return None
@@ -563,7 +577,9 @@ class Event(Slot):
 
     @cached_property
     def tail(self) -> Tail | None:
-        """Return the arguments for which the event's slot has no room (its tail), decoded; None if there are none."""
+        """Return the call's further arguments, decoded (its tail: what the fixed part of the record has no room for).
+        None if there are none.
+        """
         if not self.flags & Flag.HAS_TAIL:
             return None
         tails = self.thread.tails
@@ -591,7 +607,8 @@ class Event(Slot):
 
     @cached_property
     def args(self) -> dict[str, Any]:
-        """Return the arguments by their names in the standard, as given; results too once the call returned.
+        """Return the call's arguments by their names in the standard, as the program gave them. Results are included
+        once the call has returned.
 
         Handles are object ids, wildcards are layout.ANY_SOURCE and ANY_TAG, an inout integer's result has the key
         `name:out`. What was not recorded (or is damaged, see `damage`) is left out.
@@ -613,7 +630,9 @@ class Event(Slot):
         return found
 
     def _slot_argument(self, field: str, handle: str | None) -> Any:
-        """Return the argument that the event's slot keeps in the field `field`, wildcards as the program gave them."""
+        """Return an argument that the fixed part of the call's record holds in `field`. Wildcards are returned as the
+        program gave them. `handle`: the class of handle, None for a number.
+        """
         if field == "peer":
             return layout.ANY_SOURCE if self.flags & Flag.ANY_SOURCE else self.peer
         if field == "tag" and handle is None:

@@ -59,7 +59,9 @@ class Header:
 
 
 def open_record(path: Path, root: Path | None) -> int:
-    """Open a regular file for reading as `open_regular` does, and return its descriptor. RunError for anything else."""
+    """Open a record for reading and return its descriptor. RunError if it is not a regular file, or leads out of
+    `root`.
+    """
     try:
         return open_regular(path, root)
     except Unfit as error:
@@ -105,7 +107,9 @@ class RankFile:
         return self._decode_header(os.pread(fd, PAGE, 0))
 
     def _decode_header(self, page: bytes) -> tuple[Header, object]:
-        """Return the header in a file's first page. RunError or OtherVersion if it is not one that is read."""
+        """Return the header in the first page of a record, and the table of chunks after it. RunError for another file,
+        OtherVersion for an unknown version of the format.
+        """
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
                 raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
@@ -126,7 +130,9 @@ class RankFile:
             raise RunError(f"{self.path} has a damaged header: {error}") from None
 
     def _read_table(self, fd: int, raw: Any) -> dict[tuple[int, int], list[Extent]]:
-        """Return the extents of each stream, by kind and number, from the chunk table."""
+        """Return where each stream lies in the file, by (kind, number): its extents, from the table of chunks.
+        Impossible chunks are left out, and problems are noted.
+        """
         table = self._read_entries(fd, raw)
         numbers = np.zeros(len(table), np.int64)
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
@@ -166,7 +172,8 @@ class RankFile:
     def _join_ring(
         self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]], numbers: NDArray[np.int64]
     ) -> list[Extent]:
-        """Return the used extents of a stream that is kept in a ring buffer, in the order in which they were written.
+        """Return the extents of a stream that the recorder kept in a ring buffer, in the order in which they were
+        written.
 
         The first extent is the oldest chunk that was not dropped. If a chunk does not follow the one before it, the
         rest is left out, and a problem is noted.
@@ -180,7 +187,7 @@ class RankFile:
         return found
 
     def _read_entries(self, fd: int, raw: Any) -> NDArray[Any]:
-        """Return all entries of the table and its continuations, without the links between them."""
+        """Return all entries of the table of chunks, from the header and from the further pages that it leads to."""
         count = self.header.chunk_count
         if count > layout.HEADER_CHUNKS:
             self._note_problem(
@@ -208,7 +215,9 @@ class RankFile:
         return np.concatenate(parts) if parts else np.empty(0, layout.CHUNK)
 
     def _join_chunks(self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]]) -> list[Extent]:
-        """Return the used part of a stream: whole chunks up to the first that is not full."""
+        """Return the extents of a stream: its full chunks, and the first that is not full. Later chunks are left out,
+        and a problem is noted.
+        """
         extents: list[Extent] = []
         name = f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}"
         full = True
@@ -256,7 +265,7 @@ class RankFile:
         return self._nibbles[thread]
 
     def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
-        """Return a stream's bytes, read-only, zero copy if possible."""
+        """Return the bytes of a stream, read-only, mapped from the file if possible."""
         extents = self.extents(kind, thread)
         if not extents:
             return np.empty(0, np.uint8)
@@ -274,7 +283,7 @@ class RankFile:
             os.close(fd)
 
     def first_event(self, thread: int) -> Any | None:
-        """Return the first event of a thread, read without mapping the stream."""
+        """Return the first event of a thread; None if it has none. The rest of the stream is not mapped."""
         extents = self.extents(StreamKind.EVENTS, thread)
         if not extents or extents[0].used < layout.EVENT.itemsize:
             return None

@@ -117,8 +117,8 @@ class Trace:
 
     @property
     def at_end(self) -> Trace:
-        """Return the trace in which the run ends: this one, or the last segment of a long run that is analysed in
-        segments.
+        """Return the trace that contains the end of the run. It is this one, or the last segment of a long run that is
+        analysed part by part.
         """
         return self._end or self
 
@@ -132,7 +132,7 @@ class Trace:
         return self
 
     def add_problem(self, *texts: str) -> None:
-        """Note in sentences what of the run could not be read."""
+        """Note sentences about parts of the run that could not be read."""
         for text in texts:
             if len(self._problems) < MAX_PROBLEMS:
                 if text not in self._problems:
@@ -183,15 +183,15 @@ class Trace:
 
     @cached_property
     def _sites(self) -> Sites:
-        """Return the call sites of the run; what of them could not be read is noted as damage."""
+        """Return the call sites of the run. What cannot be read of them is noted as damage."""
         problems: list[str] = []
         sites = Sites(self.path, problems)
         self.add_damage(*problems)
         return sites
 
     def site(self, rank: HasSites, id: int) -> CallSite:
-        """Return the call site that a rank, or its tasks, know by `id`. For a function of a language binding, return
-        its caller.
+        """Return the call site that has the number `id` in a rank or its tasks. In a function of a language binding, it
+        is the place that called this function.
         """
         found = self._sites.site(rank, id)
         binding = self.system.binding
@@ -211,7 +211,7 @@ class Trace:
 
     @cached_property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:
-        """Return the files of RUN/tasks by host, process and job."""
+        """Return the files of RUN/tasks, by (host, process id, job)."""
         problems: list[str] = []
         files = read_task_files(self.path, problems)
         self.add_problem(*problems)
@@ -224,7 +224,7 @@ class Trace:
 
     @cached_property
     def _axes(self) -> list[clock.Axis]:
-        """Return the time axis of each rank, with 0 at the run's first event."""
+        """Return the axis of each rank that converts its clock ticks to ns, with 0 at the run's first event."""
         present = [r for r in self.ranks if r.file]
         axes = clock.align_clocks([r.file.header for r in present if r.file])
         first: int | None = None
@@ -260,7 +260,9 @@ class Trace:
 
     @cached_property
     def suffix(self) -> Suffix | None:
-        """Return the calls that count in a run whose rings dropped the first ones (`weft run --keep`), else None."""
+        """Return the calls that count in a run recorded with `weft run --keep`, whose rings dropped earlier calls. None
+        if nothing was dropped.
+        """
         files = [rank.file for rank in self.ranks if rank.file]
         has_dropped = any(one.events or one.tails for file in files for one in file.dropped.values())
         return Suffix(self.ranks, has_one_clock=self.has_one_clock) if has_dropped else None
@@ -318,8 +320,8 @@ class Trace:
         return painter(self, **options)
 
     def to_arrow(self, query: str = "") -> Any:
-        """Return the calls that fit a filter, in the order of time, as a pyarrow.Table with the columns of `weft
-        dump`'s Parquet.
+        """Return the calls that fit a filter as a pyarrow.Table, in the order of time. The columns are those that
+        `weft dump` writes as Parquet.
 
         UsageError if pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a query that is not a filter.
         """
@@ -330,7 +332,9 @@ class Trace:
         return self._make_table_of("to_pandas", query)
 
     def _make_table_of(self, form: str, query: str) -> Any:
-        """Return the calls as a table of the given form. RunError if weft.open did not open the run."""
+        """Return the calls that fit the filter `query` as a table. `form`: the method that makes it, such as
+        "to_arrow". RunError unless weft.open opened the run.
+        """
         framer = type(self).make_table
         if framer is None:
             raise RunError("only a run that was opened by weft.open gives tables of its calls")
@@ -345,7 +349,7 @@ class Trace:
         return self.facts_html() + (self.plot() if type(self).draw_svg else "")
 
     def facts_html(self) -> str:
-        """Return the run's numbers and how it ended, as a paragraph of HTML."""
+        """Return a paragraph of HTML about the run: its numbers and how it ended."""
         from html import escape  # only a notebook asks, and its table of names takes a millisecond
 
         facts = [_format_count(len(self.ranks), "rank"), _format_count(self.event_count, "call")]
@@ -359,7 +363,7 @@ class Trace:
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
         """Yield the events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
 
-        `findings` (such as weft.report.analyse returns) are what `finding:deadlock` looks at.
+        `findings`: what a term such as `finding:deadlock` looks at, for example the result of weft.report.analyse.
         """
         from weft.trace.filter import Filter  # only who filters pays for its grammar
 

@@ -78,7 +78,7 @@ class Segment(_TraceOfOpenRun):
         self.ranks = [self._make_rank(rank) for rank in run.ranks]
 
     def _make_rank(self, rank: Rank) -> Rank:
-        """Return the segment's part of a rank."""
+        """Return the part of a rank that lies in this segment of the run."""
         part = _copy_without_caches(rank, self)
         part.fenced = self._fenced[rank.index]
         own = range(self.first[rank.index], self.last[rank.index])
@@ -95,13 +95,13 @@ class Segment(_TraceOfOpenRun):
         return sum(map(len, self.ranks))
 
     def to_run_event(self, event: EventId) -> EventId:
-        """Return the id that an event of the segment has in the whole run."""
+        """Return the id, in the whole run, of an event of this segment."""
         rank, index = event
         before = self.earlier[rank]
         return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
     def to_segment_event(self, event: EventId) -> EventId | None:
-        """Return the id that an event of the run has in the segment; None if the segment does not have it."""
+        """Return the id, in this segment, of an event of the whole run; None if the event is not in the segment."""
         rank, index = event
         before = self.earlier[rank]
         if self.first[rank] <= index < self.last[rank]:
@@ -115,7 +115,9 @@ class Segment(_TraceOfOpenRun):
         return [event[1] for event in here if event is not None]
 
     def release(self) -> None:
-        """Give back the record's pages and what was derived from the calls: both are read again on the next access."""
+        """Give back the memory of the record and of all that was computed from the calls. Both are read again at the
+        next access.
+        """
         for rank in self.ranks:
             for thread in rank.threads:
                 assert isinstance(thread, _PartOfThread)
@@ -139,7 +141,7 @@ class _PartOfThread(Thread):
 
     @cached_property
     def events(self) -> Events:
-        """Return the calls, earlier ones first."""
+        """Return the calls of this part of a thread; earlier calls that still matter come first."""
         earlier = self._earlier
         joined = np.concatenate([self._all[earlier], self._own]) if len(earlier) else self._own[:]
         if len(earlier):
@@ -153,7 +155,7 @@ class _PartOfThread(Thread):
 
 
 def _copy_without_caches(rank: Rank, trace: Run) -> Rank:
-    """Return the rank as one of another trace, without what was derived from its calls."""
+    """Return a copy of a rank that belongs to another trace. What was computed from its calls is not copied."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)
     part.trace = trace
@@ -178,7 +180,9 @@ def view_one_rank(run: Trace, rank: int) -> Trace:
 
 
 def cut_rank(rank: Rank, own_calls: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
-    """Return some calls of a rank with one thread as a rank of their own, after some of those before them."""
+    """Return a rank that consists of some calls of another. `own_calls`: the range of its calls; `earlier`: indices of
+    calls before them that it has as well. The rank must have only one thread.
+    """
     part = _copy_without_caches(rank, rank.trace)
     part.ahead = len(earlier)
     part.__dict__["threads"] = [_PartOfThread(part, rank.threads[0], own_calls, earlier)]
@@ -192,8 +196,8 @@ def release_piece(piece: Rank) -> None:
 
 
 def is_divisible(trace: Trace) -> bool:
-    """Return whether the ranks of a run can be analysed a part at a time. This needs whole, undamaged records of one
-    world, with one thread each, and without tasks, window accesses or hashes.
+    """Return whether a long run can be analysed part by part. Its records must be whole, of one world and with one
+    thread each, and have no tasks, accesses to pending buffers or hashes of messages.
     """
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (

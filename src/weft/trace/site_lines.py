@@ -40,7 +40,9 @@ def resolve_sites(run: Trace | str | os.PathLike[str]) -> list[str]:
 
 
 def explain_unknown_modules(trace: Trace) -> list[str]:
-    """Say of each module without lines why it has none, if it is not the one that ran."""
+    """Return a sentence about each program file or library for which no lines are known: why the file found is not the
+    one that ran.
+    """
     unknown = {(path, build) for path, build in _collect_offsets(trace) if not trace.has_lines_of(path, build)}
     reasons = [(path, why_module_differs(trace, path, build)) for path, build in sorted(unknown)]
     return [_describe_unresolved(path, reason) for path, reason in reasons if reason]
@@ -51,7 +53,7 @@ def _describe_unresolved(path: str, reason: str) -> str:
 
 
 def _collect_offsets(trace: Trace) -> dict[tuple[str, str], set[int]]:
-    """Return the offsets of native sites by module (path, build id)."""
+    """Return the offsets of all native call sites, by module (path, build id)."""
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
     tasks = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
     placed: list[HasSites] = [*trace.ranks, *tasks]
@@ -68,8 +70,8 @@ def _collect_offsets(trace: Trace) -> dict[tuple[str, str], set[int]]:
 
 
 def _visible_places(rank: HasSites, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
-    """Yield (module, offset) for the native places of a call and of its callers, from the inside out. Callers from the
-    first one in a library that starts programs on are left out.
+    """Yield (module, offset) of the native place of a call and of its callers, innermost first. They end before the
+    first caller in a library that starts programs. Modules without an absolute path are left out.
     """
     for number, offset in ((definition.module, definition.offset), *definition.callers):
         module = rank.definitions.module(number) if number else None
@@ -82,7 +84,7 @@ def _visible_places(rank: HasSites, definition: SiteDefinition) -> Iterator[tupl
 
 
 def why_module_differs(trace: Trace, path: str, build_id: str) -> str | None:
-    """Return why the file is not the module that ran; None if it is."""
+    """Return, in words, why the file at `path` is not the module that ran; None if it is."""
     try:
         present = read_build_id(Path(path))
         changed = Path(path).stat().st_mtime_ns
@@ -99,7 +101,7 @@ def why_module_differs(trace: Trace, path: str, build_id: str) -> str | None:
 
 
 def _write_json(path: Path, data: dict[str, object], problems: list[str]) -> None:
-    """Write a file whole or not at all; an error becomes a problem."""
+    """Write a JSON file whole or not at all. If that fails, a sentence is added to `problems`."""
     try:
         write_whole(path, json.dumps(data).encode())
     except OSError as error:

@@ -71,8 +71,8 @@ class HasSites(Protocol):
 
 
 def line_of_instruction(code: CodeDefinition, instruction_offset: int) -> int:
-    """Return the line of the instruction at a byte offset in Python code (PEP 657, CPython's Objects/locations.md); 0
-    if it has none.
+    """Return the source line of the instruction at a byte offset in Python code; 0 if it has none. The table of lines
+    is encoded as in PEP 657 (CPython's Objects/locations.md).
     """
     line, end, at = code.first_line, 0, 0
     table = code.locations
@@ -87,9 +87,10 @@ def line_of_instruction(code: CodeDefinition, instruction_offset: int) -> int:
 
 
 def _read_line_delta(table: bytes, offset: int, kind: int) -> tuple[int | None, int]:
-    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry begins.
+    """Return two things about an entry of Python's table of lines: by how much its line differs from the one before
+    (None: it has no line), and the offset of the next entry.
 
-    `offset`: where the entry begins in the table, `kind`: its kind.
+    `offset`: where the entry begins in the table, after its first byte; `kind`: its kind.
     """
     if kind == 15:
         return None, offset
@@ -104,7 +105,7 @@ def _read_line_delta(table: bytes, offset: int, kind: int) -> tuple[int | None, 
 
 
 def _read_varint(table: bytes, offset: int) -> tuple[int, int]:
-    """Return a number of 6-bit groups and the offset after it."""
+    """Return a number that is stored in groups of 6 bits, and the offset after it."""
     value = shift = 0
     while offset < len(table):
         part = table[offset]
@@ -130,7 +131,7 @@ class Sites:
         self._native = _read_sites_json(root, problems) if (root / "sites.json").exists() else {}
 
     def site(self, rank: HasSites, id: int) -> CallSite:
-        """Return the site that a rank knows by `id`."""
+        """Return the call site that a rank knows by the number `id`."""
         key = rank.index, id
         if key not in self._known:
             definition: Any = rank.definitions.site(id) if id else None
@@ -146,7 +147,7 @@ class Sites:
         return any(place[:2] == (path, build_id) for place in self._native)
 
     def _resolve_definition(self, rank: HasSites, definition: SiteDefinition) -> CallSite:
-        """Return the call site of a definition, with its callers."""
+        """Return the call site that a definition in the record describes, with its callers."""
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
         code = rank.definitions.code(definition.code) if definition.code else None
@@ -160,7 +161,9 @@ class Sites:
         return replace(own, callers=tuple(_callers_in_program(above)))
 
     def _resolve_frames(self, rank: HasSites, module: int, offset: int) -> list[CallSite]:
-        """Return the place of a return address, and those into which its function was inlined."""
+        """Return the call sites of a return address in a native module, innermost first: functions that were inlined
+        there, then the function itself.
+        """
         of = rank.definitions.module(module) if module else None
         if of is None:
             return [CallSite(offset=offset)]
@@ -192,7 +195,7 @@ _STARTERS: Final = ("_start", "__libc_start_main", "__libc_start_call_main")
 
 
 def _read_sites_json(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
-    """Return the frames of each place in RUN/sites.json; {} if it is damaged."""
+    """Return the frames of each native place, from RUN/sites.json; {} if the file is missing or damaged."""
     data = read_json(root, "sites.json", SCHEMA, problems)
     found: dict[Place, list[Found]] = {}
     modules = data.get("modules")

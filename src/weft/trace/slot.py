@@ -31,8 +31,8 @@ class Slot:
 
     @property
     def peer(self) -> int:
-        """Return dest, source, root or target in the communicator; for a closed wildcard receive the source that it
-        got.
+        """Return the rank in the communicator that the call names: destination, source, root or target. For a wildcard
+        receive that returned, it is the source of the message.
 
         Negative: layout.ANY_SOURCE (a wildcard that is still open, or nonblocking), PROC_NULL, ROOT, or the invalid
         rank that the program gave. 0 if a call has no peer.

@@ -49,7 +49,7 @@ class Tail:
 
 
 def _read_scalar(cursor: Cursor, type: str, buffer: int) -> object:
-    """Read one value of a type; addresses are relative to the buffer."""
+    """Read one value of a type. `buffer`: the address of the call's buffer, from which addresses are counted."""
     if type == "int":
         return cursor.z()
     if type == "address":
@@ -64,7 +64,7 @@ def _read_scalar(cursor: Cursor, type: str, buffer: int) -> object:
 
 
 def _read_status(cursor: Cursor) -> Status | None:
-    """Read a status, None if there is none."""
+    """Read an MPI_Status; None if none was stored."""
     head = cursor.read_unsigned()
     if head == 0:
         return None
@@ -73,7 +73,7 @@ def _read_status(cursor: Cursor) -> Status | None:
 
 
 def _read_array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
-    """Read the elements of an array; integers are stored as differences."""
+    """Read the elements of an array. Integers are stored as differences to the one before."""
     n = cursor.count(8 if type == "double" else 1)
     if type == "int":
         values, last = [], 0
@@ -95,9 +95,10 @@ def has_exit_part(function: Function, flags: int, count: int) -> bool:
 
 
 def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor: Cursor) -> Tail:
-    """Decode the tail that begins at `cursor`, of an event with these fields of its slot.
+    """Decode the further arguments of a call (its tail), which begin at `cursor`. `flags`, `count`, `buffer`: the
+    fields of the fixed part of the call's record.
 
-    Never raises on damaged bytes: what could be read is kept, and `damage` says where it ended.
+    Never raises on damaged bytes: what could be read is returned, and its `damage` says where it ended.
     """
     tail = Tail()
     try:
@@ -120,9 +121,10 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
     return tail
 
 
-def times_length(data: memoryview | bytes, start: int, calls: int) -> int:
-    """Return how many bytes from `start` on hold the times of so many calls of MPI_Wtime (recorder/times.h), the unit
-    included; fewer if the record ends before."""
+def count_time_bytes(data: memoryview | bytes, start: int, calls: int) -> int:
+    """Return how many bytes from `start` on hold the encoded times of `calls` calls of MPI_Wtime (recorder/times.h),
+    with the unit before them. Fewer if the record ends before.
+    """
     numbers = np.frombuffer(data, np.uint8)[start + 8 : start + 8 + 11 * calls]
     ends = np.flatnonzero(numbers < 0x80)
     is_alone = np.diff(ends, prepend=-1) == 1
@@ -136,7 +138,7 @@ def times_length(data: memoryview | bytes, start: int, calls: int) -> int:
 
 
 def _encode_scalar(value: Any, type: str, buffer: int) -> bytes:
-    """Return one value as bytes, as `_read_scalar` reads it."""
+    """Return one value as bytes that `_read_scalar` can read."""
     if type == "int":
         return encode_signed(int(value))
     if type == "address":
@@ -152,7 +154,7 @@ def _encode_scalar(value: Any, type: str, buffer: int) -> bytes:
 
 
 def _encode_status(status: Status | None) -> bytes:
-    """Return a status as bytes, as `_read_status` reads it."""
+    """Return a status as bytes that `_read_status` can read."""
     if status is None:
         return encode_unsigned(0)
     head = encode_unsigned(1 + status.cancelled)
@@ -166,7 +168,7 @@ def _encode_status(status: Status | None) -> bytes:
 
 
 def _encode_value(value: Any, parameter: Parameter, buffer: int) -> bytes:
-    """Encode an argument as `_read_value` reads it; None becomes the type's default."""
+    """Return an argument as bytes that `_read_value` can read. None stands for the type's default."""
     if not parameter.array:
         return _encode_scalar(_default_of(parameter.type) if value is None else value, parameter.type, buffer)
     values = [] if value is None else list(value)
@@ -190,7 +192,9 @@ def encode_tail(
     slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None,
     outs: Mapping[str, object] | None = None,
 ) -> bytes:  # fmt: skip
-    """Encode a tail as decode_tail reads it. `count` is given if the slot's count is COUNT_IN_TAIL."""
+    """Return the further arguments of a call (its tail) as bytes that decode_tail can read. `count`: given if it has no
+    room in the fixed part of the record.
+    """
     parts = []
     if flags & Flag.TICKET:
         parts.append(encode_unsigned(ticket))

@@ -71,7 +71,9 @@ class SlotStay(NamedTuple):
 
 
 def _find_slot_stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict[int, list[SlotStay]]:
-    """Return each thread's times in slots, by its number in the kernel."""
+    """Return in which slots (streams of a record) each thread wrote, and which rows of them, by the kernel's number of
+    the thread. `lengths`: the rows of each slot.
+    """
     found: dict[int, list[SlotStay]] = defaultdict(list)
     ends = dict(lengths)
     for thread in reversed(threads):
@@ -132,7 +134,7 @@ class Tasks:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Return threads, sites and names, as in a record."""
+        """Return the definitions in the file of tasks: threads, call sites and names."""
         definitions = Definitions(self._file.stream(StreamKind.DEFINITIONS).tobytes())
         self._note_problems(*definitions.problems)
         return definitions
@@ -144,7 +146,9 @@ class Tasks:
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """Return for each of the rank's events the number of the task that made the call; 0: none, or unknown."""
+        """Return, for each event of the rank, the number of the task that made the call; 0 if there is none or it is
+        unknown.
+        """
         numbers, rank = self._join_calls_and_switches[0], self._rank
         if len(rank.threads) == 1:
             return numbers[0]
@@ -159,7 +163,7 @@ class Tasks:
         return self.get(int(self.ids[event]))
 
     def get(self, id: int) -> LogicalTask | None:
-        """Return the task with a number; None for one that made no call."""
+        """Return the task with this number; None if it made no call."""
         ids, rows = self._definitions
         at = int(np.searchsorted(ids, id))
         if not id or at == len(ids) or ids[at] != id:
@@ -179,8 +183,8 @@ class Tasks:
 
     @cached_property
     def _join_calls_and_switches(self) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[Any]]:
-        """Return for each thread of the rank the tasks of its calls; then the numbers of all tasks, and a switch to
-        each.
+        """Return three things: for each thread of the rank an array with the number of the task that made each call;
+        the numbers of all tasks; and one switch to each of these tasks.
         """
         threads = self._rank.threads
         if self._file.problems or self.definitions.problems:  # where a switch is lost, the one before has no end
@@ -216,7 +220,9 @@ class Tasks:
         return data[: len(data) // SWITCH.itemsize * SWITCH.itemsize].view(SWITCH)
 
     def _trusted_switches(self, rows: NDArray[Any], tid: int) -> NDArray[Any]:
-        """Return the switches up to the first impossible one: nothing after it is believed."""
+        """Return a thread's switches between tasks up to the first impossible one. If there is one, a problem is noted.
+        `tid`: the kernel's number of the thread.
+        """
         counted = rows["calls"]
         wrong = np.concatenate([[False], counted[1:] <= counted[:-1]]) if len(rows) else np.empty(0, np.bool_)
         wrong |= (counted >= 2**63) | (rows["task"] >= 2**63)
@@ -230,7 +236,9 @@ class Tasks:
 
 
 def _switch_of_each_call(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """Return for each of a thread's first `count` calls the switch that it comes after; -1 for none."""
+    """Return, for each of a thread's first `count` calls, the index of the last task switch before it. -1 if there is
+    none, or if the switch no longer counts then (its `until`).
+    """
     calls = np.arange(count, dtype=np.int64)
     counted = rows["calls"].astype(np.int64)
     found = np.searchsorted(counted, calls, side="right") - 1
@@ -240,7 +248,9 @@ def _switch_of_each_call(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 
 def read_task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], TaskFile]:
-    """Return the readable files of RUN/tasks by host, process and job."""
+    """Return the files of RUN/tasks that can be read, by (host, process id, job). A sentence about each of the others
+    is added to `problems`.
+    """
     folder = root / FOLDER
     if not folder.exists():
         return {}

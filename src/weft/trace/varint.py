@@ -66,7 +66,7 @@ class Cursor:
         return self.end - self.position
 
     def read_unsigned(self) -> int:
-        """Read an unsigned varint below 2^64."""
+        """Read an unsigned number below 2^64 in the encoding LEB128."""
         value = shift = 0
         position = self.position
         while position < self.end and shift < 70:
@@ -99,7 +99,7 @@ class Cursor:
         return n
 
     def count(self, element_bytes: int = 1) -> int:
-        """Read how many elements follow, each of at least `element_bytes` bytes. Damaged for more than can follow."""
+        """Read how many elements follow. Damaged if the bytes left cannot hold so many of `element_bytes` bytes."""
         n = self.read_unsigned()
         if n * element_bytes > self.left:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")

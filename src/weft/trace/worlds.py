@@ -51,7 +51,8 @@ class _Spawn:
 
 
 def find_known_worlds(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
-    """Return for each rank index the processes of the other worlds that it knows, by its own numbers for them.
+    """Return which processes of other worlds each rank knows: for each rank index, the rank indices of a world by the
+    number that the process has for this world.
 
     The root of a spawn and its children have a name for it, which the recorder gave. Where a process has none, it knows
     the other side only by its size: the two are paired by both sizes, and among equals in the order of time, as
@@ -77,8 +78,8 @@ def find_known_worlds(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> list[_Spawn]:
-    """Return each spawn of the run once, joined from the definitions of all ranks that took part. The n-th spawns of
-    the members of a group are the same call, whose name only the root has.
+    """Return each spawn of the run once. The definitions of all ranks that took part are joined: the n-th spawns of the
+    members of a group are the same call. Only the root's definition has the spawn's name.
     """
     found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
     for rank in ranks:
@@ -97,8 +98,8 @@ def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _find_intercomms(rank: WorldMember, numbers: list[int]) -> list[CommDefinition | None]:
-    """Return for each world number the process's intercommunicator whose remote group is this world; None if there is
-    none. The numbers are those by which the process counts the worlds.
+    """Return, for each of a process's numbers for other worlds, its intercommunicator to this world: the one whose
+    remote group lies there. None if there is none.
     """
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
@@ -109,7 +110,9 @@ def _find_intercomms(rank: WorldMember, numbers: list[int]) -> list[CommDefiniti
 
 
 def _expand_group(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
-    """Return the indices in trace.ranks of members, -1 for members outside of the world."""
+    """Return the members of a group as rank indices; -1 for a member outside of the world. Empty for an impossible
+    list.
+    """
     if sum(run.count for run in members) > min(len(world), MAX_GROUP):
         return ()
     ranks = [run.first + i * run.stride for run in members for i in range(run.count)]
@@ -119,7 +122,9 @@ def _expand_group(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
 def _find_child_world(
     spawned: Mapping[int, WorldDefinition], later: Sequence[World], spawn: _Spawn, taken: Mapping[int, tuple[int, ...]]
 ) -> World | None:
-    """Return the first world that is still without a parent and fits the spawn."""
+    """Return the first world that a spawn can have started; None if there is none. Its size must fit, and it must not
+    have a parent yet. `later`: the worlds to look at; `taken`: worlds that have a parent.
+    """
     for world in later:
         parent = spawned.get(world.index)
         fits = not parent or (parent.size == len(spawn.group) and not parent.name)
@@ -129,7 +134,9 @@ def _find_child_world(
 
 
 def _parent_definition(ranks: Sequence[WorldMember], world: World) -> WorldDefinition | None:
-    """Return what the first readable rank of a spawned world says of its parents."""
+    """Return what the first readable rank of a spawned world recorded about its parents; None if none recorded
+    anything.
+    """
     for index in world.ranks:
         known: Iterator[WorldDefinition] = ranks[index].definitions.all(Def.WORLD) if index >= 0 else iter(())
         for definition in islice(known, MAX_WORLDS):

@@ -99,7 +99,7 @@ class RankMemory:
         return None
 
     def _stack_variable_at(self, event: Event, address: int) -> MemoryRange | None:
-        """Return the local variable at an address, in the frame of one of the functions that led to a call; None if
+        """Return the local variable at an address, if it lies in the frame of a function that led to the call; None if
         there is none.
         """
         within, of = self.find_frame(event, address), event.rank.definitions.site(event.site_id)

@@ -48,7 +48,7 @@ def check_rank_requests(rank: Rank) -> list[Finding]:
     """Find what is wrong with the requests and pending buffers of a rank, with all of its calls at once."""
     of = Traffic(rank)
     return [
-        *Requests(of).find(),
+        *Requests(of).find_misuse(),
         *report_wrong_pready_calls(of),
         *_report_changed_buffers(rank),
         *report_wrong_transfers(of),
@@ -95,7 +95,7 @@ class Requests:
         self.freed_ids[freed - self.first] = True
         self.gone = self.freed_ids | (self.times > 0)
 
-    def find(self) -> Iterator[Finding]:
+    def find_misuse(self) -> Iterator[Finding]:
         """Find requests that leak, and starts, waits, tests and frees at the wrong time."""
         if has_reached_finalize(self.rank):
             yield from self._check_leaks()

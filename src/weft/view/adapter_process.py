@@ -41,7 +41,9 @@ class AdapterProcess:
         threading.Thread(target=self._read_errors, name="errors", daemon=True).start()
 
     def _read_messages(self) -> None:
-        """Pass events on and store responses, until the process closes its output; runs in a thread of its own."""
+        """Read the messages of the debug adapter until it closes its output, in a thread of its own. Events are passed
+        on; responses are stored for `request`.
+        """
         with suppress(WireError, OSError, ValueError):
             for message in self._wire.read_messages():
                 if message.get("type") == "event":
@@ -83,7 +85,7 @@ class AdapterProcess:
         return dict(answer.get("body") or {})
 
     def close(self) -> None:
-        """End the session. The process ends when its input is closed, and is killed if it does not."""
+        """End the debug adapter: close its input, and kill it if it does not exit within 15 seconds."""
         self._on_exit = lambda _: None
         assert self._process.stdin is not None
         with suppress(OSError):

@@ -11,7 +11,7 @@ TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; char
 
 @cache
 def load_assets() -> dict[str, bytes]:
-    """Return the content of every module and style sheet of the page by file name; read once."""
+    """Return the contents of all modules and style sheets of the page, by file name. The files are read once."""
     return {
         entry.name: entry.read_bytes()
         for entry in files("weft").joinpath("web").iterdir()

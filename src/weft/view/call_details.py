@@ -26,7 +26,9 @@ MAX_CALLERS: Final = 20
 
 
 def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, object]:
-    """Return the facts of a call: arguments, results, partners, call site, source lines, and its findings by number."""
+    """Return the facts of a call that the page shows: arguments, results, partners, call site, source lines, and the
+    numbers of its findings.
+    """
     comm, status = event.comm, event.status
     exit_ns = event.exit_ns
     facts: dict[str, Any] = {
@@ -91,7 +93,7 @@ def _tag(event: Event) -> int | None:
 
 
 def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
-    """Return the arguments of a call by name, each as text for people and as a value."""
+    """Return the arguments of a call. Each is a dict with its name, its text for people, and its value."""
     found = []
     for name, value in event.args.items():
         parameter = event.function.parameters_by_name[name.removesuffix(":out")]
@@ -105,7 +107,7 @@ def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
 
 
 def _site_to_json(site: CallSite) -> dict[str, Any]:
-    """Return a call site, with its callers."""
+    """Return a call site and its callers as JSON values."""
     return {
         "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
         "offset": site.offset,
@@ -115,7 +117,7 @@ def _site_to_json(site: CallSite) -> dict[str, Any]:
 
 
 def source_panel(event: Event) -> dict[str, Any] | None:
-    """Return the source lines around a call (weft.sources); None if they are not known."""
+    """Return the source lines around the place of a call; None if they are not known."""
     site = event.site
     if not site.file or not site.line:
         return None
@@ -125,7 +127,7 @@ def source_panel(event: Event) -> dict[str, Any] | None:
 
 
 def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]:
-    """Return the other sides of the messages that a call posts or completes; at most 64."""
+    """Return the calls at the other ends of the messages that a call starts or completes; at most 64."""
     found: list[dict[str, Any]] = []
     found += [
         _partner_to_json(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)
@@ -137,7 +139,9 @@ def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]
 
 
 def _partner_to_json(match: Match, relation: str, row: int, *, sends: bool) -> dict[str, object]:
-    """Return one partner of a message; its event is None if the message has none."""
+    """Return the partner of a send or receive as JSON values. The key `event` is None if there is no partner.
+    `relation`: how the partner relates to the call; `row`: the row of the send or receive in the match.
+    """
     if row == NONE:
         return {"what": relation, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))
@@ -145,7 +149,7 @@ def _partner_to_json(match: Match, relation: str, row: int, *, sends: bool) -> d
 
 
 def _find_completed_messages(event: Event, match: Match) -> list[dict[str, Any]]:
-    """Return the partners of the messages that another call posted and this call completed."""
+    """Return the partners of messages that this call completed and another call started."""
     found = []
     for what, mine, sends in (("got the message of", match.recvs, True), ("completed the send to", match.sends, False)):
         part = mine.of_rank(event.rank.index)

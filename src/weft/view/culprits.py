@@ -22,10 +22,11 @@ Ints = NDArray[np.int64]
 def waits_by_culprit(
     trace: Trace, match: Match, within: Callable[[Ints, Ints], Ints] | None = None
 ) -> list[dict[str, object]]:  # fmt: skip
-    """Return what each late rank cost the others, by cause of waiting: the costliest first, with its worst wait.
+    """Return how long other ranks waited for each late rank, split by the cause of waiting. The costliest comes first;
+    each row names its worst wait.
 
-    Each wait of the ledger (weft.waits) is in one row, so the rows add up to all ranks' waiting for late partners.
-    `within(waiters, ns)` returns how many ns of each wait count; None counts all.
+    Each wait for a late partner is in one row, so the rows add up to all such waiting. `within(waiters, ns)` returns
+    how many ns of each wait count; by default all do.
     """
     waits = waits_of_run(trace, match)
     clock = waits.clock

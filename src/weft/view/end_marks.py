@@ -31,15 +31,15 @@ class EndMark:
 
 
 def find_end_marks(trace: Trace) -> list[EndMark]:
-    """Return a mark for each rank that ended early; not for ranks that merely never left a call, which is
-    drawn anyway.
+    """Return a mark to draw for each rank that ended early. A rank that only never returned from a call gets none, as
+    the open call is drawn anyway.
     """
     running = trace.run.get("ended") in (None, "running")
     return [_make_mark(end) for end in find_ends(trace) if _is_early_end(end, running)]
 
 
 def _is_early_end(end: End, running: bool) -> bool:
-    """Return whether a rank ended before the end of MPI in a way that is not drawn anyway."""
+    """Return whether a rank ended before MPI_Finalize, or with an error, in a way that no open call shows."""
     if end.how is How.EXIT:
         return not called_finalize(end.rank) or (end.ending is not None and end.ending.code != 0)
     if end.how in (How.CUT_OFF, How.SIGNAL):
@@ -53,7 +53,7 @@ def _make_mark(end: End) -> EndMark:
 
 
 def _last_time(rank: Rank) -> int:
-    """Return the time at which the rank's last call returned or began, ns."""
+    """Return the time in ns at which the rank's last call returned; if it has not returned, when it began."""
     if not len(rank):
         return 0
     event = rank.event(len(rank) - 1)
@@ -61,7 +61,9 @@ def _last_time(rank: Rank) -> int:
 
 
 def marks_to_json(marks: list[EndMark], scale: Scale, first_row: list[int], trace: Trace) -> list[dict[str, Any]]:
-    """Return the marks with their positions on an axis. In logical time a mark follows the rank's last call."""
+    """Return the marks of early ends with their positions on an axis. On the axis of logical time, a mark follows the
+    rank's last call.
+    """
     found = []
     for mark in marks:
         count = len(trace.ranks[mark.rank].events)

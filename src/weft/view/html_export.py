@@ -38,7 +38,9 @@ Window = tuple[int, int]
 
 
 def render_html(picture: RunView) -> bytes:
-    """Return the HTML file of a view whose analysis is done. WeftError if the run could not be matched."""
+    """Return a self-contained HTML file that shows a run. Its analysis must be done. WeftError if the run could not be
+    matched.
+    """
     if picture.links is None:
         raise WeftError(picture.failure or "the run could not be matched")
     data = base64.b64encode(gzip.compress(_ExportData(picture, picture.links).pack(), 9, mtime=0)).decode()
@@ -79,7 +81,7 @@ class _ExportData:
         """By file and line what is shown of the source, once for all calls there."""
 
     def pack(self) -> bytes:
-        """Return all exported data, a JSON head and arrays, as bytes."""
+        """Return all exported data as bytes: a head as JSON, then arrays."""
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
         messages, bands = self._collect_links()
         head = {
@@ -102,8 +104,8 @@ class _ExportData:
     # Calls
 
     def _choose_windows(self) -> list[Window]:
-        """Return the intervals (start ns, end ns) whose calls are all exported: those of findings, worst first, and the
-        end.
+        """Return intervals of time (start ns, end ns) of which all calls are exported. Intervals around findings come
+        first, the worst finding first, then intervals at the end of the run, as long as the calls are not too many.
         """
         found: list[Window] = []
         left = MAX_CALLS
@@ -116,7 +118,7 @@ class _ExportData:
         return found
 
     def _finding_windows(self) -> Iterable[Window]:
-        """Yield the interval around each of the first findings."""
+        """Yield an interval of time around each of the first 12 findings, as (start ns, end ns)."""
         for finding in self.picture.list_findings("time")["findings"][:12]:
             if finding["window"]:
                 start, end = finding["window"]
@@ -124,13 +126,15 @@ class _ExportData:
                 yield int(start - wide), int(end + wide)
 
     def _last_windows(self) -> Iterable[Window]:
-        """Yield ever shorter intervals at the end of the run."""
+        """Yield intervals (start ns, end ns) that end with the run, each half as long as the one before."""
         last = self.timeline.last
         for part in range(1, 24):
             yield last - (last >> part), last
 
     def _exported_ranges(self) -> list[list[tuple[int, int]]]:
-        """Return by row the calls in the file, as ranges [first, end) of the row's events."""
+        """Return, for each row of the picture (a thread), the calls that the file contains, as ranges [first, end) of
+        event indices.
+        """
         if self.whole:
             return [[(0, len(row.events))] for row in self.picture.rows]
         ranges: list[list[tuple[int, int]]] = [[] for _ in self.picture.rows]
@@ -145,7 +149,9 @@ class _ExportData:
         return [0, *np.cumsum(counts).tolist()]
 
     def _call_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the exported calls: times, event, function, class, flags, peer and tag."""
+        """Return one array for each fact of the exported calls, by name: start, end, event, function, class, flags,
+        peer and tag.
+        """
         rows = self.picture.rows
         boxes, logical, slots, events = [], [], [], []
         steps = self.picture.axis_by_name("logical") if self.whole else None
@@ -168,7 +174,9 @@ class _ExportData:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def _whole_run_columns(self) -> dict[str, NDArray[Any]]:
-        """Return the class shares of the whole run by row and column, for the time axes; nothing for a small run."""
+        """Return, for each row of the picture, which classes of calls fill the run's time, column by column, on the
+        axes "time" and "folded". Empty if all calls are exported.
+        """
         if self.whole:
             return {}
         rows = len(self.picture.rows)
@@ -183,7 +191,9 @@ class _ExportData:
     # Links and details
 
     def _collect_links(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-        """Return the messages and the collectives of the exported intervals, by events instead of positions."""
+        """Return (messages, collectives) of the exported intervals. They name events instead of positions, which differ
+        from axis to axis.
+        """
         scale = self.picture.axis_by_name("time")
         spans: Sequence[Window] = self.windows or [(-1, self.timeline.last + 1)]
         messages: dict[str, dict[str, Any]] = {}
@@ -199,22 +209,26 @@ class _ExportData:
         return list(messages.values())[:MAX_LINKS], kept_bands
 
     def _collect_details(self) -> dict[str, Any]:
-        """Return the facts of the most important calls, without what depends on the axis."""
+        """Return the facts of the most important calls, by "rank:event", as many as fit. Positions on an axis are left
+        out.
+        """
         found: dict[str, Any] = {}
         size = 0
         for rank, event in self._calls_by_importance():
             if f"{rank}:{event}" in found:
                 continue
             facts = self.picture.event_facts(rank, event)
-            facts["source"] = self._share_source(facts["source"])
+            facts["source"] = self._store_source(facts["source"])
             size += len(json.dumps(facts, default=str))
             if len(found) >= MAX_DETAILS or size > MAX_DETAIL_BYTES:
                 break
             found[f"{rank}:{event}"] = facts
         return found
 
-    def _share_source(self, source: dict[str, object] | None) -> str | None:
-        """Store a source panel once for all its calls, and return its name."""
+    def _store_source(self, source: dict[str, object] | None) -> str | None:
+        """Store the source lines around a call, and return their name `file:line`. Calls at the same line share them.
+        None if there are none.
+        """
         if source is None:
             return None
         name = f"{source['file']}:{source['line']}"
@@ -222,7 +236,9 @@ class _ExportData:
         return name
 
     def _collect_message_facts(self, messages: Sequence[dict[str, Any]]) -> dict[str, object]:
-        """Return the facts of messages by side and row; first of those that were lost or that a rank waited for."""
+        """Return the facts of messages, by "send:row" or "receive:row". If there are too many, unmatched messages and
+        those that a rank waited for come first.
+        """
         found: dict[str, Any] = {}
         for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:
             side = "receive" if one.get("kind") == "unmatched-receive" else "send"
@@ -230,8 +246,8 @@ class _ExportData:
         return found
 
     def _calls_by_importance(self) -> Iterable[tuple[int, int]]:
-        """Yield calls as (rank, event): those of findings, then the last of each rank, then all others,
-        latest first.
+        """Yield calls as (rank, event): first the calls of findings, then the last calls of each rank, then all others,
+        latest first. A call may come more than once.
         """
         findings = self.picture.report.findings if self.picture.report else ()
         for finding in findings:
@@ -243,8 +259,8 @@ class _ExportData:
                 yield from ((row.rank.index, row.event_index(k)) for k in range(b - 1, a - 1, -1))
 
     def _collect_frontiers(self) -> dict[str, object]:
-        """Return, by call of a finding, its causal past and future: for each row [event, whether its end is meant] or
-        None.
+        """Return the causal past and future of the findings' calls, by call. For each row of the picture it is a pair
+        (event, whether its end is meant), or None.
         """
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
@@ -252,7 +268,7 @@ class _ExportData:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return sorted ranges, with those that touch or overlap merged."""
+    """Return sorted ranges [first, end) in which ranges that touch or overlap are merged."""
     found: list[tuple[int, int]] = []
     for a, b in sorted(r for r in ranges if r[1] > r[0]):
         if found and a <= found[-1][1]:

@@ -60,7 +60,7 @@ class WindowRows:
         return int((self.end - self.first).sum())
 
     def intersect(self, sorted_rows: Ints) -> Ints:
-        """Return those of some sorted rows that are in the window."""
+        """Return the rows of the match that are in the window, out of some sorted ones."""
         parts = [
             sorted_rows[slice(*np.searchsorted(sorted_rows, [a, b]))] for a, b in zip(self.first, self.end, strict=True)
         ]
@@ -113,10 +113,11 @@ class Links:
     def links_in_window(
         self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES, hits: Hits | None = None
     ) -> dict[str, Any]:
-        """Return the messages and collectives of [start, end) of the axis, as the page draws them.
+        """Return the messages and collectives to draw in an interval of an axis, from `start` up to `end`.
 
-        Of more than `many` messages only the costliest and the unmatched are returned, or those that fit a filter's
-        `hits`. With `hits` each link tells in `fits` whether one of its calls fits.
+        If there are more than `many` messages, only the costliest and the unmatched ones are returned; with `hits`
+        (calls that fit a filter), the fitting ones instead. With `hits`, each link has a key `fits`: whether one of its
+        calls fits.
         """
         t0, t1 = (int(t) for t in scale.times_at([start, end]))
         events = self.events_in_window(scale.timeline, t0, t1)
@@ -126,11 +127,13 @@ class Links:
         }
         if hits is not None:
             for one in [*found["messages"], *found["bands"]]:
-                one["fits"] = any(self._is_hit(hits, end) for end in _linked_calls(one, self.rows))
+                one["fits"] = any(self._fits_filter(hits, end) for end in _linked_calls(one, self.rows))
         return found
 
-    def _is_hit(self, hits: Hits, event: Id) -> bool:
-        """Tell whether a call fits the filter."""
+    def _fits_filter(self, hits: Hits, event: Id) -> bool:
+        """Return whether a call is among the calls that fit the filter. `hits`: their positions in each row of the
+        picture.
+        """
         row, position = self.rows.row_of_event(*event)
         of_row = hits.get(row)
         if of_row is None:
@@ -139,7 +142,9 @@ class Links:
         return place < len(of_row) and int(of_row[place]) == position
 
     def events_in_window(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
-        """Return by rank the events of the window, as indices [first, end)."""
+        """Return the events that lie in an interval of time from `t0` to `t1` ns. They are given as two arrays: the
+        first event index of each rank, and the index after the last.
+        """
         first, end = (a.astype(np.int64) for a in timeline.events_between(t0, t1))
         if len(self.rows) == len(self.trace.ranks):
             return first, end
@@ -154,7 +159,9 @@ class Links:
     # Messages
 
     def _rows_in_window(self, posts: Posts, events: tuple[Ints, Ints]) -> WindowRows:
-        """Return the rows of sends or receives whose events are in the window."""
+        """Return the rows of the match's sends or receives whose events lie in a window. `events`: the first event
+        index of each rank, and the index after the last.
+        """
         lows, highs = [], []
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
             part = posts.of_rank(rank)
@@ -167,7 +174,9 @@ class Links:
     def _messages_in_window(
         self, scale: Scale, events: tuple[Ints, Ints], many: int, hits: Hits | None = None
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the messages to draw in a window, and the number of those that are hidden."""
+        """Return the messages to draw in a window, and how many are left out. `events`: as from events_in_window;
+        `many`: the most messages to draw; `hits`: the calls that fit a filter.
+        """
         sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
         if count <= many:
@@ -183,7 +192,9 @@ class Links:
         return {"messages": worst + lost, "hidden": max(0, count - len(worst) - len(lost))}
 
     def _messages_of_rows(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
-        """Return the messages of some sends and some receives, with unmatched receives at the end."""
+        """Return the messages to draw for some rows of the match's sends and receives. Receives without a partner come
+        last.
+        """
         rows = np.union1d(sends, self._matched_sends(recvs)).astype(np.int64)
         found = self.draw_messages(scale, rows)
         for one in found:
@@ -194,7 +205,9 @@ class Links:
         return found + self.draw_unmatched_receives(scale, recvs[self.match.recvs.partner[recvs] == NONE])
 
     def _rows_of_hits(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
-        """Return the rows of sends or receives in the window whose calls fit the filter; none if too many calls fit."""
+        """Return the rows of the match's sends or receives in the window whose calls fit the filter. Empty if too many
+        calls fit.
+        """
         parts = [np.zeros(0, np.int64)]
         for row, positions in hits.items():
             rank = self.rows[row].rank.index
@@ -219,7 +232,9 @@ class Links:
         return sends
 
     def _costliest_messages(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
-        """Return the messages of the window for which a rank waited longest; at most `WORST`."""
+        """Return the messages of the window for which a rank waited longest, at most `WORST`. `events`: as from
+        events_in_window.
+        """
         waiter, cost, culprit = self._late_senders
         edges = np.searchsorted(
             waiter, np.stack([events[0] + self._event_offsets[:-1], events[1] + self._event_offsets[:-1]])
@@ -241,7 +256,9 @@ class Links:
         ]
 
     def _send_row(self, send: Id, receive: Id) -> int:
-        """Return the row of match.sends of the message from one call to another; -1 if there is none."""
+        """Return the row in match.sends of a message that one call sent and another received or completed; -1 if there
+        is none.
+        """
         recvs = self.match.recvs
         for row in self.match.sends_of(EventId(*send)):
             to = int(self.match.sends.partner[row])
@@ -254,8 +271,8 @@ class Links:
         return rank, place - int(self._event_offsets[rank])
 
     def draw_messages(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
-        """Return the messages of some rows of match.sends as arrows, from the start of the send to the end of the
-        receiving call.
+        """Return arrows for some rows of match.sends. An arrow goes from the start of the send to the end of the call
+        that completed the receive.
         """
         sends, recvs = self.match.sends, self.match.recvs
         taken = rows[sends.partner[rows] != NONE]
@@ -283,7 +300,9 @@ class Links:
         receivers: Sequence[Id],
         facts: Sequence[Mapping[str, object]],
     ) -> list[dict[str, object]]:
-        """Return an arrow for each sending and receiving call of a message, with the facts of the message."""
+        """Return an arrow for each message, with the message's facts. `senders`, `receivers`, `facts`: parallel, one
+        item for each message.
+        """
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
             for send, receive, a, b, more in zip(
@@ -297,7 +316,9 @@ class Links:
         ]
 
     def _draw_stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
-        """Return unmatched messages as arrows that end between rows, towards the row of their peer."""
+        """Return arrows for messages without a partner. They end between two rows of the picture, towards the row of
+        their peer.
+        """
         events = _event_ids(posts, rows, posts.event)
         found = []
         for row, event, spot in zip(rows.tolist(), events, scale.event_positions(events), strict=True):
@@ -313,7 +334,9 @@ class Links:
     # Collectives
 
     def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
-        """Return the collectives of a window as bands; none of them if there are too many."""
+        """Return the collectives in a window as bands to draw. If there are too many, the list is empty and
+        `bands_hidden` is true.
+        """
         colls, of = self.match.collectives, self.match.instances
         parts: list[NDArray[np.generic]] = [np.zeros(0, np.int64)]
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
@@ -329,8 +352,8 @@ class Links:
         return {"bands": [self.draw_collective(scale, int(i)) for i in instances], "bands_hidden": False}
 
     def draw_collective(self, scale: Scale, instance: int) -> dict[str, object]:
-        """Return one collective as a band: its parts by row, each with start, end, and the events that begin and end
-        it.
+        """Return the band to draw for one collective. Its `parts` are [row, start, end, first event, last event] for
+        each rank that takes part. `instance`: the collective's number in the match.
         """
         colls, of = self.match.collectives, self.match.instances
         places = of.parts(instance).astype(np.int64)
@@ -358,7 +381,7 @@ def _sort_by_waiter(waits: WaitRows) -> tuple[Ints, Ints, Ints]:
 
 
 def _linked_calls(link: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
-    """Yield the calls, as (rank, event), of a link: a message or a collective."""
+    """Yield the calls of a drawn message or collective, as (rank, event)."""
     if "parts" in link:
         for row, _, _, first, last in link["parts"]:
             yield from ((rows[row].rank.index, first), (rows[row].rank.index, last))
@@ -375,7 +398,9 @@ def _event_ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generi
 
 
 def draw_finding_arrows(finding: Finding, scale: Scale) -> list[dict[str, object]]:
-    """Return the arrows of a finding: who waits for whom, or the message taken and those that could have been."""
+    """Return the arrows of a finding: which rank waits for which, or for a race the message received and the messages
+    that could have been.
+    """
     if finding.kind in ("deadlock", "potential-deadlock"):
         return list(_draw_wait_arrows(finding))
     if finding.kind == "message-race" and finding.events:
@@ -384,7 +409,9 @@ def draw_finding_arrows(finding: Finding, scale: Scale) -> list[dict[str, object
 
 
 def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
-    """Yield who waits for whom. Many ranks in one call share an arrow; those of the cycle have their own."""
+    """Yield an arrow from each waiting rank to the rank for which it waits. If many ranks wait in one call, they share
+    an arrow; each rank of a cycle has its own.
+    """
     evidence = finding.evidence
     cycle = list(evidence.cycle) if isinstance(evidence, Deadlock | Cycle) else []
     following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
@@ -401,7 +428,7 @@ def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
 
 
 def _draw_race_arrows(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
-    """Yield the messages of a race: the one taken, and those that the receive could have taken."""
+    """Yield an arrow for the message that a racing receive took, and one for each message that it could have taken."""
     receive = finding.events[0]
     sends: list[tuple[int, int, str]] = []
     if isinstance(race := finding.evidence, Race):

@@ -28,7 +28,9 @@ class EventNumbers:
         self.first: U64 = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
 
     def number_events(self, rank: int, events: NDArray[Any]) -> U64:
-        """Return the numbers of some events of a rank."""
+        """Return some events of a rank by their numbers among all events of the run. `events`: indices among the rank's
+        events.
+        """
         found, row = self.rows.trace.ranks[rank], self.rows.first[rank]
         if len(found.threads) < 2:
             one: U64 = events.astype(np.uint64) + self.first[row]
@@ -38,7 +40,9 @@ class EventNumbers:
         return places
 
     def number_column(self, posts: Any, column: NDArray[np.generic]) -> U64:
-        """Return the numbers of a column of events of a match, by row of `posts`; entries of NONE are meaningless."""
+        """Return a column of event indices as numbers among all events of the run. `posts`: the match's sends, receives
+        or collectives that the column belongs to. Entries of NONE give no meaningful number.
+        """
         out = np.zeros(len(column), np.uint64)
         for rank in self.rows.trace.ranks:
             part = posts.of_rank(rank.index)
@@ -48,7 +52,9 @@ class EventNumbers:
 
 
 def logical_steps(rows: Rows, match: Match) -> list[U32]:
-    """Return by row the step at which each of its events ends. MemoryError if the kernel has no memory."""
+    """Return the logical time at which each event ends, in steps: one array for each row of the picture (a thread).
+    MemoryError if the native kernel has no memory.
+    """
     places, recvs, colls = EventNumbers(rows), match.recvs, match.collectives
     had = (recvs.partner != NONE) & (recvs.completion != NONE)
     sent = places.number_column(match.sends, match.sends.event)
@@ -75,7 +81,9 @@ def _sort_by_key(keys: U64, values: NDArray[np.generic]) -> tuple[U64, NDArray[n
 
 
 def logical_scale(rows: Rows, match: Match) -> Scale:
-    """Return the axis of logical time. Calls that are open extend to its end."""
+    """Return the axis of logical time, on which each event follows the events that it depends on. A call that has not
+    returned extends to the end of the axis.
+    """
     ends = logical_steps(rows, match)
     most = max((int(e[-1]) for e in ends if len(e)), default=0)
     last = most + max(1, most // 16)

@@ -14,8 +14,8 @@ from weft.view.links import Links
 
 
 def call_bytes(event: Event) -> int | None:
-    """Return the bytes of a call: as its status says, else its count times the size of its datatype; None
-    if unknown.
+    """Return how many bytes a call transferred: as its status says, or else its count times the size of its datatype.
+    None if neither is known.
     """
     if event.status is not None:
         return event.status.count
@@ -26,10 +26,10 @@ def call_bytes(event: Event) -> int | None:
 
 
 def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
-    """Return what the page shows of one message.
+    """Return what the page shows about one message.
 
-    The message is row `row` of `match.sends` (side "send"), or of `match.recvs` (side "receive") if no send matched.
-    UsageError if there is no such row.
+    `row` is a row of `match.sends` if `side` is "send". It is a row of `match.recvs` if `side` is "receive", for a
+    receive without a send. UsageError if there is no such row.
     """
     match = links.match
     posts = {"send": match.sends, "receive": match.recvs}.get(side)
@@ -57,7 +57,9 @@ def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
 
 
 def _delivery_facts(links: Links, send_row: int, receive_row: int) -> dict[str, object]:
-    """Return how a message was received: the completing call, the latency, and who waited."""
+    """Return how a message was received: the call that completed the receive, the latency in ns, and who waited for
+    whom.
+    """
     match = links.match
     send, post = _event_of_row(match.sends, send_row, match), _event_of_row(match.recvs, receive_row, match)
     done = _completing_call(match.recvs, receive_row, match)
@@ -72,9 +74,8 @@ def _delivery_facts(links: Links, send_row: int, receive_row: int) -> dict[str, 
 
 
 def _explain_waiting(links: Links, send: Event, post: Event, receive_end: Event, send_end: Event) -> list[str]:
-    """Return sentences on who waited for whom, and which side came first.
-
-    `send`, `post`: the calls that posted both sides; `receive_end`, `send_end`: those that completed receive and send.
+    """Return sentences on who waited for whom, and which side came first. `send` and `post` are the calls that started
+    the send and the receive; `send_end` and `receive_end` are the calls that completed them.
     """
     said = []
     if late := links.receive_wait_ns(receive_end.id, send.id):
@@ -114,14 +115,14 @@ def _event_of_row(posts: Posts, row: int, match: Match) -> Event:
 
 
 def _completing_call(posts: Posts, row: int, match: Match) -> Event | None:
-    """Return the call that completed a send or receive; None if none did."""
+    """Return the call that completed a send or receive; None if none did. `row`: its row in `posts`."""
     rank, _ = posts.id(row)
     done = int(posts.completion[row])
     return None if done == NONE else match.trace.event(rank, done)
 
 
 def _call_to_json(event: Event) -> dict[str, Any]:
-    """Return the facts of a call at an end of a message."""
+    """Return the facts of the call at one end of a message, as JSON values."""
     return {
         "event": list(event.id),
         "function": event.function.name,
@@ -133,7 +134,9 @@ def _call_to_json(event: Event) -> dict[str, Any]:
 
 
 def _message_bytes(match: Match, send_row: int | None, receive_row: int | None) -> int | None:
-    """Return the bytes of a message: as the receiver's status says, else as the sender described its buffer."""
+    """Return how many bytes a message has: as the receiver's status says, or else by the sender's count and datatype.
+    None if neither is known.
+    """
     if receive_row is not None:
         done = _completing_call(match.recvs, receive_row, match)
         if done is not None and done.received is not None and done.status is not None:

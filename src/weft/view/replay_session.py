@@ -50,9 +50,8 @@ class ReplaySession:
     # What the page shows
 
     def await_state(self, scale: Scale, *, version: int, written: int, patience: float) -> Body:
-        """Return where the ranks are on an axis, and the output after the first `written` pieces.
-
-        Waits up to `patience` seconds for a change from `version`.
+        """Return where the replayed ranks are on an axis, and the output after the first `written` pieces. First waits
+        up to `patience` seconds until the state is not `version` any more.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, patience)
@@ -66,10 +65,10 @@ class ReplaySession:
             }  # fmt: skip
 
     def _thread_position(self, scale: Scale, row: Body) -> Body:
-        """Return where the view draws a thread, with its state and source line.
+        """Return where the view draws a thread of the replay, with its state and source line.
 
         `event` is the thread's call, and `side` says whether the thread is `in` it, at its `start` or at its `end`. A
-        thread without a call is drawn at the end of the rank's last call; `event` is None if the rank has no calls.
+        thread without a call is drawn at the end of the rank's last call; if the rank has no calls, `event` is None.
         """
         rank = int(row["rank"])
         call = row.get("call") or row.get("next") or row.get("last")
@@ -88,7 +87,9 @@ class ReplaySession:
     # What the page does
 
     def make_move(self, name: str, page_arguments: Mapping[str, object]) -> None:
-        """Make the move `name` with the page's arguments. UsageError if it is unknown, or cannot be made now."""
+        """Make a move of the replay, such as a step, that the page asks for by its name. UsageError if there is no such
+        move, or if it cannot be made now.
+        """
         self.trusted |= page_arguments.get("agreed") is True  # by a person who was shown what is executed
         move = MOVES.get(name)
         if move is None:
@@ -104,7 +105,7 @@ class ReplaySession:
             self._moving.release()
 
     def move_until(self, page_arguments: Mapping[str, object]) -> None:
-        """Run to a call, forwards or back, and no further than it needs."""
+        """Let the replay go to a call, forwards or back. Other ranks move only as far as that needs."""
         event = self._checked_event(page_arguments)
         if self.state in OVER:
             self._launch_adapter(until=_event_name(event))
@@ -112,7 +113,9 @@ class ReplaySession:
             self._request_move("weft/until", where=_event_name(event))
 
     def toggle_stop(self, page_arguments: Mapping[str, object]) -> None:
-        """Set a breakpoint before a call and go there; remove the breakpoint if it exists."""
+        """Set a breakpoint before a call and let the replay go there. If the call has a breakpoint, remove it
+        instead.
+        """
         event = self._checked_event(page_arguments)
         if event in self.stops:
             self._set_stops([one for one in self.stops if one != event])
@@ -129,7 +132,7 @@ class ReplaySession:
             self._request_move("continue", threadId=1 + event[0])
 
     def start_replay(self, page_arguments: Mapping[str, object]) -> None:
-        """Start a replay that stops before each rank's first call, or restart the current one."""
+        """Start a replay that stops before each rank's first call. If a replay goes on, restart it."""
         if self.state not in OVER:
             self._request_move("restart")
         else:
@@ -142,24 +145,26 @@ class ReplaySession:
     def end_replay(self, given: Mapping[str, object]) -> None:
         """End the replay."""
         self.close()
-        self._update(state="none", said="", rows=[], over=False)
+        self._change_state(state="none", said="", rows=[], over=False)
 
     def _checked_rank(self, page_arguments: Mapping[str, object]) -> int:
-        """Return the rank in the page's arguments, else the one in focus. UsageError if the run has no such rank."""
+        """Return the rank that the page's arguments name; without one, the rank in focus. UsageError if the run has no
+        such rank.
+        """
         rank = page_arguments.get("rank", self.focus)
         if not isinstance(rank, int) or not 0 <= rank < len(self.trace.ranks):
             raise UsageError(f"the run has no rank {rank!r}")
         return rank
 
     def _checked_event(self, page_arguments: Mapping[str, object]) -> Id:
-        """Return (rank, event) from the page's arguments. UsageError if the run has no such call."""
+        """Return the (rank, event) that the page's arguments name. UsageError if the run has no such call."""
         rank, event = self._checked_rank(page_arguments), page_arguments.get("event")
         if not isinstance(event, int) or not 0 <= event < len(self.trace.ranks[rank].events):
             raise UsageError(f"rank {rank} has no event {event!r}")
         return rank, event
 
     def _has_passed(self, event: Id) -> bool:
-        """Tell whether the replay has made a call already."""
+        """Return whether the replay has already made a call of the record."""
         rank, thread = event[0], int(self.trace.ranks[event[0]].event_threads[event[1]])
         row = next((row for row in self.rows if (row["rank"], row["thread"]) == (rank, thread)), {})
         call = row.get("next") or row.get("call")
@@ -173,39 +178,43 @@ class ReplaySession:
         return self._adapter
 
     def _launch_adapter(self, **how: Any) -> None:
-        """Start the program again under the debugger, and let it run to its first stop."""
+        """Start a new replay under the debugger, and let it run to its first stop. An earlier replay is closed. `how`:
+        further arguments of the launch request.
+        """
         self.close()
-        self._update(state="starting", said="the program is started again", rows=[], output=[], over=False)
-        self._adapter = adapter = AdapterProcess(self._handle_event, self._handle_exit)
+        self._change_state(state="starting", said="the program is started again", rows=[], output=[], over=False)
+        self._adapter = adapter = AdapterProcess(self._handle_adapter_event, self._handle_exit)
         try:
             adapter.request("initialize", adapterID="weft")
             # The word for what was shown, not a yes: the run may be changed before it is read again.
             how |= {"agreed": hash_execution(self.trace.run)} if self.trusted else {}
             adapter.request("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
             self._set_stops(self.stops)
-            self._update(state="running", said="")
+            self._change_state(state="running", said="")
             adapter.request("configurationDone")
         except WeftError as error:
             self.close()
             said = str(error).replace("launch it with trust: true", "agree to it in the page, or start it with --trust")
-            self._update(state="failed", said=said, rows=[])
+            self._change_state(state="failed", said=said, rows=[])
             raise WeftError(said) from error
-        threading.Thread(target=self._poll_ranks, args=(adapter,), name="follow", daemon=True).start()
+        threading.Thread(target=self._follow_running_ranks, args=(adapter,), name="follow", daemon=True).start()
 
     def _request_move(self, request: str, **arguments: Any) -> None:
-        """Send a request that moves ranks. UsageError if ranks are running."""
+        """Send the debug adapter a request that lets ranks run. UsageError if ranks are running already."""
         adapter, before = self._running_adapter(), self.state
         if before == "running":
             raise UsageError("the ranks run: pause them first")
-        self._update(state="running", said="")
+        self._change_state(state="running", said="")
         try:
             adapter.request(request, **arguments)
         except WeftError:
-            self._update(state=before)
+            self._change_state(state=before)
             raise
 
     def _set_stops(self, stops: Sequence[Id]) -> None:
-        """Make `stops` the calls to stop before. UsageError with the first reason if the debugger refuses one."""
+        """Replace the set of calls to stop before by `stops`. If the debugger refuses some, the others are set, and
+        UsageError gives the first reason.
+        """
         kept = list(stops)
         if self._adapter is not None:
             given = [{"name": _event_name(stop)} for stop in stops]
@@ -213,12 +222,12 @@ class ReplaySession:
             kept = [stop for stop, told in zip(stops, answers, strict=True) if told["verified"]]
             refused = [str(told.get("message")) for told in answers if not told["verified"]]
             if refused:
-                self._update(stops=kept)
+                self._change_state(stops=kept)
                 raise UsageError(refused[0])
-        self._update(stops=kept)
+        self._change_state(stops=kept)
 
-    def _update(self, **fields: object) -> None:
-        """Change fields of the state, and wake those who wait for a change."""
+    def _change_state(self, **fields: object) -> None:
+        """Set the named attributes of the session, and wake the threads that wait for a change."""
         with self._changed:
             for name, value in fields.items():
                 setattr(self, name, value)
@@ -227,15 +236,15 @@ class ReplaySession:
             self.version += 1
             self._changed.notify_all()
 
-    def _handle_event(self, event: str, body: Body) -> None:
-        """Handle an event of the adapter: output, or a stop of the ranks."""
+    def _handle_adapter_event(self, event: str, body: Body) -> None:
+        """React to an event of the debug adapter: store output, or note that the ranks stopped."""
         if event == "output":
             self._add_output(body)
         elif event == "stopped":
             threading.Thread(target=self._handle_stop, args=(body,), daemon=True).start()
 
     def _add_output(self, body: Body) -> None:
-        """Append a piece of output; an important message also becomes the message of the state."""
+        """Append a piece of output. A piece of the category "important" also becomes the message of the state."""
         text, kind, rank = str(body.get("output", "")), str(body.get("category")), (body.get("data") or {}).get("rank")
         if rank is not None:
             text = "".join(line.removeprefix(f"[rank {rank}] ") for line in text.splitlines(keepends=True))
@@ -250,16 +259,18 @@ class ReplaySession:
     def _handle_stop(self, body: Body) -> None:
         with suppress(WeftError):
             said = self.said or str(body.get("text") or "")
-            self._update(state="stopped", said=said, **self._ask_ranks())
+            self._change_state(state="stopped", said=said, **self._ask_ranks())
 
-    def _poll_ranks(self, adapter: AdapterProcess) -> None:
-        """Update where ranks are while they run, until `adapter` is no longer the current one."""
+    def _follow_running_ranks(self, adapter: AdapterProcess) -> None:
+        """Keep the positions of running ranks up to date, until another adapter replaces `adapter`. Runs in a thread of
+        its own.
+        """
         while self._adapter is adapter:
             if self.state == "running":
                 with suppress(WeftError):
                     found = self._ask_ranks()
                     if self.state == "running" and found["rows"] != self.rows:
-                        self._update(rows=found["rows"])
+                        self._change_state(rows=found["rows"])
             time.sleep(POLL_SECONDS)
 
     def _ask_ranks(self) -> Body:
@@ -269,7 +280,9 @@ class ReplaySession:
     def _handle_exit(self, adapter: AdapterProcess) -> None:
         if self._adapter is adapter:
             self._adapter = None
-            self._update(state="failed", said=f"the debugger has ended: {adapter.error_output()}".rstrip(": "), rows=[])
+            self._change_state(
+                state="failed", said=f"the debugger has ended: {adapter.error_output()}".rstrip(": "), rows=[]
+            )
 
     def close(self) -> None:
         """End the replay, if there is one."""

@@ -41,7 +41,9 @@ class ThreadRow:
 
     @cached_property
     def _event_indices(self) -> NDArray[np.int64] | None:
-        """Return the index among the rank's events of each event of the thread; None if both are the same."""
+        """Return, for each event of the thread, its index among the rank's events. None if the rank has only one
+        thread, as the indices are the same then.
+        """
         if len(self.rank.threads) < 2:
             return None
         return np.flatnonzero(self.rank.event_threads == self.thread)
@@ -78,7 +80,9 @@ class Rows:
         return self.all[index]
 
     def row_of_event(self, rank: int, event: int) -> tuple[int, int]:
-        """Return the row of an event, and its position in the row."""
+        """Return the row of the picture in which a rank's event is drawn (each thread has a row), and the event's index
+        within the thread.
+        """
         found = self.trace.ranks[rank]
         if len(found.threads) < 2:
             return self.first[rank], event
@@ -87,7 +91,9 @@ class Rows:
     def rows_of_events(
         self, ranks: NDArray[np.int64], events: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of some events, and their positions in the rows."""
+        """Return two arrays for some events: the row of the picture in which each is drawn, and its index within the
+        thread of this row. `ranks`, `events`: parallel, rank indices and event indices.
+        """
         rows, positions = np.array(self.first, np.int64)[ranks], events.copy()
         if len(self.all) == len(self.trace.ranks):
             return rows, positions
@@ -100,7 +106,9 @@ class Rows:
         return rows, positions
 
     def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """Return groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
+        """Return ways to group the rows of the picture: by behaviour, by host, by world, by the communicators of a
+        split. Each is a list of (group name, rows); a way that gives a single group is left out.
+        """
         found = {
             "behaviour": self._group_by_behaviour(),
             "host": self._group_by_host(),
@@ -109,14 +117,18 @@ class Rows:
         return {name: of for name, of in {**found, **self._group_by_communicator()}.items() if len(of) > 1}
 
     def _group_rows(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
-        """Return the rows in groups by the name that their rank has."""
+        """Return the rows of the picture in groups, as (name, rows). `name_of`: the group's name for each
+        rank index.
+        """
         groups: dict[str, list[int]] = {}
         for row in self.all:
             groups.setdefault(name_of[row.rank.index], []).append(row.index)
         return list(groups.items())
 
     def _group_by_behaviour(self) -> list[tuple[str, list[int]]]:
-        """Group ranks that call the same functions about equally often and end in the same call."""
+        """Return groups of rows, as (name, rows). In a group, ranks call the same functions about equally often and end
+        in the same call.
+        """
         shapes: dict[tuple[object, ...], str] = {}
         names: dict[int, str] = {}
         for rank in self.trace.ranks:
@@ -134,8 +146,8 @@ class Rows:
         return self._group_rows({r.index: f"world {r.world}" for r in self.trace.ranks})
 
     def _group_by_communicator(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """Group ranks by the communicators that one call made from one parent: a split puts each rank into
-        one of them.
+        """Return a grouping of the rows for each call that split a communicator, by a name of this call. The groups are
+        the communicators that the call made, and the ranks in none.
         """
         families: dict[tuple[str, str], dict[int, str]] = {}
         for comm in self.trace.communicators:
@@ -151,7 +163,9 @@ class Rows:
 
 
 def _behaviour_key(rank: Rank) -> tuple[tuple[object, ...], str]:
-    """Return what ranks of the same behaviour share, and a label for it."""
+    """Return two things: a key that is equal for ranks of the same behaviour (functions, rough counts, last call), and
+    a label for people.
+    """
     if not len(rank):
         return ("nothing",), "nothing recorded"
     seen = catalogue_of(rank)

@@ -68,7 +68,7 @@ class RunView:
         self._scales: dict[str, Scale] = {"time": clock_scale(timeline, last), "folded": folded_scale(timeline, last)}
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
-        self.ground = AnalysisContext(trace)
+        self.context = AnalysisContext(trace)
         self.replayed = ReplaySession(trace)
         self.report: Report | None = None
         self.failure: str | None = None
@@ -78,15 +78,16 @@ class RunView:
         self.shown = threading.Event()
 
     def analyse(self, patience: float = 0.0) -> None:
-        """Match the run and search for findings; meant for a thread of its own.
+        """Match the run's messages and search for findings. Meant for a thread of its own; `matched` and `reported` are
+        set when done.
 
         `patience`: how many seconds to wait for the page's first picture, because the analysis takes all processors.
         """
         self.shown.wait(patience)
         try:
-            self._links = Links(self.rows, self.ground.match)
+            self._links = Links(self.rows, self.context.match)
             self.matched.set()
-            self.report = run_analyses(self.trace, ground=self.ground)
+            self.report = run_analyses(self.trace, context=self.context)
         except Exception as error:  # the graph is worth looking at without
             self.failure = f"the analysis failed: {type(error).__name__}: {error}"
         self.matched.set()
@@ -98,9 +99,9 @@ class RunView:
         return self._links
 
     def axis_by_name(self, name: str) -> Scale:
-        """Return an axis by its name ("time", "folded", "logical"). UsageError for another name.
+        """Return the axis "time", "folded" or "logical". UsageError for another name.
 
-        Logical time is made when it is first asked for, and waits for the match.
+        The axis of logical time is made at the first request, which waits until the run is matched.
         """
         if name not in AXES:
             raise UsageError(f"there is no axis {name!r}, only {', '.join(AXES)}")
@@ -114,7 +115,7 @@ class RunView:
     # What the page asks for
 
     def run_facts(self) -> dict[str, Any]:
-        """Return the facts of the run: its rows, functions and classes of calls."""
+        """Return the facts of the run that the page shows: its rows, functions, classes of calls and so on."""
         trace = self.trace
         table = class_table(trace.functions)
         command = trace.run.get("command")
@@ -133,20 +134,22 @@ class RunView:
         }  # fmt: skip
 
     def local_run_facts(self) -> dict[str, Any]:
-        """Return the facts of the run with those that depend on this machine; an exported file leaves them out."""
+        """Return the facts of the run, with two that depend on this machine and are not exported: whether it was
+        recorded elsewhere, and the program's folder.
+        """
         run = self.trace.run
         foreign = bool(explain_doubt(self.trace.path, run)) or run.get("host") != platform.node()
         return {**self.run_facts(), "elsewhere": foreign, "folder": describe_execution(run)[1]}
 
     def axis_facts(self, name: str) -> dict[str, Any]:
-        """Return where the axis ends, and which spans are folded."""
+        """Return where an axis ends, and which spans of time are folded on it."""
         scale = self.axis_by_name(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
         ends = marks_to_json(self.ends, scale, self.rows.first, self.trace)
         return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "ends": ends}
 
     def pack_window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
-        """Return an interval of the axis as bytes (window.py). UsageError for an empty interval."""
+        """Return an interval of the axis as bytes for the page (weft.view.window). UsageError for an empty interval."""
         start, end = span
         if not start < end:
             raise UsageError("a window has to end after it begins")
@@ -157,14 +160,16 @@ class RunView:
         return found
 
     def links_between(self, axis: str, start: float, end: float, query: str = "") -> dict[str, Any]:
-        """Return messages and collectives of an interval of the axis; `ready` is false until the run is matched."""
+        """Return the messages and collectives to draw in an interval of the axis. Until the run is matched there are
+        none, and `ready` is false. `query`: a filter that marks links of fitting calls.
+        """
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
         hits = self.find_hits(query) if query else None
         return {"ready": True, **self._links.links_in_window(self.axis_by_name(axis), start, end, hits=hits)}
 
     def message_with_arrow(self, axis: str, side: str, row: int) -> dict[str, Any]:
-        """Return the facts of one message, with its arrow."""
+        """Return the facts of one message, and the arrow that draws it. `side` and `row`: as in message_facts."""
         links, scale, facts = self._wait_for_match(), self.axis_by_name(axis), self.message_facts(side, row)
         rows = np.array([row], np.int64)
         arrows = links.draw_messages(scale, rows) if side == "send" else links.draw_unmatched_receives(scale, rows)
@@ -176,7 +181,9 @@ class RunView:
         return message_facts(self._wait_for_match(), side, row)
 
     def _wait_for_match(self) -> Links:
-        """Return the links of the run once it is matched. WeftError if it could not be matched."""
+        """Wait until the run is matched, and return its messages and collectives. WeftError if it could not
+        be matched.
+        """
         self.matched.wait()
         if self._links is None:
             raise WeftError(self.failure or "the run could not be matched")
@@ -187,7 +194,7 @@ class RunView:
         return tooltip_facts(self._checked_event(rank, index))
 
     def list_findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
-        """Return the findings, worst first, with their positions on the axis; waits `patience` seconds for the
+        """Return the findings, worst first, with their positions on an axis. Waits up to `patience` seconds for the
         analysis.
         """
         if not self.reported.wait(patience) or self.report is None:
@@ -204,7 +211,7 @@ class RunView:
         }
 
     def _finding_to_json(self, scale: Scale, finding: Finding) -> dict[str, Any]:
-        """Return a finding with its events, arrows and window on the axis."""
+        """Return a finding as JSON values, with its events, its arrows, and the interval of the axis that shows it."""
         of = finding.events[:MAX_EVENTS]
         events = [[*event, *spot] for event, spot in zip(of, scale.event_positions(of), strict=True)]
         marks = draw_finding_arrows(finding, scale)
@@ -216,7 +223,9 @@ class RunView:
     def _finding_window(
         self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
     ) -> list[float] | None:
-        """Return the interval of the axis that shows a finding: its calls, and some before them."""
+        """Return the interval of the axis that shows a finding: its calls, and some calls before them. None if no call
+        of it is drawn. `events`, `marks`: its events and arrows with their positions.
+        """
         starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
         if not starts:
             return None
@@ -233,7 +242,7 @@ class RunView:
         return scale.event_positions([event])[0]
 
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
-        """Return the facts of one call, with its messages and its collective."""
+        """Return the facts of one call, with its messages and its collective as they are drawn."""
         facts, scale = self.event_facts(rank, index), self.axis_by_name(axis)
         facts["place"] = self.event_position(scale, (rank, index))
         facts["links"] = self._links_of_call(scale, EventId(rank, index)) if self._links else None
@@ -253,7 +262,9 @@ class RunView:
         return self.trace.event(rank, index)
 
     def _links_of_call(self, scale: Scale, event: EventId) -> dict[str, object]:
-        """Return the messages that a call posts or completes, and its collective."""
+        """Return the messages that a call starts or completes and the collective that it is part of, as they are drawn.
+        Empty before the run is matched.
+        """
         links = self._links
         if links is None:
             return {}
@@ -271,8 +282,8 @@ class RunView:
         }
 
     def causal_past_and_future(self, axis: str, rank: int, index: int) -> dict[str, Any]:
-        """Return by row how far the past of a call reaches, and where its future begins, as positions; None for
-        nowhere.
+        """Return the positions on an axis where the causal past of a call ends and where its future begins. `past` and
+        `future` have an item for each row of the picture; None if there is nothing in the row.
         """
         scale = self.axis_by_name(axis)
         found = self.frontier_events(self._checked_event(rank, index).id)
@@ -280,23 +291,25 @@ class RunView:
                 for key, points in found.items()}  # fmt: skip
 
     def frontier_events(self, event: EventId) -> dict[str, list[tuple[int, bool] | None]]:
-        """Return by row the last event before a call and the first after it, each as (event, whether its
-        end is meant).
+        """Return where the causal past of a call ends and where its future begins. `past` and `future` have an item for
+        each row: (event, True for its end or False for its start), or None.
         """
         self._wait_for_match()
-        order = self.ground.order
+        order = self.context.order
         past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
         return {"past": [_decode_point(p, 0) for p in past], "future": [_decode_point(p, 0xFFFFFFFF) for p in future]}
 
     def _frontier_position(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
-        """Return the position on the axis of a frontier in a row, None if there is none."""
+        """Return the position on the axis where a past ends or a future begins in a row; None if there is none.
+        `point`: (event, whether its end is meant).
+        """
         if point is None or not len(self.rows[row].events):
             return None
         _, start, end = self.event_position(scale, (self.rows[row].rank.index, point[0]))
         return end if point[1] else start
 
     def longest_call_between(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
-        """Return the longest call of a row in an interval of the axis: what a click there selects."""
+        """Return the longest call of a row in an interval of the axis. A click on the interval selects this call."""
         if not 0 <= row < len(self.rows):
             raise UsageError(f"there is no row {row}")
         scale = self.axis_by_name(axis)
@@ -314,7 +327,9 @@ class RunView:
     # The filter
 
     def find_hits(self, query: str) -> Hits:
-        """Return by row the positions of the calls that fit a filter; the latest results are cached."""
+        """Return the calls that fit a filter, as their positions in each row of the picture. The results of the latest
+        filters are cached.
+        """
         with self._lock:
             found = self._filters.get(query)
             if found is not None:
@@ -338,9 +353,10 @@ class RunView:
         return made
 
     def search_calls(self, axis: str, query: str, near: float, row: int, back: bool) -> dict[str, Any]:
-        """Return how many calls fit a filter, and the next one after a position in a row (with `back`: before it).
+        """Return how many calls fit a filter, and the next fitting call after the position `near` in a row (with
+        `back`: before it).
 
-        Of calls that begin at the same time those of lower rows come first.
+        Of calls that begin at the same time, those of lower rows come first.
         """
         hits = self.find_hits(query)
         scale = self.axis_by_name(axis)
@@ -348,7 +364,7 @@ class RunView:
         best: tuple[float, int, int] | None = None
         for other, places in hits.items():
             too = other < row if back else other > row
-            found = _next_hit(scale, other, places, near, back=back, too=too)
+            found = _next_fitting_call(scale, other, places, near, back=back, too=too)
             if found and (best is None or (found > best if back else found < best)):
                 best = found
         event = None
@@ -360,9 +376,10 @@ class RunView:
     # Tables
 
     def tables(self, axis: str, span: tuple[float, float] | None = None) -> dict[str, Any]:
-        """Return time by function, rank and call site; messages and bytes from rank to rank; waiting by culprit.
+        """Return three tables: time by function, rank and call site; messages and bytes from rank to rank; waiting by
+        the late rank.
 
-        `span`: the interval of the axis; None, or one that has all of the run, for the tables of the whole run.
+        `span`: the interval of the axis that they cover. None, or an interval with all of the run, means the whole run.
         """
         links, scale = self._wait_for_match(), self.axis_by_name(axis)
         with self._lock:
@@ -381,7 +398,9 @@ class RunView:
         }
 
     def _clock_span(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
-        """Return the time in which the calls of an interval of another axis were active."""
+        """Return the interval of time (ns) in which the calls of an interval of another axis were active; (0, 0) if it
+        has none.
+        """
         first, end = (a.astype(np.int64) for a in scale.timeline.events_between(t0, t1))
         rows = np.flatnonzero(end > first)
         if not len(rows):
@@ -391,7 +410,8 @@ class RunView:
 
 
 def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:
-    """Return (event, whether its end is meant) of a point of the order; None for `nothing`.
+    """Return (event, True for its end or False for its start) for a point of the causal order. None if the point is
+    `nothing`.
 
     Point 2e + 1 is the start of event e, point 2e + 2 its end.
     """
@@ -399,19 +419,19 @@ def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:
 
 
 def _count_first_events(finding: Finding) -> int:
-    """Return how many of a finding's events belong to the first of the occurrences that it stands for."""
+    """Return how many of a finding's events belong to its first occurrence. A finding may stand for several alike."""
     if finding.kind == "message-race":
         return 2 + (len(finding.evidence.others) if isinstance(finding.evidence, Race) else 0)
     return 2 if finding.alike > 1 else MAX_EVENTS
 
 
-def _next_hit(
+def _next_fitting_call(
     scale: Scale, row: int, places: NDArray[np.int64], near: float, *, back: bool, too: bool
 ) -> tuple[float, int, int] | None:
-    """Return the hit of a row that begins next after a position of the axis (`back`: before), as (start, row,
-    position).
+    """Return the next call of a row that fits a filter, after the position `near` of the axis (with `back`: before it),
+    as (start, row, position in the row). None if there is none.
 
-    `too`: a hit that begins exactly at the position counts.
+    `too`: a call that begins exactly at the position counts.
     """
 
     def start(at: int) -> float:

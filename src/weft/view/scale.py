@@ -61,7 +61,7 @@ class Scale:
         self.end = places[-1]
 
     def positions(self, times: Any) -> Numbers:
-        """Return the positions of times on the axis."""
+        """Return where on the axis some times (ns) are drawn."""
         wide = np.asarray(times, np.float64)
         if not self.folds:
             return wide / self.unit
@@ -69,13 +69,13 @@ class Scale:
         return inside
 
     def event_positions(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
-        """Return row, start and end on the axis of each event (rank, index)."""
+        """Return (row of the picture, start, end) on the axis for each event, which is given as (rank, index)."""
         named = np.array(events, np.int64).reshape(-1, 2)
         rows, starts, ends = self.timeline.rank_event_times(named[:, 0], named[:, 1])
         return list(zip(rows.tolist(), self.positions(starts).tolist(), self.positions(ends).tolist(), strict=True))
 
     def times_at(self, places: Any) -> Numbers:
-        """Return the times that are drawn at positions of the axis."""
+        """Return the times (ns) that are drawn at some positions of the axis."""
         wide = np.asarray(places, np.float64)
         if not self.folds:
             return wide * self.unit
@@ -94,7 +94,9 @@ def clock_scale(timeline: Timeline, measured: int) -> Scale:
 
 
 def folded_scale(timeline: Timeline, measured: int) -> Scale:
-    """Return the axis of time without the spans in which no call begins or ends."""
+    """Return the axis of time with long spans cut short in which no call begins or ends. `measured`: the end of the
+    measured time in ns.
+    """
     gaps = find_idle_spans(timeline.marks, timeline.last)
     left = measured - sum(end - start for start, end in gaps)
     width = max(1.0, left * FOLDED)

@@ -86,7 +86,9 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def others(self) -> OtherRuns:
-        """Return the run that is shown, and those beside it. RequestRefused if only values are served."""
+        """Return the runs that can be shown: the one that was opened, and those beside it. RequestRefused if only
+        values are served.
+        """
         if self._others is None:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
         return self._others
@@ -98,7 +100,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def values(self) -> ValueView:
-        """Return the comparison of values. RequestRefused if there is none."""
+        """Return the view of compared values. RequestRefused if this server has none."""
         if self._values is None:
             raise RequestRefused(
                 HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`"
@@ -117,8 +119,8 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def url_for_browser(self) -> str:
-        """Return the address for the command line of a browser: all users can read it, but only this user can use its
-        token.
+        """Return an address to put on a browser's command line. All users can read it there, but only this user can use
+        its token.
         """
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
@@ -159,14 +161,14 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, or say why not."""
-        self._respond(self._handle_get)
+        self._answer_or_send_error(self._handle_get)
 
     def do_POST(self) -> None:
         """Move the replay, or say why not."""
-        self._respond(self._handle_move)
+        self._answer_or_send_error(self._handle_move)
 
-    def _respond(self, answer: Callable[[], None]) -> None:
-        """Call `answer`, and send its error, if any, as a response."""
+    def _answer_or_send_error(self, answer: Callable[[], None]) -> None:
+        """Call `answer`, which sends the response. If it raises an error, send the error as the response."""
         try:
             answer()
         except RequestRefused as refused:
@@ -182,7 +184,9 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise
 
     def _handle_move(self) -> None:
-        """Answer a POST: check where it comes from, and make its move in the replay."""
+        """Answer a POST: check that it comes from this server's page, and make the move of the replay that it
+        asks for.
+        """
         self._check_origin()
         self._check_token()
         # Another page can send a form without asking, but not this type of content, nor our own origin.
@@ -204,7 +208,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self._send_body(HTTPStatus.OK, b"{}", "application/json")
 
     def _handle_get(self) -> None:
-        """Answer a GET: the token's exchange, a page, a file of the page, or data."""
+        """Answer a GET: exchange the token, or send a page, a file of a page, or data."""
         self._check_origin()
         where = urlsplit(self.path)
         given = {key: values[-1] for key, values in parse_qs(where.query, keep_blank_values=True).items()}
@@ -217,14 +221,16 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         elif where.path.startswith("/web/"):
             self._send_asset(where.path.removeprefix("/web/"))
         elif where.path.startswith("/api/"):
-            self._send_answer(where.path.removeprefix("/api/"), given)
+            self._send_data(where.path.removeprefix("/api/"), given)
         else:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
 
     # Who asks
 
     def _check_origin(self) -> None:
-        """Refuse requests of other pages: another host name (DNS rebinding), or another origin."""
+        """Raise RequestRefused for a request that another page sends: with another host name (DNS rebinding), or
+        another origin.
+        """
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _NAMES.fullmatch(hosts[0]):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
@@ -246,7 +252,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
 
     def _exchange_token(self, token: str) -> None:
-        """Move the token from the address, which histories and screenshots keep, into a cookie."""
+        """Move the token from the address into a cookie, because histories and screenshots keep addresses."""
         if not self.server.accepts_token(token, self.connection):
             raise RequestRefused(
                 HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
@@ -262,7 +268,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
     # Answers
 
     def _send_body(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
-        """Send a response with its headers."""
+        """Send a response with its headers. `kind`: the type of the content; `more`: further headers."""
         if status == HTTPStatus.OK:
             cuts.check_for_cuts()
         headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
@@ -275,7 +281,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _send_page(self, name: str) -> None:
-        """Send a page with its content security policy."""
+        """Send a page, with a content security policy that lets only its own scripts run."""
         imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in module_names()}})
         early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in module_names())
         head = (
@@ -292,14 +298,16 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self._send_body(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
     def _send_asset(self, name: str) -> None:
-        """Send a module or style sheet of the page. RequestRefused if there is none of this name."""
+        """Send a module or style sheet of a page. RequestRefused if there is no file of this name."""
         body = load_assets().get(name)
         if body is None:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
         self._send_body(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
-    def _send_answer(self, name: str, given: Given) -> None:
-        """Send the data that the page asks for by `name`, as bytes or JSON."""
+    def _send_data(self, name: str, given: Given) -> None:
+        """Send the data that the page asks for by `name`, as bytes or as JSON. `given`: the parameters of the
+        address.
+        """
         if name not in ANSWERS and name not in OF_OTHERS and name not in OF_VALUES:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
@@ -318,7 +326,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
 
 
 def _parse_span(given: Given) -> tuple[float, float]:
-    """Return `from` and `to` of a request. ValueError if they are no times in ns."""
+    """Return `from` and `to` of a request as positions on an axis. ValueError if they are no numbers."""
     start, end = float(given["from"]), float(given["to"])
     if not (abs(start) < 1e18 and abs(end) < 1e18):
         raise ValueError("from and to are times in ns")
@@ -331,7 +339,7 @@ def _parse_numbers(text: str) -> list[int]:
 
 
 def _parse_box(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the box of `0:10,3:4`: first index and end in each dimension."""
+    """Return the part of an array that a text such as `0:10,3:4` names: (first index, end index) in each dimension."""
     sides = [[int(end) for end in word.split(":")] for word in text.split(",")]
     if any(len(side) != 2 for side in sides):
         raise ValueError(f"{text!r} does not name a box: write first:end for each dimension")

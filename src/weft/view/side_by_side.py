@@ -49,7 +49,9 @@ class OtherRuns:
         self._known: dict[str, SideBySide] = {}
 
     def run_path(self, name: str) -> Path:
-        """Return the folder of a run. UsageError for one that was neither named nor explored."""
+        """Return the folder of a run by its name. UsageError unless the run was named by the user or comes from
+        `weft explore`.
+        """
         if self.named is not None and name == self.named.name:
             return self.named
         outcomes = read_explored(self.picture.trace.path).get("outcomes", [])
@@ -58,7 +60,7 @@ class OtherRuns:
         raise UsageError(f"{name!r} is not a run beside this one")
 
     def open_beside(self, name: str) -> SideBySide:
-        """Open a run beside the one shown, and start its analysis."""
+        """Open a run to show it beside the current one, and start its analysis."""
         path = self.run_path(name)
         with self._lock:
             if name not in self._known:
@@ -83,7 +85,9 @@ class SideBySide:
         self._texts: list[str] = []
 
     def to_json(self, axis: str) -> Body:
-        """Return the differences as texts and as positions on an axis; waits until both runs are analysed."""
+        """Return the differences of both runs, as texts and as positions on an axis. Waits until both runs are
+        analysed.
+        """
         comparison = self._compare_runs()
         scales = self.before.axis_by_name(axis), self.after.axis_by_name(axis)
         found = [*comparison.first, *comparison.following]
@@ -97,7 +101,9 @@ class SideBySide:
         }  # fmt: skip
 
     def _compare_runs(self) -> Comparison:
-        """Compare both runs once: calls, messages' contents and findings. UsageError if an analysis failed."""
+        """Compare both runs at the first request: calls, contents of messages, and findings. Waits for the analyses;
+        UsageError if one failed.
+        """
         with self._lock:
             if self._comparison is None:
                 reports = []
@@ -106,8 +112,8 @@ class SideBySide:
                     if picture.report is None:
                         raise UsageError(picture.failure or f"{picture.trace.path} could not be analysed")
                     reports.append(errors_and_warnings(picture.report.findings))
-                made = compare(self.before.ground.match, self.after.ground.match, self.after.ground.order)
-                messages = compare_message_contents(made, self.after.ground.order, Tolerance())
+                made = compare(self.before.context.match, self.after.context.match, self.after.context.order)
+                messages = compare_message_contents(made, self.after.context.order, Tolerance())
                 self._contents = messages.contents
                 told = render_comparison(
                     made, find_slower_places(made), (reports[0], reports[1]), with_calls=messages.results is None
@@ -117,14 +123,18 @@ class SideBySide:
             return self._comparison
 
     def _difference_to_json(self, scales: tuple[Scale, Scale], one: Difference, first: bool) -> Body:
-        """Return a call that differs, with its position in both runs. `first`: it is not a consequence of another."""
+        """Return a difference between calls as JSON values, with its position in both runs. `first`: it is not a
+        consequence of another one.
+        """
         sides = ((self.before, one.before), (self.after, one.after))
         found = [_locate_difference(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
         return {"rank": one.rank, "what": "call", "first": first, "alike": one.alike, "sides": found}
 
     def _content_to_json(self, scales: tuple[Scale, Scale], one: MessageContent) -> Body:
-        """Return the first message whose content differs, of those that depend on each other."""
+        """Return a message whose content differs as JSON values, with its position in both runs. It is the first of
+        several that depend on each other.
+        """
         sides = ((self.before, one.before), (self.after, one.after))
         found = [_locate_difference(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
@@ -132,7 +142,9 @@ class SideBySide:
         return {"rank": one.rank, "what": what, "first": True, "alike": 0, "sides": found}
 
     def _side_to_json(self, side: int, scale: Scale, found: Iterable[Difference]) -> Body:
-        """Return where one of both runs differs: the calls to mark, and their messages. `side`: 0 before, 1 after."""
+        """Return where one of both runs differs from the other: the calls to mark, and their messages. `side`: 0 for
+        the earlier run, 1 for the later one.
+        """
         picture = (self.before, self.after)[side]
         spread = []
         for one in found:
@@ -152,7 +164,9 @@ class SideBySide:
         }
 
     def _calls_with_other_contents(self, side: int) -> list[Id]:
-        """Return the calls of a run whose messages have other contents than in the other run; the first `MARKED`."""
+        """Return the calls of a run whose messages have other contents than in the other run; by time, at most
+        `MARKED`. `side`: 0 for the earlier run, 1 for the later one.
+        """
         ranks = (self.before, self.after)[side].trace.ranks
         found: list[tuple[int, Id]] = []
         for rank, both in (self._contents.unlike if self._contents else {}).items():
@@ -162,7 +176,9 @@ class SideBySide:
         return [event for _, event in sorted(found)[:MARKED]]
 
     def _messages_of_calls(self, side: int, scale: Scale, events: Iterable[Id]) -> list[Any]:
-        """Return the received messages of some calls, as the page draws them."""
+        """Return the messages that some calls received, as the page draws them. `side`: 0 for the earlier run, 1 for
+        the later one.
+        """
         links = (self.before, self.after)[side].links
         if links is None:
             return []
@@ -174,7 +190,8 @@ class SideBySide:
 
 
 def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
-    """Return the calls of one side that take another message than their counterparts, and those without counterpart.
+    """Return two lists of calls of one run: those that receive another message than in the other run, and those that
+    the other run does not have. `side`: 0 for the earlier run, 1 for the later one.
 
     Each list has the first `MARKED` calls by time.
     """
@@ -193,7 +210,9 @@ def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list
 def _find_unlike_calls(
     one: ThreadCalls, two: ThreadCalls, alike_ranges: Iterable[AlikeRange], side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return positions of a thread's calls that take another message, and of those that the other run does not have."""
+    """Return positions of two kinds of calls of a thread: those that receive another message than in the other run, and
+    those that the other run does not have.
+    """
     alone = np.ones(len(two if side else one), bool)
     other: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     for stretch in alike_ranges:
@@ -206,8 +225,8 @@ def _find_unlike_calls(
 
 
 def _locate_difference(picture: RunView, scale: Scale, rank: int, event: Id | None) -> Body:
-    """Return a rank's difference in one run as a position: its call, or the end of the rank's record if `event` is
-    None.
+    """Return where on an axis a rank differs in one run. It is the call `event`; if this is None, the end of the rank's
+    calls.
     """
     count = len(picture.trace.ranks[rank].events)
     if event is None and not count:

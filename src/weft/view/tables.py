@@ -63,7 +63,9 @@ class IntervalTables:
         return {**self._whole, "whole": True}
 
     def tables_between(self, t0: int, t1: int, events: tuple[Ints, Ints]) -> dict[str, Any]:
-        """Return the tables of [t0, t1) in ns; `events` are those active in it, by rank as [first, end)."""
+        """Return the tables of an interval of time, from `t0` up to `t1` ns. `events`: the events active in it, as the
+        first index of each rank and the index after the last.
+        """
         spans = [slice(int(a), int(b)) for a, b in zip(*events, strict=True)]
         times: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
         for rank, span in zip(self.trace.ranks, spans, strict=True):
@@ -84,7 +86,9 @@ class IntervalTables:
         }
 
     def _waiting_by_cause(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
-        """Return waiting by cause in an interval, as shares of all ranks' time in it."""
+        """Return how long ranks waited in an interval of time (ns), by cause, with the share of all ranks' time.
+        `in_mpi`: the ns that all ranks spent in MPI.
+        """
         rows, run = waits_of_run(self.trace, self.match).late, self._ledger
         base = Base(t1 - t0, run.base.ranks, run.base.streams)
         inside = self._wait_ns_between(rows.waiter, rows.ns, t0, t1)
@@ -107,7 +111,9 @@ class IntervalTables:
     def _add_calls_of_rank(
         self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, interval: tuple[int, int]
     ) -> None:  # fmt: skip
-        """Add the calls of a rank that lie in an interval to the sums by rank, function and call site."""
+        """Add the calls of a rank in an interval of time (ns) to `times`: sums by rank, by function, and by call site.
+        Each sum is [calls, ns in them, ns of waiting].
+        """
         first = int(self._clock.first[rank.index])
         part = slice(first + span.start, first + span.stop)
         enter, leave = self._clock.enter[part], self._clock.exit[part]
@@ -135,8 +141,8 @@ class IntervalTables:
         return _overlap_ns(enter, enter + cost, (t0, t1))
 
     def _sent_between(self, t0: int, t1: int, spans: Sequence[slice]) -> tuple[Ints, Ints]:
-        """Return messages and bytes from rank to rank, (ranks, ranks) int64 each, of the sends that began in an
-        interval.
+        """Return how many messages and how many bytes went from rank to rank: two matrices (ranks, ranks). Sends that
+        began from `t0` up to `t1` ns count. `spans`: the events of each rank to look at.
         """
         n, sends = len(self.trace.ranks), self.match.sends
         messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)

@@ -69,7 +69,7 @@ class Timeline:
         self._fill_c_rows()
 
     def _fill_c_rows(self) -> None:
-        """Fill the structures that the native kernel reads."""
+        """Fill the C structures from which the native kernel reads the rows of the picture."""
         made = []
         for r, events in enumerate(self._events):
             first, ends = int(self.first_block[r]), self._ends[r] if self._ends is not None else None
@@ -80,7 +80,9 @@ class Timeline:
         self.c_rows = as_c_array(made, Row)
 
     def build(self, progress: Progress | None = None) -> None:
-        """Sum up all rows, on several cores. `progress(done, total)` is called with numbers of events."""
+        """Compute the sums from which pictures of any interval are drawn, on several cores. `progress` is called with
+        the number of events done, and of all.
+        """
         total, done = sum(map(len, self._events)), 0
         workers = max(1, min(os.cpu_count() or 1, 8))
 
@@ -97,15 +99,19 @@ class Timeline:
     # Questions
 
     def events_between(self, t0: int, t1: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return by row the events [first, end) that are active somewhere in [t0, t1)."""
+        """Return the events that are active at some time from `t0` up to `t1`, as two arrays: the first index in each
+        row of the picture, and the index after the last.
+        """
         first, end = np.zeros(len(self.rows), np.uint64), np.zeros(len(self.rows), np.uint64)
         kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, first, end)
         return first, end
 
     def class_shares(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return the shares of the classes, 255 for all of the time: uint8 of shape (lanes, classes, columns).
+        """Return how much of each column's time the classes of calls fill, from 0 to 255 for all of it: an array uint8
+        of the shape (lanes, classes, columns).
 
-        `lanes`: the rows that each lane combines; `edges`: (columns + 1,) int64, the times between columns.
+        `lanes`: the rows that each lane of the picture combines; `edges`: (columns + 1,) int64, the times between
+        columns.
         """
         columns = len(edges) - 1
         of = np.array([row for lane in lanes for row in lane], np.uint32)
@@ -125,14 +131,18 @@ class Timeline:
         return out
 
     def event_boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
-        """Return events of a row as boxes (dtype BOX), whose `index` is the position in the row."""
+        """Return what is needed to draw some events of a row: start, end, function and so on (dtype BOX). The field
+        `index` is the position in the row.
+        """
         end = min(end, len(self._events[row]))
         out = np.zeros(max(0, end - first), BOX)
         kernel().weft_view_boxes(self.c_rows[row], self.classes, first, end, out)
         return out
 
     def event_times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
-        """Return starts and ends of the events at `positions` of `rows`. IndexError if a row has no event there."""
+        """Return the starts and ends of events, as two arrays. `rows`, `positions`: parallel; the row of each event and
+        its position in the row. IndexError if there is no such event.
+        """
         of, which = np.ascontiguousarray(rows, np.uint32), np.ascontiguousarray(positions, np.int64)
         if len(which) and ((which < 0) | (which >= self._counts[of])).any():
             raise IndexError("a row has no event there")
@@ -152,7 +162,7 @@ def _events_per_block(events: int) -> int:
 
 
 def last_event_time(rows: Rows) -> int:
-    """Return the time (ns) at which the last event of any row begins or ends."""
+    """Return the time (ns) of the last begin or end of an event in any row."""
     found = 0
     for row in rows:
         if len(row.events):
@@ -168,7 +178,9 @@ def end_margin(last: float) -> int:
 
 
 def load_or_build_timeline(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:
-    """Return the timeline on the clock, from the cache if it is there; else build and cache it."""
+    """Return the timeline of a run in ns. It is read from the cache, or built and stored there. `last`: the end of the
+    run.
+    """
     timeline = Timeline(rows, last)
     place = _cache_folder(rows.trace, last)
     if not _load_cached(timeline, place):
@@ -178,7 +190,9 @@ def load_or_build_timeline(rows: Rows, last: int, progress: Progress | None = No
 
 
 def load_or_make_json(trace: Trace, last: int, name: str, make: Callable[[], object]) -> object:
-    """Return plain JSON values that belong to this state of the run: from the cache, or from `make`."""
+    """Return JSON values that are computed from the run. They are read from the cache; if they are missing, or the run
+    has changed, `make` computes them.
+    """
     file = _cache_folder(trace, last) / f"{name}.json"
     try:
         return json.loads(file.read_text())
@@ -199,7 +213,9 @@ def _write_atomically(file: Path, text: str) -> None:
 
 
 def _cache_folder(trace: Trace, last: int) -> Path:
-    """Return the folder in the cache for this state of the run."""
+    """Return the folder in the cache that belongs to the run as it is now. A change of its files leads to another
+    folder.
+    """
     known: list[object] = [VERSION, last, _events_per_block(trace.event_count), str(trace.path.resolve())]
     for rank in trace.ranks:
         if rank.file:
@@ -209,7 +225,7 @@ def _cache_folder(trace: Trace, last: int) -> Path:
 
 
 def _load_cached(timeline: Timeline, place: Path) -> bool:
-    """Load starts, sums and marks from the cache; returns whether they exist and fit."""
+    """Read the timeline's arrays from the cache folder `place`. Return False if they are missing or do not fit."""
     found = []
     try:
         for name, like in (("starts", timeline.starts), ("sums", timeline.sums), ("marks", timeline.marks)):
@@ -227,7 +243,7 @@ def _load_cached(timeline: Timeline, place: Path) -> bool:
 
 
 def _store_in_cache(timeline: Timeline, place: Path) -> None:
-    """Write the timeline to the cache, completely or not at all. A cache that cannot be written is no error."""
+    """Write the timeline's arrays to the cache folder `place`, all or none. If that fails, nothing is raised."""
     try:
         make_private(place.parent)
         folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))

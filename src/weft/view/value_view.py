@@ -78,21 +78,26 @@ class ValueView:
         return int(self._place[key])
 
     def to_json(self) -> Body:
-        """Return the differences as texts, and where they reached which probe on which rank first, in order."""
+        """Return what the page shows of the compared runs: the differences as texts, and the moments at which they
+        first reached a probe on a rank, in order.
+        """
         with self._lock:
             parting = self.made.parting
             return {
                 "names": [trace.path.resolve().name for trace in (self.made.before, self.made.after)],
                 "moments": self.moments, "ramp": RAMP, "calls": self.calls, "alike": self.made.alike,
-                "ranks": [[_rank_name(trace, n) for n in range(len(trace.processes))]
+                "ranks": [[_process_label(trace, n) for n in range(len(trace.processes))]
                           for trace in (self.made.before, self.made.after)],
-                "texts": list(render_values(self.made, drawn=False)), "reached": list(self._first_reached()),
-                "spread": self._first_by_process(), "errors": self._error_range(),
+                "texts": list(render_values(self.made, drawn=False)),
+                "reached": list(self._first_differences_by_place()),
+                "spread": self._first_differences_by_process(), "errors": self._error_range(),
                 "parting": None if parting is None else self._moment_of_value(parting.only, parting.side),
             }  # fmt: skip
 
-    def _first_reached(self) -> Iterator[Body]:
-        """Yield the moments at which a difference reaches a probe on a rank for the first time."""
+    def _first_differences_by_place(self) -> Iterator[Body]:
+        """Yield the moments at which a difference reaches a rank at a probe (a place that records values) for the first
+        time.
+        """
         known: set[tuple[str, int]] = set()
         told = 0
         for key, some in zip(self.made.keys, self.made.found, strict=True):
@@ -107,8 +112,10 @@ class ValueView:
                 "ranks": rank_words(sorted({one.after.process.rank for one in new})),
             }  # fmt: skip
 
-    def _first_by_process(self) -> list[list[int]]:
-        """Return each process of the run that differs: its number, and the first moment at which it differs."""
+    def _first_differences_by_process(self) -> list[list[int]]:
+        """Return [index of the process, position of the first moment at which it differs] for each process that
+        differs.
+        """
         numbers = {id(process): n for n, process in enumerate(self.made.after.processes)}
         first: dict[int, int] = {}
         for key, some in zip(self.made.keys, self.made.found, strict=True):
@@ -123,7 +130,9 @@ class ValueView:
         return [min(known), max(known)] if known else None
 
     def _moment_of_value(self, only: KeptValue, side: int) -> int:
-        """Return the moment of a value that only one run has."""
+        """Return the position of the moment that has a value which only one run has. `side`: 0 for the reference, 1 for
+        the run.
+        """
         rows = (self._aligned.before, self._aligned.after)[side]
         process = next(n for n, one in enumerate(rows.trace.processes) if one is only.process)
         at = int(np.flatnonzero((rows.process == process) & (rows.row == only.row))[0])
@@ -132,7 +141,9 @@ class ValueView:
     # Both runs over their moments
 
     def pack_states(self, start: int, end: int, columns: int) -> bytes:
-        """Return as bytes the state of each process of both runs in columns of moments."""
+        """Return the states of all processes of both runs as bytes (alike, differs and so on), with the sizes of
+        errors. The moments from `start` up to `end` are combined into `columns` columns.
+        """
         start, end = max(0, start), min(end, self.moments)
         columns = min(max(1, columns), MOST_COLUMNS, max(end - start, 1))
         with self._lock:
@@ -144,7 +155,9 @@ class ValueView:
             return pack_arrays(head, arrays)
 
     def _axis_labels(self, start: int, end: int) -> Iterator[tuple[int, str]]:
-        """Yield labels of the axis: positions of moments, each with the iteration of its innermost loop."""
+        """Yield (position of a moment, label) for the axis. The label is the innermost loop with its iteration, or else
+        the place.
+        """
         step = max(1, -(-(end - start) // TICKS))
         for at in range(start, end, step):
             kept = self._any_value(at)
@@ -160,7 +173,9 @@ class ValueView:
     # One moment
 
     def moment_facts(self, moment: int) -> Body:
-        """Return a moment: its place in both programs, its arrays, and its numbers by rank."""
+        """Return what the page shows about a moment: its place in both programs, its arrays, and its small values by
+        rank.
+        """
         with self._lock:
             before, after = self._values_at(moment)
             kept = (after or before)[0]
@@ -172,11 +187,13 @@ class ValueView:
                 "texts": [describe_difference(one) for one in self._differences_at(moment)][:4]
                 or [self._moment_text(moment, before, after)],
                 "layers": [self._layer_to_json(n, layer, kept, moment) for n, layer in enumerate(made)],
-                "numbers": _small_values(before, after),
+                "numbers": _compare_small_values(before, after),
             }
 
     def _values_at(self, moment: int) -> tuple[list[KeptValue], list[KeptValue]]:
-        """Return the values of the reference and of the run at a moment. UsageError if there is no such moment."""
+        """Return two lists: the values that the reference has at a moment, and those that the run has. UsageError if
+        there is no such moment.
+        """
         if not 0 <= moment < self.moments:
             raise UsageError(f"there is no moment {moment}: the runs have {self.moments:,}")
         key = int(self._aligned.order[moment])
@@ -186,6 +203,9 @@ class ValueView:
         return before, after
 
     def _array_layers(self, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
+        """Return the arrays of a moment that can be drawn: those with more than one element whose place in the whole
+        array is known exactly.
+        """
         return [
             one
             for one in make_array_layers(before, after)
@@ -197,7 +217,7 @@ class ValueView:
         return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
 
     def _moment_text(self, moment: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
-        """Return a sentence on a moment at which no difference was found."""
+        """Return what to say about a moment at which no difference was found, such as "alike but for rounding"."""
         if not (before and after):
             return f"only in {'the reference' if before else 'the run'}"
         if int(self._aligned.order[moment]) in self.made.rounded_at:
@@ -205,7 +225,7 @@ class ValueView:
         return "not looked at" if self._sides[1].state_at(moment) == UNSEEN else "alike, or within the tolerance"
 
     def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, moment: int) -> Body:
-        """Return an array of a moment: name, extent, and its first element that differs."""
+        """Return an array of a moment as JSON values: its number, name, extents, and the first element that differs."""
         first = next(
             (one.element for one in self._differences_at(moment) if one.sort == "value" and _is_of_layer(one, layer)),
             None,
@@ -216,9 +236,10 @@ class ValueView:
     def pack_error_field(
         self, where: tuple[int, int], window: Box, axes: Sequence[int], most_cells: Sequence[int], unit: str
     ) -> bytes:
-        """Return as bytes the error over a window of an array (moment and layer `where`), in cells.
+        """Return the error between both runs over a part of an array, as bytes: one number for each cell of a picture.
 
-        `axes`: the dimensions of the picture, rows first, with at most `most_cells` each; `unit`: distance or ulps.
+        `where`: the moment, and the array's number in it; `window`: the part of the array; `axes`: the dimensions to
+        draw, rows first, with at most `most_cells` cells each; `unit`: distance or ulps.
         """
         with self._lock:
             chosen = self._layer_at(*where)
@@ -237,14 +258,16 @@ class ValueView:
             return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
     def _layer_at(self, moment: int, layer: int) -> ArrayLayer:
-        """Return an array of a moment. UsageError if the moment has no such array."""
+        """Return the array number `layer` of a moment. UsageError if the moment has no such array."""
         made = self._array_layers(*self._values_at(moment))
         if not 0 <= layer < len(made):
             raise UsageError(f"this moment has no array {layer}")
         return made[layer]
 
     def element_facts(self, moment: int, layer: int, index: tuple[int, ...]) -> Body:
-        """Return one element in both runs, and the ranks that have it."""
+        """Return the value of one element of an array in both runs, and the ranks that have it. If no rank has it in
+        both runs, only a text says so.
+        """
         with self._lock:
             for pair in self._layer_at(moment, layer).pairs:
                 arrays = pair.arrays()
@@ -277,7 +300,7 @@ class _RunStates:
             self._mark_differences(of)
 
     def _mark_differences(self, view: ValueView) -> None:
-        """Mark the values that differ, with the size of their errors."""
+        """Set the state of all values that differ, and store the size of their errors."""
         numbers = {id(process): n for n, process in enumerate(view.made.after.processes)}
         for key, some in zip(view.made.keys, view.made.found, strict=True):
             first, end = np.searchsorted(self.places, [view.moment_position(key), view.moment_position(key) + 1])
@@ -299,7 +322,9 @@ class _RunStates:
         return self._column_maxima(self.error, start, end, columns)
 
     def _column_maxima(self, values: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
-        """Return the maxima of `values` by process and column."""
+        """Return the largest of `values` for each process and column, where the moments `start` to `end` form `columns`
+        columns.
+        """
         first, last = np.searchsorted(self.places, [start, end])
         cells = np.zeros((self.count, columns), values.dtype)
         column = (self.places[first:last] - start) * columns // max(end - start, 1)
@@ -307,9 +332,11 @@ class _RunStates:
         return cells
 
 
-def _rank_name(trace: ValueTrace, number: int) -> str:
-    """Return `rank 3`, with the process id if the rank has several processes."""
-    process = trace.processes[number]
+def _process_label(trace: ValueTrace, process_index: int) -> str:
+    """Return the label of the process with this index in the trace: `rank 3`, and its process id if the rank has
+    several processes.
+    """
+    process = trace.processes[process_index]
     several = sum(one.rank == process.rank for one in trace.processes) > 1
     return f"rank {process.rank}" + (f", process {int(process.header['pid'])}" if several else "")
 
@@ -318,8 +345,10 @@ def _is_of_layer(one: ValueDifference, layer: ArrayLayer) -> bool:
     return any(pair.two.process is one.after.process for pair in layer.pairs)
 
 
-def _small_values(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[list[str]]:
-    """Return values with few elements that are no part of an array: rank, element, both numbers, and their distance."""
+def _compare_small_values(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[list[str]]:
+    """Return the values that have few elements and are no part of an array. Each element is a list of texts: rank,
+    element, its number in both runs, distance, and distance in ulps.
+    """
     by_rank = {one.process.rank: one for one in before}
     found: list[list[str]] = []
     for two in after:
@@ -337,7 +366,9 @@ def _small_values(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> li
 def _element_facts(
     pair: ElementPair, arrays: tuple[NDArray[Any], NDArray[Any]], index: tuple[int, ...], *, from_zero: bool = False
 ) -> Body:
-    """Return one element of a pair of arrays in both runs, with distance and ulps."""
+    """Return one element of a pair of arrays: its values in both runs, their distance, and the distance in ulps.
+    `from_zero`: `index` counts from the begin of the arrays, not in the whole array.
+    """
     at = index if from_zero else tuple(k - first for k, (first, _) in zip(index, pair.box, strict=True))
     one, two = (side[at] for side in arrays)
     sides = [np.asarray(side).reshape(1) for side in (one, two)]

@@ -30,7 +30,9 @@ ROOM: Final = 3
 
 
 def parse_lanes(text: str, rows: int) -> list[list[int]]:
-    """Return the lanes of `0|1|4-7,9`, each with the rows that it combines. UsageError for invalid lanes."""
+    """Return the lanes of a picture that a text such as `0|1|4-7,9` names: for each lane the rows that it combines.
+    UsageError for another text.
+    """
     lanes: list[list[int]] = []
     total = 0
     for word in text.split("|") if text else []:
@@ -53,8 +55,8 @@ def pack_window(
     rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
     hits: Hits | None = None,
 ) -> bytes:  # fmt: skip
-    """Return as bytes the columns of the lanes over [start, end) of the axis, boxes, and columns with hits of the
-    filter.
+    """Return as bytes what is drawn of an interval of the axis: shares of classes by lane and column, single calls
+    where there is room, and the columns in which calls fit a filter.
     """
     columns = max(1, min(columns, MAX_COLUMNS))
     start, end = span
@@ -76,7 +78,9 @@ def pack_window(
 
 
 def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
-    """Return the lanes whose calls are drawn one by one."""
+    """Return the lanes whose calls are drawn one by one: those of a single row with few enough calls. `counts`: the
+    calls of each row in the interval.
+    """
     found, left = [], MAX_BOXES
     for lane, rows in enumerate(lanes):
         if len(rows) == 1 and counts[rows[0]] * ROOM <= columns and counts[rows[0]] <= left:
@@ -88,7 +92,9 @@ def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64
 def _lane_boxes(
     rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
 ) -> dict[str, NDArray[Any]]:
-    """Return the calls of a lane as arrays: times, event, function, class, flags, and whether they fit the filter."""
+    """Return the calls of a lane to draw one by one, as an array for each fact: start, end, event, function, class,
+    flags, and whether the call fits the filter. `part`: first and end position of the calls in the row.
+    """
     found = scale.timeline.event_boxes(row, *part)
     fits = np.ones(len(found), np.uint8)
     if hits is not None:
@@ -110,7 +116,9 @@ def _concatenate_arrays(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> d
 def _hit_columns(
     scale: Scale, lanes: Sequence[Sequence[int]], hits: Hits, edges: NDArray[np.int64]
 ) -> NDArray[np.uint8]:  # fmt: skip
-    """Return (lanes, columns) uint8: 1 if a call that fits the filter begins there."""
+    """Return in which columns of each lane a call begins that fits the filter: an array uint8 of the shape (lanes,
+    columns) with 1 there. `edges`: the times between columns.
+    """
     columns = len(edges) - 1
     first, last = scale.timeline.events_between(int(edges[0]), int(edges[-1]))
     out = np.zeros((len(lanes), columns), np.uint8)
@@ -131,7 +139,7 @@ _TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": 
 
 
 def pack_arrays(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Return a head and arrays as bytes, in the layout of this module."""
+    """Return a head and named arrays as bytes, in the layout that weft.view.window describes."""
     listed = [[name, _TYPES[array.dtype.str], int(array.size)] for name, array in arrays.items()]
     text = json.dumps({**head, "arrays": listed}).encode()
     parts = [len(text).to_bytes(4, "little"), text]

@@ -24,25 +24,27 @@ from weft.segments import cut_points
 from weft.trace import Level, RunError
 
 
-def text(ground: AnalysisContext, report: Report) -> str:
+def text(context: AnalysisContext, report: Report) -> str:
     """All that a report tells, and what could not be read; of an analysis that failed not where."""
     failures = [type(failure)(failure.analysis, failure.error) for failure in report.failures]
-    made = make_tables_of_context(ground) if ground.trace.level != Level.OUTCOMES and not failures else None
-    return json.dumps([to_json(ground.trace, report.findings, failures, made), ground.trace.problems], indent=1)
+    made = make_tables_of_context(context) if context.trace.level != Level.OUTCOMES and not failures else None
+    return json.dumps([to_json(context.trace, report.findings, failures, made), context.trace.problems], indent=1)
 
 
 def serial(path: Path, least: int) -> str:
     """What one process finds."""
-    ground = AnalysisContext(weft.open(path))
-    return text(ground, examined(SingleWorker(), ground, least) if least else run_analyses(ground.trace, ground=ground))
+    context = AnalysisContext(weft.open(path))
+    return text(
+        context, examined(SingleWorker(), context, least) if least else run_analyses(context.trace, context=context)
+    )
 
 
-def examined(team: Team | SingleWorker, ground: AnalysisContext, least: int) -> Report:
+def examined(team: Team | SingleWorker, context: AnalysisContext, least: int) -> Report:
     """The report in segments."""
-    found = analyse_in_segments(team, ground, lambda share, now: None, least)
+    found = analyse_in_segments(team, context, lambda share, now: None, least)
     if not team.first:
         return Report(())
-    return Report(()) if found is None else run_analyses(ground.trace, ground=ground, found=found)
+    return Report(()) if found is None else run_analyses(context.trace, context=context, found=found)
 
 
 def main(folder: Path, least: int = 0) -> int:
@@ -52,18 +54,18 @@ def main(folder: Path, least: int = 0) -> int:
     threads.use_one_thread()
     for path in sorted(folder.iterdir()):
         try:
-            ground = AnalysisContext(weft.open(path))
+            context = AnalysisContext(weft.open(path))
         except RunError:
             continue
         try:
-            assert not find_differences(team, ground.trace)
-            report = examined(team, ground, least) if least else examine_together(team, ground)
+            assert not find_differences(team, context.trace)
+            report = examined(team, context, least) if least else examine_together(team, context)
         except BaseException as error:  # the others wait
             team.end(error, 4)
         if team.first:
-            if least and ground.parts is None:
+            if least and context.parts is None:
                 continue
-            one, other = text(ground, report), serial(path, least)
+            one, other = text(context, report), serial(path, least)
             same += one == other
             if one != other:
                 wrong += 1

@@ -310,7 +310,7 @@ def read_all(run: Path) -> str:
                 if event.datatype:
                     event.datatype.signature()
             for thread in rank.threads:
-                len(thread.outcomes)
+                len(thread.outcome_log)
         list(trace.select("tag:0 wait>1us comm:world site:step.py:9 is:error"))
     except WeftError as error:
         if not str(error):

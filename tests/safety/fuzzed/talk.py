@@ -167,7 +167,7 @@ def _speak(hosts: Hosts, channel: SealedChannel, frames: list[tuple[bytes, bytes
         one.setblocking(False)
         one.send(channel.greeting)
         for _ in range(100):
-            hosts.poll(0.01)
+            hosts.handle_arrivals(0.01)
             with suppress(BlockingIOError, ConnectionError):
                 list(channel.receive_frames(one.recv(1 << 16)))
             if channel.is_greeted:
@@ -178,8 +178,8 @@ def _speak(hosts: Hosts, channel: SealedChannel, frames: list[tuple[bytes, bytes
             while stream:
                 with suppress(BlockingIOError):
                     stream = stream[one.send(stream) :]
-                hosts.poll()
-        hosts.poll(0.01)
+                hosts.handle_arrivals()
+        hosts.handle_arrivals(0.01)
 
 
 def of_watchers(seeds: Seeds, folder: Path, r: random.Random) -> Act:

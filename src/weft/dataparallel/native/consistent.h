@@ -6,6 +6,6 @@
 
 struct object;
 bool is_consistent(const struct object *object);
-void consistent_guard_arrays(void);
+void undefine_unfinished_consistent_arrays(void);
 
 #endif

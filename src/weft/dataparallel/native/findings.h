@@ -29,9 +29,9 @@ void findings_report_parameter(const char *why, int construct_id, int variable_i
                                int64_t low, int64_t high);
 void findings_report_directive(const char *why, int construct_id, int variable_id);
 void findings_report_reduction(const char *kind, const char *why, const struct reduction *reduction,
-                               const char *expected, const char *got, int other_data);
-void findings_report_localize(int construct_id, int variable_id, int target, const int64_t index[], int rank,
-                              int64_t value);
+                               const char *expected, const char *got, int other_variable_id);
+void findings_report_localize(int construct_id, int variable_id, int target_id, const int64_t index[],
+                              int dimension_count, int64_t value);
 void stop_for_usage_error(const char *why, int construct_id, int variable_id);
 
 #endif

@@ -27,8 +27,8 @@ static uint64_t read_memory(int64_t address, int width_kind) {
     return width_kind == MEMORY8 ? *(const uint64_t *)address : *(const uint32_t *)address;
 }
 
-/* Add one term of a form to its value and step: a register, a stack slot, memory, or another form. `saved_registers`:
- * the frame pointer first. */
+/* Add one term of a form (a linear expression of the loop's assembly) to its value and step: a register, a stack slot,
+ * memory, or another form. `saved_registers`: the frame pointer first. */
 static void add_term(const struct row *row, struct line *sum, const struct row_term *term, const struct line forms[],
                      const uint64_t saved_registers[], int64_t iteration_count) {
     const char *frame = (const char *)saved_registers[0];
@@ -56,7 +56,7 @@ static void add_term(const struct row *row, struct line *sum, const struct row_t
 
 /* Compute for each form (a linear expression of the loop's assembly) its value at the first of the iterations and by
  * what it rises. Forms that are shifts of others are left out. `saved_registers`: the frame pointer comes first. */
-void row_evaluate_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
+void evaluate_row_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
                         struct line forms[]) {
     static const uint64_t unit = 1;
     const char *frame = (const char *)saved_registers[0];
@@ -144,8 +144,8 @@ static int64_t evaluate_guard(const struct row_guard *guard, struct line left_va
 /* Find which basic blocks the next iterations run: NEVER, PERHAPS or ALWAYS in blocks[]. Return how many iterations run
  * the same ones; 0: not known. *may_differ: whether blocks that only some iterations run are acceptable; on return,
  * whether there are such blocks. */
-int64_t row_find_blocks(const struct row *row, const struct line forms[], int64_t iteration_count, bool *may_differ,
-                        uint8_t blocks[]) {
+int64_t find_blocks_of_iterations(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                  bool *may_differ, uint8_t blocks[]) {
     bool may = *may_differ;
     *may_differ = false;
     int farthest = 0; /* a block that no way leads past is always come to */
@@ -175,8 +175,8 @@ int64_t row_find_blocks(const struct row *row, const struct line forms[], int64_
 
 /* Return how many of the iterations run before the loop exits, with the one that exits if none of its accesses comes
  * behind the exit. */
-int64_t row_count_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
-                             const uint8_t blocks[]) {
+int64_t count_iterations_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                    const uint8_t blocks[]) {
     for (const struct row_end *e = row->ends; e < row->ends + row->end_count && iteration_count > 0; e++) {
         struct line one = form_value(row, forms, e->guard.left), two = form_value(row, forms, e->guard.right);
         if (blocks[e->block] != ALWAYS || one.turns || two.turns) continue;
@@ -188,10 +188,10 @@ int64_t row_count_until_exit(const struct row *row, const struct line forms[], i
     return iteration_count;
 }
 
-/* Return for how many iterations the forms stay within the limits of the blocks that are run, so that no address wraps
- * around. */
-int64_t row_count_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
-                                const uint8_t blocks[]) {
+/* Return for how many iterations the forms (linear expressions of the loop's assembly) stay within the limits of the
+ * blocks that are run, so that no address wraps around. */
+int64_t count_iterations_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                       const uint8_t blocks[]) {
     for (const struct row_limit *l = row->limits; l < row->limits + row->limit_count; l++) {
         if (blocks[l->block] == NEVER) continue;
         struct line f = form_value(row, forms, l->form);

@@ -35,8 +35,8 @@ class CDirectiveReader(CClauseReader):
     """Reads one directive from a cursor."""
 
     def read_directive(self, old: bool) -> Directive:
-        """Return the directive that the cursor's tokens make. Raises DirectiveError for an unknown word or one too
-        many.
+        """Return the directive that the cursor's tokens form. Raises DirectiveError for an unknown directive, or if
+        text is left after its end.
         """
         self.old = old
         cursor = self.cursor
@@ -51,7 +51,9 @@ class CDirectiveReader(CClauseReader):
     # --- declarations -----------------------------------------------------------------------------------------------
 
     def read_attributes(self, known_attributes: tuple[str, ...]) -> tuple[syntax.Attribute, ...]:
-        """Read the attributes of an array or a template, such as `distribute[block] align(…) shadow[1:1]`."""
+        """Read the attributes of an array or a template, such as `distribute[block] align(…) shadow[1:1]`. Raises
+        DirectiveError for a word that is not among `known_attributes`.
+        """
         cursor = self.cursor
         found: list[syntax.Attribute] = []
         while self.accept_separator():
@@ -78,7 +80,7 @@ class CDirectiveReader(CClauseReader):
         return syntax.Declare(self.place, self.last_line, (syntax.Trait("array"), *attributes), ())
 
     def read_template(self) -> Directive:
-        """Read `template[n]… …`."""
+        """Read a template's sizes and attributes, `template[n]… …`."""
         entity = syntax.Entity("", self.read_sizes(), self.cursor.word.place)
         attributes = self.read_attributes(("distribute", "dynamic"))
         return syntax.Declare(self.place, self.last_line, (syntax.Trait("template"), *attributes), (entity,))
@@ -265,7 +267,9 @@ class CDirectiveReader(CClauseReader):
     def read_group_use(
         self, kind: Literal["shadow", "reduction", "remote"], step: Literal["start", "wait", "prefetch", "reset"]
     ) -> Directive:
-        """Read `shadow_start group`, `reduction_wait group`, `prefetch group` and their like."""
+        """Read a directive that starts, awaits or resets a group, such as `shadow_start group`, `reduction_wait group`
+        or `prefetch group`. `kind` and `step` come from its keyword.
+        """
         group = self.cursor.take_name("a group").text
         return syntax.UseGroup(self.place, self.last_line, kind, step, group)
 
@@ -301,7 +305,9 @@ class CDirectiveReader(CClauseReader):
         return syntax.On(self.place, self.last_line, self.read_task())
 
     def read_task(self) -> Reference:
-        """Read `tasks[1]`."""
+        """Read a reference to one task, such as `tasks[1]`. Raises DirectiveError unless it has exactly one subscript,
+        a constant.
+        """
         found = self.read_reference()
         if len(found.subscripts or ()) != 1 or not isinstance((found.subscripts or ("",))[0], Constant):
             raise DirectiveError(found.place, f"one task of `{found.name}` is expected: {found.name}[0]")

@@ -90,7 +90,7 @@ class CClauseReader(CPartReader):
         return found
 
     def read_tie(self) -> syntax.Clause:
-        """Read `tie(a[i][-j])`."""
+        """Read the clause `tie(a[i][-j])`, which says which loop index each dimension of an array follows."""
         items = self.cursor.read_list(self.read_subscripted)
         for item in items:
             for subscript in item.subscripts or ():
@@ -99,7 +99,7 @@ class CClauseReader(CPartReader):
         return syntax.Tie(items)
 
     def read_stage(self) -> syntax.Clause:
-        """Read `stage(n)`."""
+        """Read the clause `stage(n)`, the depth of a pipelined loop."""
         depth = self.cursor.read_expression()
         self.cursor.expect(")")
         return syntax.Stage(depth)

@@ -32,7 +32,7 @@ class CPartReader(SharedPartReader):
     axes = AXES
 
     def accept_separator(self) -> bool:
-        """Pass an optional comma and return whether another clause or attribute follows."""
+        """Pass a comma, if one is next. Return whether another clause or attribute follows."""
         if self.cursor.ended:
             return False
         if self.cursor.accept(",") and self.cursor.word.kind != "name":
@@ -58,7 +58,7 @@ class CPartReader(SharedPartReader):
         return self.cursor.read_list(self.read_reference)
 
     def read_dummies(self) -> tuple[str | None, ...]:
-        """Read the dummies of an alignment or the indices of a loop: `[i][j][]`."""
+        """Read the index names of an alignment or a parallel loop, such as `[i][j][]`; None for an empty one."""
         found: list[str | None] = []
         while self.cursor.accept("["):
             if self.cursor.text == "]":
@@ -81,7 +81,7 @@ class CPartReader(SharedPartReader):
         return syntax.NamedEdges(tuple(names))
 
     def read_distribution(self) -> syntax.Distribution:
-        """Read a distribution, `[block][*]…`, in the old form with `onto tasks[…]`."""
+        """Read a distribution, `[block][*]…`. In the old form, `onto tasks[…]` may follow it."""
         axes: list[syntax.Axis] = []
         if self.cursor.text != "[":
             self.cursor.fail("`[` and a distribution for each dimension are expected")
@@ -92,7 +92,7 @@ class CPartReader(SharedPartReader):
         return syntax.Distribution(tuple(axes), onto)
 
     def read_derived(self) -> syntax.Derived:
-        """Read `expression, low:high, … with target[@i + "edge"][…]`."""
+        """Read the arguments of `derived`: `expression, low:high, … with target[@i + "edge"][…]`."""
         cursor = self.cursor
         found: list[Expression | Section] = []
         while True:
@@ -117,7 +117,7 @@ class CPartReader(SharedPartReader):
         return syntax.Derived(tuple(found), target, tuple(subscripts), tuple(edges))
 
     def read_alignment(self) -> syntax.Alignment:
-        """Read `[i][j] with target[…][…]`."""
+        """Read the arguments of `align`: `[i][j] with target[…][…]`."""
         dummies = self.read_dummies()
         self.cursor.expect("with")
         self.cursor.dummies = dummies

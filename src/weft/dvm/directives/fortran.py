@@ -98,7 +98,9 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
         return syntax.End(self.place, self.last_line, kind)
 
     def read_note(self) -> Directive:
-        """Read a directive that does not matter for the data, and return its keyword and its arguments."""
+        """Read a directive that does not matter for the data (such as `barrier`), and return its keyword and its
+        arguments.
+        """
         cursor = self.cursor
         keyword = cursor.take_name_text()
         arguments: list[Expression] = []

@@ -58,7 +58,9 @@ class FortranAttributeReader(FortranPartReader):
         return syntax.Declare(self.place, self.last_line, tuple(attributes), entities)
 
     def read_attribute(self, keyword: str) -> tuple[syntax.Attribute, ...]:
-        """Read what follows the keyword of one attribute. No attribute is returned for a type such as `real*8`."""
+        """Read what follows the keyword of one attribute, such as `distribute` or `shadow`. The result is empty for a
+        type such as `real*8`.
+        """
         cursor = self.cursor
         if keyword in TYPES:
             while cursor.text in TYPES:

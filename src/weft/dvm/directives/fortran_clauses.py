@@ -98,7 +98,9 @@ class FortranClauseReader(FortranPartReader):
                 return syntax.Across(tuple(found))
 
     def read_dependence(self) -> syntax.Dependence:
-        """Read one array of `across`: `a(1:1,0:0)`; sections after it are passed over."""
+        """Read one array of `across` with the widths of its dependences: `a(1:1,0:0)`. Sections after them are passed
+        over.
+        """
         cursor = self.cursor
         array = self.read_bare()
         widths = cursor.read_list(self.read_width) if cursor.accept("(") else None
@@ -129,7 +131,7 @@ class FortranClauseReader(FortranPartReader):
         return syntax.Consistent(found.items, found.group)
 
     def read_stage(self) -> syntax.Clause:
-        """Read `stage(n)`."""
+        """Read the clause `stage(n)`, the depth of a pipelined loop."""
         self.cursor.expect("(")
         depth = self.cursor.read_expression()
         self.cursor.expect(")")

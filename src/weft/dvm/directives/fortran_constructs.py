@@ -20,7 +20,7 @@ class FortranConstructReader(FortranClauseReader):
     """Reads one directive behind its keyword."""
 
     def read_arrays(self) -> tuple[Reference, ...]:
-        """Read a list of names with or without subscripts, such as the `a, b(1)` after `::`."""
+        """Read a list of arrays with or without subscripts, such as the `a, b(1)` after `::`."""
         found = [self.read_reference()]
         while self.cursor.accept(","):
             found.append(self.read_reference())
@@ -107,7 +107,9 @@ class FortranConstructReader(FortranClauseReader):
         return self.cursor.fold(word)
 
     def read_actual(self, get: bool) -> Directive:
-        """Read `actual(a, b(1:2))`, `get_actual(a)`, either without a list for everything."""
+        """Read `actual(a, b(1:2))` or `get_actual(a)`. Without a list the directive means all variables. `get`: it is
+        `get_actual`.
+        """
         items: tuple[Reference, ...] | None = None
         if not self.cursor.accept("(", ")") and not self.cursor.ended:
             items = self.read_references()
@@ -127,8 +129,8 @@ class FortranConstructReader(FortranClauseReader):
         return syntax.DefineGroup(self.place, self.last_line, "shadow", group, renewals=self.read_renewals())
 
     def read_group_use(self, group_kind: str, step: str) -> Directive:
-        """Read the group of a directive such as `shadow_start g` or `asyncwait g(1)`; `group_kind` and `step` come from
-        its keyword.
+        """Read the group's name in a directive such as `shadow_start g` or `asyncwait g(1)`. `group_kind` and `step`
+        come from the directive's keyword.
         """
         group = self.cursor.take_name_text("a group")
         if group_kind == "copy" and self.cursor.accept("("):  # one of an array of them
@@ -197,8 +199,8 @@ class FortranConstructReader(FortranClauseReader):
         return syntax.Localize(self.place, self.last_line, array, target, axis)
 
     def read_localized_mark(self) -> bool:
-        """Read the mark of one dimension in `localize`, and return whether indices of this dimension are localized:
-        True for `:`, False for `*`.
+        """Read the mark of one dimension in `localize`. Return whether indices of the dimension become local ones: True
+        for `:`, False for `*`.
         """
         if self.cursor.accept(":"):
             return True
@@ -206,14 +208,14 @@ class FortranConstructReader(FortranClauseReader):
         return False
 
     def read_f90(self) -> Directive:
-        """Read `f90 a(:) = b(:)`."""
+        """Read `f90 a(:) = b(:)`, a copy between arrays."""
         to = self.read_copied_array()
         self.cursor.expect("=")
         return syntax.ArrayCopy(self.place, self.last_line, to, self.read_copied_array())
 
     def read_copied_array(self) -> Reference:
-        """Read an array of a copy and return it without subscripts, which are ignored: the statement after the
-        directive repeats them.
+        """Read an array of a copy, and return it without its subscripts. They are ignored because the statement after
+        the directive repeats them.
         """
         found = self.read_bare()
         if self.cursor.accept("("):

@@ -69,14 +69,16 @@ class FortranPartReader(SharedPartReader):
         return tuple(found)
 
     def read_dummy(self) -> str | None:
-        """Read one dummy of an alignment: None for `*`. The k-th `:` is a dummy with the name ":k"."""
+        """Read one index name of an alignment; None for `*`. The k-th `:` gets the name ":k"."""
         if self.cursor.accept(":"):
             self.colons += 1
             return f":{self.colons}"
         return None if self.cursor.accept("*") else self.cursor.take_name_text("a dummy")
 
     def read_alignment(self) -> syntax.Alignment:
-        """Read `(i,j) with target(…)`; the k-th `:` of the dummies goes with the k-th one of the target."""
+        """Read `(i,j) with target(…)`. If the index names are written as `:`, the k-th one belongs to the k-th `:` of
+        the target.
+        """
         cursor = self.cursor
         self.colons = 0
         cursor.expect("(")
@@ -89,7 +91,7 @@ class FortranPartReader(SharedPartReader):
         return syntax.Alignment(dummies, Reference(cursor.fold(word), subscripts, word.place))
 
     def read_alignment_subscript(self) -> Subscript:
-        """Read one subscript of an alignment's target; the k-th `:` stands for the dummy ":k"."""
+        """Read one subscript of an alignment's target. The k-th `:` means the index with the name ":k"."""
         cursor = self.cursor
         place = cursor.word.place
         if cursor.text != ":" or cursor.peek() not in (",", ")"):
@@ -112,7 +114,9 @@ class FortranPartReader(SharedPartReader):
         return self.read_width()
 
     def read_distribution(self) -> syntax.Distribution:
-        """Read `(block,*) onto p`; a lone `*` (the distribution of the caller) gives None for the dimensions."""
+        """Read `(block,*) onto p`. For a lone `*`, which means the distribution of the caller, `axes` of the result is
+        None.
+        """
         self.cursor.accept("*")
         axes = self.cursor.read_list(self.read_axis) if self.cursor.accept("(") else None
         onto = self.read_reference() if self.cursor.accept("onto") else None

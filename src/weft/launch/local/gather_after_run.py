@@ -41,9 +41,10 @@ class GatherResult:
 
 
 def gather_this_host(path: Path) -> GatherResult:
-    """Pack what this host holds of a run with --local, and merge all packs into the run, like a task of a job step.
+    """Put the records of a run with --local that lie on this host into the run, and merge all packs that hosts have
+    put there. Return what was gathered.
 
-    Raises UsageError if `path` is not such a run, or it still runs here.
+    Raises UsageError if `path` is not such a run, or ranks of it still run here.
     """
     if not (path / RUN_JSON).is_file():
         raise UsageError(
@@ -69,7 +70,8 @@ def gather_this_host(path: Path) -> GatherResult:
 
 
 def refuse_foreign_run(path: Path) -> None:
-    """Raise UsageError for another user's run or one whose folders are links: writing there could write anywhere."""
+    """Raise UsageError for a run of another user, or one that contains links in place of folders: to write into it
+    could change files anywhere."""
     run = Path(os.path.realpath(path))
     for folder in (run, *(run / name for name in ("ranks", "halo", pack.FOLDER, INCOMING))):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -99,7 +101,8 @@ def is_own_local_folder(folder: Path) -> bool:
 
 
 def pack_into_run(own: Path, host: str, path: Path) -> Path:
-    """Pack a host's folder into the run, and return the pack's path. Raises WeftError if it cannot be written."""
+    """Pack the folder of this host (`own`) into one file in the run `path`, and return the file's path. WeftError if
+    it cannot be written."""
     target = path / pack.FOLDER / (host + pack.SUFFIX)
     try:
         target.parent.mkdir(exist_ok=True)
@@ -110,7 +113,8 @@ def pack_into_run(own: Path, host: str, path: Path) -> Path:
 
 
 def gather_packs(path: Path) -> GatherResult:
-    """Merge all packs that hosts have put into the run; a lock lets one process do so at a time."""
+    """Merge all packs of records that hosts have put into the run's folder, and return what was gathered. A lock lets
+    one process do so at a time."""
     try:
         with open_locked(path / ".gathering"):
             there = [] if (path / pack.FOLDER).is_symlink() else sorted((path / pack.FOLDER).glob(f"*{pack.SUFFIX}"))
@@ -125,7 +129,8 @@ def gather_packs(path: Path) -> GatherResult:
 
 
 def gather_copies(path: Path, sources: Sequence[Path]) -> GatherResult:
-    """Merge folders and packs that were copied from hosts into a run. The copies are not changed."""
+    """Merge folders and packs that the user copied from hosts into a run, and return what was gathered. The copies are
+    not changed."""
     for source in sources:
         if not source.exists():
             raise UsageError(f"there is no {source}")
@@ -147,7 +152,8 @@ def find_run_folders(source: Path, facts: dict[str, Any]) -> list[Path]:
 
 
 def create_run(path: Path, sources: Sequence[Path]) -> None:
-    """Create a run from what its hosts' folders know about it. Raises UsageError if `path` holds anything else."""
+    """Make a run folder from what the folders of its hosts contain: run.json and the table of functions. UsageError if
+    `path` holds anything else, or no folder has the table."""
     rundir.refuse_used_folder(path)
     problems: list[str] = []
     known = (read_json(one, RUN_JSON, SCHEMA, problems, exact=True) for one in sources if (one / RUN_JSON).exists())
@@ -164,8 +170,8 @@ def create_run(path: Path, sources: Sequence[Path]) -> None:
 
 
 def gather_sources(path: Path, sources: Sequence[Path]) -> GatherResult:
-    """Move the records in folders and packs of hosts (`sources`) into the run, once checked; resolve call sites,
-    update run.json."""
+    """Check the records in `sources` (folders and packs of hosts), and move them into the run. Then look up the source
+    lines of their calls, and update run.json. Return what was gathered."""
     run = RunDirectory(path.absolute(), dict(rundir.read_facts(path)))
     incoming = run.path / INCOMING
     try:

@@ -52,7 +52,8 @@ class GuestTask(SharedRun):
         return False
 
     def read_forced_ending(self) -> str | None:
-        """Return how the other host ended the run, as this host's watcher knows; None while the run goes on."""
+        """Return how the other host ended the run (`deadlock`, `killed` ...), as this host's watcher has noted. None
+        as long as it has noted nothing."""
         if self._ended is None:
             try:
                 self._ended = (self.own / ENDED).read_text() or None
@@ -77,9 +78,8 @@ class GuestTask(SharedRun):
         return not has_living_ranks(self.own)
 
     def announce_end(self, process: JobProcess, ended: str | None) -> bool:
-        """Tell the user where the records are if the run's host did not take them, and return False. A task of another
-        host reports the run.
-        """
+        """Return False, as a task of another host reports the run. If that host did not take the records of this one,
+        tell the user where they are."""
         if not has_living_ranks(self.own):
             if process.signals and self._were_records_just_taken():
                 shutil.rmtree(self.own, ignore_errors=True)

@@ -140,8 +140,9 @@ class Hosts:
 
     # What comes in
 
-    def poll(self, pause: float = 0.0) -> None:
-        """Handle what has arrived, waiting up to `pause` seconds for it."""
+    def handle_arrivals(self, pause: float = 0.0) -> None:
+        """Accept new connections and handle the data that hosts have sent; wait at most `pause` seconds for some. Also
+        send what is pending, and drop strangers that do not show the secret in time."""
         until = time.monotonic() + AT_ONCE
         while events := self._selector.select(pause):
             pause = 0.0
@@ -213,7 +214,7 @@ class Hosts:
             host.socket.close()
 
     def _flush(self, host: Host) -> None:
-        """Send as much of a host's pending output as its connection takes."""
+        """Send to a host as many of the waiting bytes as its connection takes now."""
         if host.lost is None and host.out:
             try:
                 del host.out[: host.socket.send(host.out)]
@@ -274,7 +275,8 @@ class Hosts:
             self._flush(host)
 
     def send_command(self, do: str, **more: object) -> int:
-        """Send a command to all hosts; return its number, which hosts send back once they have done it."""
+        """Send the command `do` to all hosts. Return its number, which each host sends back once it has done the
+        command."""
         self._number += 1
         for host in self.hosts:
             self._send_command(host, do, self._number, **more)
@@ -284,11 +286,12 @@ class Hosts:
         """Return whether all hosts that still answer have done the command with the number `asked`."""
         return all(host.heard >= asked or host.lost is not None for host in self.hosts)
 
-    def wait_until_done(self, asked: int, patience: float) -> None:
-        """Wait until all hosts have done the command with the number `asked`, at most `patience` seconds."""
+    def wait_until_done(self, command_number: int, patience: float) -> None:
+        """Wait until all hosts have done a command, at most `patience` seconds. `command_number`: as `send_command`
+        returned it."""
         limit = time.monotonic() + patience
-        while not self.has_been_done(asked) and time.monotonic() < limit:
-            self.poll(0.05)
+        while not self.has_been_done(command_number) and time.monotonic() < limit:
+            self.handle_arrivals(0.05)
 
     # How far they are
 
@@ -327,18 +330,18 @@ class Hosts:
 
     # At the end
 
-    def gather(self, *, kill: bool, after: bool = False, how: str | None = None) -> None:
-        """Have each host finish its records and send them; note in the run's facts which hosts did not.
+    def gather_records(self, *, kill: bool, after: bool = False, how: str | None = None) -> None:
+        """Make each host finish its records and send them. Hosts that do not are listed in the run's facts.
 
-        `kill`: end all ranks that still run; `after`: only after the report, when `close` is called; `how`: how the run
-        ended, for tasks that do not see it.
+        `kill`: the hosts end all ranks that still run. `after`: only after the report, when `close` is called. `how`:
+        how the run ended, for tasks that do not see it.
         """
-        self.poll()
+        self.handle_arrivals()
         while True:
             self.send_command("finish", kill=kill, after=after, how=how or "")
             self._wait_for_records()
             for _ in range(20):  # the last thanks are on their way, and who was about to connect
-                self.poll(0.01)
+                self.handle_arrivals(0.01)
             if all(host.lost is not None or host.done for host in self.hosts):
                 break
         shutil.rmtree(self.run.path / STANDSTILL, ignore_errors=True)
@@ -350,7 +353,7 @@ class Hosts:
     def _wait_for_records(self) -> None:
         """Wait until each host has sent its records or is lost."""
         while any(host.lost is None and not host.done for host in self.hosts):
-            self.poll(0.1)
+            self.handle_arrivals(0.1)
             for host in self.hosts:
                 if not host.done and time.monotonic() - host.seen > SILENT:
                     self._mark_lost(host, f"it gave nothing for {SILENT:.0f} s")
@@ -376,7 +379,7 @@ class Hosts:
         return [host.gathered for host in self.hosts if host.gathered is not None] + [*self._adopted.values()]
 
     def put_into_run(self) -> None:
-        """Move the gathered records to their places in the run."""
+        """Move the records that hosts have sent to their places in the run."""
         self.problems = move_records(self.run, self.folders())
         for path in self._adopted:
             path.unlink(missing_ok=True)

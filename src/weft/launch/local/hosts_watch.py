@@ -24,12 +24,12 @@ class HostsWatch(RankWatch):
         self.hosts = hosts
         self._seen: HostsProgress | None = None
 
-    def look(self) -> float:
-        """Handle the hosts' reports; return the seconds until the next look."""
+    def look_at_ranks(self) -> float:
+        """Handle what the hosts have reported about their ranks, and return the seconds until the next look."""
         begun = time.monotonic()
         gap = min(begun - self._looked, 3 * INTERVAL)
         self._looked = begun
-        self.hosts.poll()
+        self.hosts.handle_arrivals()
         cut = bool(self.hosts.unreachable)
         now = self.hosts.progress(reachable_only=cut)
         silent = now is not None and self._seen is not None and now.moves == self._seen.moves

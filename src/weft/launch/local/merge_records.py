@@ -24,8 +24,8 @@ MODULES: Final = (("sites.json", SITES), (variables.NAME, variables.SCHEMA))
 
 
 def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
-    """Move the records of hosts into a run. Return a sentence for each record that the run has already from another
-    process."""
+    """Move the records in hosts' folders into a run. A record that the run has already, but from another process, is
+    not moved; return a sentence for each of these."""
     problems = []
     for folder in folders:
         for below in ("ranks", "halo"):

@@ -82,9 +82,8 @@ class MultiHostRun(SharedRun):
         return process.poll() is None and self._seconds_since_failure(self._has_another_failed()) > LINGER
 
     def must_stay(self, process: JobProcess) -> bool:
-        """Return whether this task must wait for a report; a task whose rank ended well waits only if it is its host's
-        last.
-        """
+        """Return whether this task, whose rank has ended, must wait until the run is reported. If its rank ended well,
+        it waits only if it watches the run, answers other hosts, or is the last task of its host."""
         if not self._announce_rank_end(process) or self.reported or self._is_reported():
             return False
         if self.try_to_watch():
@@ -176,9 +175,8 @@ class MultiHostRun(SharedRun):
         return not any(task.host == own and task.rank != self.step.rank for task in self._running_tasks())
 
     def _note_unseen_hosts(self) -> None:
-        """Tell the user once if hosts do not see the run's folder or have no connection, so that a hang is not
-        proven.
-        """
+        """Print a note, once each, if hosts do not see the run's folder, or if some have no connection. A deadlock
+        over several hosts cannot be proven then."""
         late = time.monotonic() - self._began
         if late > APART and "apart" not in self._noted and self.find_absent_ranks():
             self._noted.add("apart")
@@ -217,11 +215,12 @@ class MultiHostRun(SharedRun):
         return self.run.path / pack.FOLDER / f"{host}{pack.SUFFIX}"
 
     def collect_records(self, *, kill: bool) -> None:
-        """Bring the records of all hosts into the run; hosts whose records do not arrive are named in its facts."""
+        """Bring the records of all hosts into the run. Hosts whose records do not arrive are listed in the run's
+        facts. `kill`: end ranks that still run."""
         self.absent_ranks = self.find_absent_ranks()  # while there are records to tell it by
         if self.hosts is None:
             self.hosts = Hosts(self.run, os.urandom(32))
-        self.hosts.gather(kill=kill, after=kill, how=self.how)
+        self.hosts.gather_records(kill=kill, after=kill, how=self.how)
         guests = {host.name for host in self._guest_hosts()}
         late = {task.host for task in self.read_tasks()} - self.hosts.complete_hosts()
         problems = self._wait_for_records(self.hosts, late, kill=kill)
@@ -249,9 +248,9 @@ class MultiHostRun(SharedRun):
                         problems[name] = str(error)
             if (now := count_folder_bytes(self.run.path / pack.FOLDER)) != seen:
                 seen, since = now, time.monotonic()
-            hosts.poll(POLL)
+            hosts.handle_arrivals(POLL)
             if any(host.lost is None and not host.done for host in hosts.hosts):
-                hosts.gather(kill=kill, after=kill, how=self.how)
+                hosts.gather_records(kill=kill, after=kill, how=self.how)
         return problems
 
     def _describe_lost_host(self, host: str, problem: str | None) -> dict[str, Any]:
@@ -277,19 +276,18 @@ def count_folder_bytes(folder: Path) -> int:
         return 0
 
 
-def create_or_join(
+def create_or_join_run(
     step: JobStep, path: Path, base: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]
 ) -> MultiHostRun | GuestTask:
-    """Create or join the run of a step as `shared_run.create_or_join` does, with ranks that write below `base` on their
-    hosts.
-    """
+    """Join the run of a job step, or create it if this task comes first, as `shared_run.create_or_join_run` does. The
+    ranks write below the folder `base` on their own hosts."""
     path, base = path.absolute(), base.absolute()
     listening: list[Hosts] = []
     possible = rendezvous.is_possible(step)
     answering = rendezvous.RendezvousServer(step, path / "step") if possible and step.rank == 0 else None
 
     def prepare(run: RunDirectory) -> None:
-        """Listen for other hosts in the new run, or join the listener that another host has."""
+        """In a new run, listen for other hosts; if another host listens already, join it."""
         if answering is not None:
             answering.note_run_creation()
         elsewhere = rendezvous.find_listener(step, run.path / "step") if possible and answering is None else None
@@ -299,7 +297,7 @@ def create_or_join(
             replace(elsewhere, guest=True).write(run)
         describe(run)
 
-    joined = shared_run.create_or_join(step, path, facts, prepare)
+    joined = shared_run.create_or_join_run(step, path, facts, prepare)
     place = ListenerAddress.read_from(joined.folder, path)
     if answering is not None:
         answering.publish_address(place)

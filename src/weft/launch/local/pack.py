@@ -58,9 +58,8 @@ Files = dict[str, Path]
 
 
 def list_pack_files(folder: Path) -> Files:
-    """Return the files that belong into a host's pack, by name; `folder` may also hold records only, as `RUN/ranks`
-    does.
-    """
+    """Return the files that belong into a host's pack, by their names in it. `folder`: a host's folder, or one with
+    only records, as `RUN/ranks`."""
     found = [path for below in ("ranks", "halo") for path in sorted((folder / below).glob("*"))]
     found += [folder / name for name in LOOKED_UP]
     named = {path.relative_to(folder).as_posix(): path for path in found}
@@ -185,7 +184,7 @@ class PackReceiver:
         self.sha256, self.whole = said[2], True
 
     def discard_partial_file(self) -> None:
-        """Remove the file that is not complete, as nothing more arrives."""
+        """Remove the file that is only partly received, as the rest will not arrive."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -28,7 +28,8 @@ KEPT_BACK: Final = frozenset({"genvnone", "genvlist", "envnone", "envlist"})
 def listen_and_plan(
     plan: LaunchPlan, run: RunDirectory, base: Path, variables: Mapping[str, str]
 ) -> tuple[Hosts, LaunchPlan]:
-    """Listen for the hosts of a run; return the listener, and the plan whose ranks connect to it.
+    """Open a port for the hosts of a run. Return (the listener, a plan by which each rank first connects its host to
+    it).
 
     `base`: the folder of --local. `variables`: the recorder's. Raises UsageError for a line that cannot pass a secret
     on.

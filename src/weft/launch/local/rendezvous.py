@@ -94,7 +94,7 @@ class RendezvousServer:
                     one.close()
 
     def _answer_host(self, one: socket.socket) -> None:
-        """Tell a host whether this host sees the file that it named."""
+        """Tell the host at the other end of a connection whether this host sees the file that it named."""
         with one, suppress(OSError), self._releasing_slot():
             one.settimeout(GREETING)
             one.sendall(MAGIC)
@@ -107,7 +107,7 @@ class RendezvousServer:
 
     @contextmanager
     def _releasing_slot(self) -> Iterator[None]:
-        """Release the slot of a connection at the end of a `with` block."""
+        """Count a connection as closed at the end of a `with` block, so that another one may be accepted."""
         try:
             yield
         finally:

@@ -75,7 +75,8 @@ class HostWatch(RankWatch):
         return silent
 
     def describe_progress(self) -> dict[str, Any]:
-        """Return how far the ranks of this host are, for `weft run`."""
+        """Return what this host's watcher reports to `weft run`: how often its ranks have moved, whether they are
+        inside MPI, how many there are of each world, and whether one has failed."""
         files = list(self.files.items())
         named = [(match["job"], file) for name, file in files if (match := RANK_FILE.match(name))]
         found = Counter(job for job, _ in named)
@@ -196,7 +197,7 @@ class HostWatcher:
             self.thanked = True
         if do in ("look", "snapshot", "where", "end", "kill"):
             self._heard = read_number(asked, "number")
-            self.watch.look()
+            self.watch.look_at_ranks()
             self.send_progress()
 
     def send_records(self, occasion: str) -> None:
@@ -227,7 +228,7 @@ class HostWatcher:
         """Watch the ranks until the run is over."""
         alone = 0.0
         while self.kill is None and alone < LAST:
-            pause = self.watch.look()
+            pause = self.watch.look_at_ranks()
             self.send_progress()
             until = time.monotonic() + pause
             while (left := until - time.monotonic()) > 0 and self.kill is None:
@@ -332,7 +333,8 @@ class HostWatcher:
 
 
 def main() -> int:
-    """Watch this host as the JSON on standard input says; standard output is closed once `weft run` knows this host."""
+    """Watch the ranks of this host until the run is over, as the JSON on standard input says, then hand over their
+    records. Standard output is closed once `weft run` knows this host."""
     told = json.load(sys.stdin)
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)  # they are the job's; what ends it comes from `weft run`

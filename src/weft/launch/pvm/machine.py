@@ -133,9 +133,8 @@ class VirtualMachine:
             (programs / name).symlink_to(path)
 
     def _build_search_path(self, installed: Path, arch: str, program: str) -> str:
-        """Return where the daemon looks for spawned programs: where PVM does, then beside the program, then on the
-        PATH.
-        """
+        """Return the folders in which the daemon looks for programs that are spawned: PVM's own first, then that of
+        the program, then those of PATH."""
         home = Path.home() / "pvm3/bin" / arch
         beside = Path(shutil.which(program) or program).absolute().parent
         path = self.environment.get("PATH", "").split(os.pathsep)
@@ -143,7 +142,7 @@ class VirtualMachine:
         return ":".join(dict.fromkeys(str(place) for place in places if not set(" :\t") & set(str(place))))
 
     def _await_daemon(self) -> None:
-        """Wait until the PVM daemon has started. MachineError, with its last words, if it does not."""
+        """Wait until the PVM daemon has started. MachineError, with the daemon's last output, if it does not."""
         limit = time.monotonic() + STARTING
         # The file is there before the daemon's address is in it.
         while not any(path.stat().st_size for path in (self.folder / "tmp").glob("pvmd.*")):
@@ -153,7 +152,8 @@ class VirtualMachine:
             time.sleep(0.005)
 
     def _start_server(self, installed: Path) -> None:
-        """Start the group server before the first task needs it, so that no task starts it by chance."""
+        """Start the group server now and wait until it serves. Otherwise whichever task needs it first would start it.
+        MachineError if it does not start."""
         command = shutil.which(registry.SERVER) or str(installed / "lib" / registry.SERVER)
         with (self.folder / "server.log").open("wb") as log:
             try:
@@ -212,9 +212,8 @@ class VirtualMachine:
         return f"[{self.format_task(rank)}] ".encode() + text
 
     def find_running_rank(self) -> int | None:
-        """Return the rank of a task that still runs, also after pvm_exit, None if none does. The group server does not
-        count.
-        """
+        """Return the rank of a task that still runs, also if it has called pvm_exit; None if none runs. The group
+        server does not count."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
         for task in self.tasks.read_tasks():

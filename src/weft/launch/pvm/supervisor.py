@@ -52,7 +52,7 @@ class Supervisor:
         return LOOK
 
     def _look(self, now: float) -> None:
-        """Forward the output of the tasks, and mark those that were killed from time to time."""
+        """Forward the output of the tasks. From time to time also mark in the records which tasks were killed."""
         self.machine.forward_output()
         if now >= self._bury_at:
             self.machine.mark_killed_tasks()

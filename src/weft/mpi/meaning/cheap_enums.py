@@ -74,7 +74,7 @@ class Flag(int, metaclass=Words):
 
     @classmethod
     def _member(cls, value: int) -> Any:
-        """Return the one object for a combination of words, which is made when it comes first."""
+        """Return the object for a combination of words. There is one for each, made when first asked for."""
         known: dict[int, object] = cls.__dict__["_known"]
         if value not in known:
             known[value] = int.__new__(cls, value)

@@ -30,7 +30,7 @@ _TASKS: Final = "tasks"
 
 
 def rows() -> Iterator[Meaning]:
-    """Yield the meaning of every PVM function that passes messages; all others work for their caller alone."""
+    """Yield the meaning of each PVM function that passes messages. All other functions work for their caller alone."""
     for name in ("pvm_send", "pvm_psend", "pvm_mcast", *(f"pvm_{group}.send" for group in GROUPS)):
         yield Meaning(name, Act.SEND, _MESSAGES, kin=name, mode=Mode.BUFFERED, sends=Share.COUNT)
     yield Meaning("pvm_exit", Act.BEGIN_OR_END, _TASKS, kin="pvm_exit", traits=Trait.ANYTIME)

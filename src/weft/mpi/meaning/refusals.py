@@ -18,7 +18,7 @@ _FAMILIES: Final = (
 
 
 def why_refused(name: str) -> str | None:
-    """Return why a function means nothing to Weft; None for functions with a row, and for what is not a function of
-    MPI.
+    """Return why Weft does not take a function of MPI into account. None for functions that it does, and for other
+    names.
     """
     return next((why for pattern, why in _FAMILIES if re.fullmatch(pattern, name)), None)

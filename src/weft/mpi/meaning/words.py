@@ -252,8 +252,8 @@ class Meaning(NamedTuple):
 
     @property
     def uses_its_count(self) -> bool:
-        """Return whether each member uses at least `count` elements of its first buffer, which a broadcast has
-        alone.
+        """Return whether each member uses at least `count` elements of the call's first buffer. False for calls without
+        a count.
         """
         if not self.counted or (self.is_reduction and self.sends is Share.EACH):  # there `recvcount` is what comes out
             return False
@@ -288,8 +288,9 @@ class Meaning(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Return whether the function returns whatever other processes do. Making a persistent collective may wait
-        (MPI-4.1, 6.13)."""
+        """Return whether a call of the function returns whatever other processes do. That is not certain for making a
+        persistent collective (MPI-4.1, 6.13).
+        """
         if self.form is Form.PERSISTENT:
             return self.act is not Act.COLLECTIVE
         return self.waits is Waits.NOBODY or self.form is Form.NONBLOCKING

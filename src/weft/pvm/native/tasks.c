@@ -49,7 +49,7 @@ static int32_t find_task(int tid) {
 }
 
 /* Return the rank of a task by its id, from a small cache; WEFT_PVM_DAEMON or WEFT_PVM_STRANGER if it has none. */
-int32_t weft_pvm_rank_of(int tid) {
+int32_t weft_pvm_find_rank(int tid) {
     static __thread struct {
         int tid;
         int32_t rank;
@@ -65,7 +65,7 @@ int32_t weft_pvm_rank_of(int tid) {
 }
 
 /* Return the id of a rank's task, after waiting until it is known; 0 for no rank. */
-int weft_pvm_tid_of(int32_t rank) {
+int weft_pvm_await_tid(int32_t rank) {
     if (rank < 0 || rank >= (int32_t)WEFT_TASKS_MOST) return 0;
     while (!tasks[rank].tid) weft_follow_nap(); /* spawned later than it was when the run was recorded */
     return tasks[rank].tid;
@@ -132,7 +132,7 @@ void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks) {
         ranks[i] = WEFT_PVM_STRANGER;
         if (tids[i] <= 0 || place < 0) continue;
         uint32_t ordinal = children++;
-        int32_t at = weft_replaying ? weft_follow_child(ordinal) : -1;
+        int32_t at = weft_replaying ? weft_follow_find_child_rank(ordinal) : -1;
         if (at < 0 || at >= (int32_t)WEFT_TASKS_MOST) at = next_place();
         if (at < 0) continue;
         tasks[at].parent = place;
@@ -145,28 +145,28 @@ void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks) {
     }
 }
 
-void weft_pvm_state(uint32_t state) { weft_pvm_me->state = state; }
+void weft_pvm_set_state(uint32_t state) { weft_pvm_me->state = state; }
 
-void weft_pvm_killed(int32_t rank) {
+void weft_pvm_mark_killed(int32_t rank) {
     if (rank >= 0 && tasks[rank].state == WEFT_TASK_RUNNING) tasks[rank].state = WEFT_TASK_KILLED;
 }
 
-uint32_t weft_pvm_calls_of(int32_t rank) { return tasks[rank].calls; }
+uint32_t weft_pvm_count_calls(int32_t rank) { return tasks[rank].calls; }
 
 /* ---- buffers ---- */
 enum { BUFFERS = 1 << 16 };
 static uint32_t buffers[BUFFERS], last_buffer = WEFT_ID_DYNAMIC - 1;
 
-uint32_t weft_pvm_new_buffer(int buffer) {
+uint32_t weft_pvm_number_new_buffer(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     return buffers[buffer % BUFFERS] = ++last_buffer;
 }
 
 /* Return the record's number of a message buffer; a new one if it is unknown. */
-uint32_t weft_pvm_buffer(int buffer) {
+uint32_t weft_pvm_find_buffer_id(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     uint32_t id = buffers[buffer % BUFFERS];
-    return id ? id : weft_pvm_new_buffer(buffer);
+    return id ? id : weft_pvm_number_new_buffer(buffer);
 }
 
 /* ---- contexts: each is a space of messages of its own, as MPI's communicators are ---- */
@@ -204,7 +204,7 @@ static uint32_t define_context(int context) {
 }
 
 /* Return the record's id of the current context, which is a message space of its own like a communicator. */
-uint32_t weft_pvm_context(void) {
+uint32_t weft_pvm_find_context_id(void) {
     int context = real_pvm_getcontext();
     if (LIKELY(!context)) return WEFT_ID_WORLD;
     for (uint32_t i = 0; i < context_count; i++)

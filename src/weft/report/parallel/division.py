@@ -14,7 +14,7 @@ A_RANK: Final = 64 << 10
 
 
 def divide_ranks(trace: Trace, size: int) -> list[range]:
-    """Return the ranks of each of `size` workers: consecutive ranges of all ranks in their order."""
+    """Return for each of `size` workers the ranks that it analyses: consecutive ranges that cover all ranks."""
     weights = [A_RANK + (rank.file.size if rank.file else 0) for rank in trace.ranks]
     middles = np.cumsum(weights) - np.array(weights) / 2
     goals = sum(weights) * np.arange(1, size) / size

@@ -43,7 +43,9 @@ class SharedMatch:
 
 
 def match_shared(team: Team, trace: Trace, shares: list[range]) -> SharedMatch:
-    """Return the match of this worker's ranks. All workers call it together."""
+    """Match the messages and collectives of this worker's ranks, also with those of other workers' ranks. All workers
+    call it together.
+    """
     own = extract_operations(trace)
     coming = np.concatenate(team.exchange_rows(_sends_to_workers(own.sends, shares, team.rank)))
     sends = _JoinedRows(own.sends, coming, trace.share)
@@ -86,9 +88,9 @@ def _insert_own(others: NDArray[Any], own: NDArray[Any], low: int) -> NDArray[An
 
 
 def pack_rows(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE) -> Rows:
-    """Return sends or receives as rows that are sent to other workers.
+    """Return sends or receives in the form in which they are sent to other workers.
 
-    `which`: the rows to send, `theirs`: the row of each one's partner at the other worker.
+    `which`: the rows to send. `theirs`: for each the row of its partner at the other worker.
     """
     rows = np.empty(len(which), ROW)
     rows["rank"] = np.searchsorted(posts.first, which.astype(np.uint64), side="right") - 1
@@ -99,21 +101,21 @@ def pack_rows(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NO
 
 
 def worker_of_ranks(shares: list[range], ranks: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the worker of each rank; -1 for what is not a rank."""
+    """Return for each rank the worker that analyses it; -1 for a negative rank."""
     starts = np.array([share.start for share in shares])
     found: NDArray[np.int64] = np.where(ranks < 0, -1, np.searchsorted(starts, ranks, side="right") - 1)
     return found
 
 
 def _sends_to_workers(sends: Posts, shares: list[range], me: int) -> list[Rows]:
-    """Return by worker the sends to its ranks."""
+    """Return for each worker the sends to its ranks, none for this worker (`me`)."""
     to = worker_of_ranks(shares, sends.peer)
     return [pack_rows(sends, np.flatnonzero(to == other) if other != me else np.zeros(0, np.int64))
             for other in range(len(shares))]  # fmt: skip
 
 
 def _receives_for_workers(recvs: Posts, sends: _JoinedRows, shares: list[range]) -> list[Rows]:
-    """Return by worker the receives that took its sends."""
+    """Return for each worker the receives of this worker that took one of its sends."""
     took = sends.posts.partner[sends.places]
     taken = np.flatnonzero(took != NONE)
     of = worker_of_ranks(shares, sends.others["rank"][taken].astype(np.int64))
@@ -122,7 +124,9 @@ def _receives_for_workers(recvs: Posts, sends: _JoinedRows, shares: list[range])
 
 
 def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
-    """Set the partners of both sides to rows of the joined columns: those of sends still count own receives only."""
+    """Set the partners of sends and receives to rows of the joined columns (own rows and those of other workers).
+    Before, the partners of sends are numbers among the own receives.
+    """
     partner = sends.posts.partner
     partner[partner != NONE] += np.uint32(recvs.shift)
     answered = sends.shift + recvs.others["theirs"].astype(np.int64)
@@ -133,7 +137,11 @@ def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
 def _add_unmatched(
     team: Team, own: Operations, sends: _JoinedRows, recvs: _JoinedRows
 ) -> tuple[_JoinedRows, _JoinedRows]:
-    """Return the sends and the receives, with the unmatched ones of the other workers' ranks added."""
+    """Return sends and receives with the unmatched ones of other workers' ranks added, and renumber all partners
+    accordingly. All workers call it together.
+
+    `own`: what this worker's ranks sent and received.
+    """
     told = [team.all_gather_rows(_unmatched_own(joined)) for joined in (sends, recvs)]
     left = [np.concatenate(parts[: team.rank] + parts[team.rank + 1 :]) for parts in told]
     share = sends.share
@@ -153,14 +161,16 @@ def _add_unmatched(
 
 
 def _unmatched_own(joined: _JoinedRows) -> Rows:
-    """Return own rows without a partner, by their own numbers."""
+    """Return this worker's rows that have no partner and were not cancelled, in the form in which they are sent to
+    other workers.
+    """
     posts, mine = joined.posts, joined.own_rows
     free = (posts.partner[mine] == NONE) & ((posts.flags[mine] & Post.CANCELLED) == 0)
     return pack_rows(joined.own, np.flatnonzero(free))
 
 
 def _rows_in_wider(joined_rows: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
-    """Return the row that each row of joined columns has in wider ones."""
+    """Return for each row of joined columns its row in `wider`, which has further rows."""
     to = np.empty(len(joined_rows.posts), np.uint32)
     to[joined_rows.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
     keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (joined_rows, wider)]
@@ -169,7 +179,7 @@ def _rows_in_wider(joined_rows: _JoinedRows, wider: _JoinedRows) -> NDArray[np.u
 
 
 def _translate_rows(places: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return rows with their new places; NONE stays."""
+    """Return `places[row]` for each of the rows; NONE stays NONE."""
     found = rows.copy()
     known = rows != NONE
     found[known] = places[rows[known]]

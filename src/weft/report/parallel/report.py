@@ -16,8 +16,8 @@ from weft.base.version import VERSION
 from weft.findings import Finding
 from weft.report.analysis import Report, run_analyses
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
+from weft.report.context import AnalysisContext
 from weft.report.failure import Failure
-from weft.report.ground import AnalysisContext
 from weft.report.parallel import Team, divide_ranks, gather_match, match_shared
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.segments import analyse_in_segments
@@ -37,19 +37,23 @@ def can_be_shared(trace: Trace) -> bool:
     return trace.level != Level.OUTCOMES and trace.system is MPI and trace.suffix is None and trace.until is None
 
 
-def examine_together(team: Team, ground: AnalysisContext, progress: Progress | None = None) -> Report:
-    """Return the report at the first worker, an empty one at the others. All workers call it together."""
-    trace = ground.trace
+def examine_together(team: Team, context: AnalysisContext, progress: Progress | None = None) -> Report:
+    """Analyse a run with all workers. Return the report at the first worker, an empty report at the others. All workers
+    call it together.
+    """
+    trace = context.trace
     if can_be_shared(trace):
-        found: Mapping[str, Found] | None = analyse_in_segments(team, ground, progress or (lambda share, now: None))
+        found: Mapping[str, Found] | None = analyse_in_segments(team, context, progress or (lambda share, now: None))
         if found is None:
-            found = _SharedAnalyses(team, ground).found
-        return run_analyses(trace, ground=ground, progress=progress, found=found) if team.is_first else Report(())
-    return run_analyses(trace, ground=ground, progress=progress) if team.is_first else Report(())
+            found = _SharedAnalyses(team, context).found
+        return run_analyses(trace, context=context, progress=progress, found=found) if team.is_first else Report(())
+    return run_analyses(trace, context=context, progress=progress) if team.is_first else Report(())
 
 
 def find_differences(team: Team, trace: Trace) -> list[str]:
-    """Return what a worker sees of the run that differs from the first one's. All workers call it together."""
+    """Return a sentence for each thing that another worker sees otherwise than the first (Weft's version, the run's
+    files); empty if all see the same. All workers call it together.
+    """
     names = hashlib.sha256(repr([(rank.file.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
     seen = {
         "Weft": VERSION, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
@@ -67,8 +71,8 @@ def find_differences(team: Team, trace: Trace) -> list[str]:
 class _SharedAnalyses:
     """What the workers found together, by analysis, at the first one."""
 
-    def __init__(self, team: Team, ground: AnalysisContext) -> None:
-        trace = ground.trace
+    def __init__(self, team: Team, context: AnalysisContext) -> None:
+        trace = context.trace
         parts = divide_ranks(trace, team.size)
         trace.share = parts[team.rank]
         shared = match_shared(team, trace, parts)
@@ -81,35 +85,37 @@ class _SharedAnalyses:
         self.found: dict[str, list[Finding] | Failure] = {}
         if not team.is_first:
             return
-        ground.take(whole, frozenset(chain.from_iterable(called for _, called, _ in told)))
+        context.take(whole, frozenset(chain.from_iterable(called for _, called, _ in told)))
         for text in chain.from_iterable(problems for _, _, problems in told):
             trace.add_problem(text)
         for analysis in ANALYSES:
             if analysis.name not in WHOLE:
                 of_all = [found[analysis.name] for found, _, _ in told]
-                self.found[analysis.name] = _join_findings(_sections_of(ground, analysis), of_all)
+                self.found[analysis.name] = _join_findings(_sections_of(context, analysis), of_all)
 
 
-def _sections_of(ground: AnalysisContext, analysis: Analysis) -> Sequence[AnalysisSection]:
+def _sections_of(context: AnalysisContext, analysis: Analysis) -> Sequence[AnalysisSection]:
     if analysis.parts is not None:
         return analysis.parts()
-    return (AnalysisSection(lambda trace, match: [list(analysis.find(ground))]),)
+    return (AnalysisSection(lambda trace, match: [list(analysis.find(context))]),)
 
 
-def _analyse_own_ranks(ground: AnalysisContext, analysis: Analysis) -> list[Groups] | Failure:
-    """Return what the sections of an analysis find in a worker's own ranks, or its failure."""
-    if not may_find(ground, analysis):
-        return [[] for _ in _sections_of(ground, analysis)]
-    trace, match = ground.trace, ground.match
+def _analyse_own_ranks(context: AnalysisContext, analysis: Analysis) -> list[Groups] | Failure:
+    """Return what each section of an analysis finds in this worker's ranks, or the failure of the analysis."""
+    if not may_find(context, analysis):
+        return [[] for _ in _sections_of(context, analysis)]
+    trace, match = context.trace, context.match
     return call_or_fail(
         analysis,
-        lambda: [list(limit_groups(part.find(trace, match), part.most)) for part in _sections_of(ground, analysis)],
+        lambda: [list(limit_groups(part.find(trace, match), part.most)) for part in _sections_of(context, analysis)],
     )
 
 
 def _join_findings(parts: Sequence[AnalysisSection], told: Sequence[list[Groups] | Failure]) -> list[Finding] | Failure:
-    """Return the findings of all workers, in the order in which a single process would report them. If a worker failed,
-    return its Failure instead.
+    """Return the findings of all workers in the order in which one process would report them; the Failure if a worker
+    failed.
+
+    `parts`: the sections of the analysis. `told`: by worker what each section found, in groups.
     """
     found: list[Finding] = []
     for nth, part in enumerate(parts):

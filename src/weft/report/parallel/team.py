@@ -46,7 +46,7 @@ class Team:
         return [pickle.loads(part.tobytes()) for part in parts]
 
     def gather_objects(self, mine: _Told) -> list[_Told]:
-        """Return the object of every worker at the first one, an empty list at the others."""
+        """Return at the first worker the objects of all workers, in their order; empty at the others."""
         data = np.frombuffer(pickle.dumps(mine), np.uint8)
         sizes = self.all_gather_numbers(len(data))
         into = np.empty(int(sizes.sum()) if self.is_first else 0, np.uint8)
@@ -54,7 +54,7 @@ class Team:
         return [pickle.loads(part.tobytes()) for part in _parts(into, sizes)] if self.is_first else []
 
     def all_gather_rows(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return the rows of every worker, in their order."""
+        """Return the arrays of all workers, in their order, at every worker."""
         sizes = self.all_gather_numbers(len(mine))
         into, kind = np.empty(int(sizes.sum()), mine.dtype), self._row_type(mine)
         self._wait_for(
@@ -64,14 +64,14 @@ class Team:
         return _parts(into, sizes)
 
     def gather_rows(self, mine: NDArray[Any], sizes: NDArray[np.int64], into: NDArray[Any]) -> None:
-        """Write the rows of all workers, `sizes` of each, into a column of the first one."""
+        """Collect the arrays of all workers in `into` of the first one. `sizes`: the length of each worker's array."""
         kind = self._row_type(mine)
         to = [into, (sizes, _starts(sizes)), kind] if self.is_first else None
         self._wait_for(self._comm.Igatherv([np.ascontiguousarray(mine), kind], to, root=0))
         kind.Free()
 
     def exchange_rows(self, parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Send each worker its part, and return what each has for this one."""
+        """Send part k to worker k, and return the parts that all workers have sent to this one, in their order."""
         sizes = np.array([len(part) for part in parts], np.int64)
         coming = np.empty(self.size, np.int64)
         self._wait_for(self._comm.Ialltoall([sizes, self._mpi.INT64_T], [coming, self._mpi.INT64_T]))
@@ -84,7 +84,7 @@ class Team:
         return _parts(into, coming)
 
     def all_gather_numbers(self, mine: int) -> NDArray[np.int64]:
-        """Return one number of every worker."""
+        """Return the numbers that the workers give, in their order, at every worker."""
         sizes = np.empty(self.size, np.int64)
         one = np.array([mine], np.int64)
         self._wait_for(self._comm.Iallgather([one, self._mpi.INT64_T], [sizes, self._mpi.INT64_T]))
@@ -106,7 +106,7 @@ class Team:
         self._wait_for(self._comm.Ibarrier())
 
     def abort(self, error: BaseException | str, status: int) -> NoReturn:
-        """End all workers, as this one failed: others would wait for it for ever."""
+        """Print that this worker failed, and end all workers, which would wait for it for ever. Does not return."""
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         host = self._mpi.Get_processor_name()
         print(f"weft: error: worker {self.rank} of {self.size} (on {host}) failed: {what}; {REMEDY}", file=sys.stderr)
@@ -133,7 +133,7 @@ class SingleWorker:
 
 
 def join_team(size: int) -> Team:
-    """Return the workers of this job step, of which its launcher started `size`.
+    """Return the team of workers that this process belongs to. `size`: how many processes the launcher started.
 
     WeftError if mpi4py is missing, or its MPI is not the launcher's.
     """

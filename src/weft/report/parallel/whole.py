@@ -15,7 +15,9 @@ from weft.report.parallel.team import Team
 
 
 def gather_match(team: Team, shared: SharedMatch) -> Match | None:
-    """Return the match of the whole run at the first worker, None at the others. All workers call it together."""
+    """Put the workers' matches together. Return the match of the whole run at the first worker, None at the others. All
+    workers call it together.
+    """
     match, share = shared.match, shared.match.trace.share
     rows = [match.sends.rows_of_ranks(share), match.recvs.rows_of_ranks(share), match.probes.rows_of_ranks(share),
             match.collectives.rows_of_ranks(share)]  # fmt: skip
@@ -40,7 +42,11 @@ def gather_match(team: Team, shared: SharedMatch) -> Match | None:
 
 
 def _renumber_partners(partner: U32, of: Posts, numbers: U32, bases: NDArray[np.int64], shares: list[range]) -> U32:
-    """Return partners by their number in the whole run."""
+    """Return the partners as row numbers in the match of the whole run; NONE stays NONE.
+
+    `of`: the rows that `partner` refers to at this worker. `numbers`: the number of each at the worker of its rank.
+    `bases`: by worker the number of its first row in the whole. `shares`: by worker its ranks.
+    """
     known = partner != NONE
     rows = partner[known]
     ranks = np.searchsorted(of.first, rows.astype(np.uint64), side="right") - 1
@@ -52,7 +58,11 @@ def _renumber_partners(partner: U32, of: Posts, numbers: U32, bases: NDArray[np.
 def _gather_columns(
     team: Team, rows: Posts | Collectives, part: slice, shared: SharedMatch, changed: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
-    """Return the columns of all workers' own rows at the first one, the partners and parents as they are `changed`."""
+    """Return at the first worker the columns of all workers' own rows, one below the other; empty columns at the
+    others.
+
+    `part`: this worker's own rows. `changed`: columns to take instead of those of `rows`.
+    """
     share = shared.match.trace.share
     of_ranks = np.array([len(theirs) for theirs in shared.shares], np.int64)
     each = np.zeros(int(of_ranks.sum()), np.uint64)

@@ -41,12 +41,12 @@ static struct {
 } sure; // this thread runs that loop: it was asked
 
 // Release a reference to a birth, and free it with the last one.
-static void release_birth(birth *b) {
-    while (b != NULL && --b->owners == 0) {
-        birth *parent = b->parent;
-        if (b->code != NULL) Py_DecRef(b->code);
-        free(b);
-        b = parent;
+static void release_birth(birth *born) {
+    while (born != NULL && --born->owners == 0) {
+        birth *parent = born->parent;
+        if (born->code != NULL) Py_DecRef(born->code);
+        free(born);
+        born = parent;
     }
 }
 
@@ -55,82 +55,85 @@ static uint32_t roots; // births without a parent
 int (*weft_initialize)(initializer own, object *task, object *arguments, object *keywords);
 static initializer initialize; // asyncio's own, where ours has taken its place
 
-// Return the birth of a new task; NULL if there is no memory.
+// Return the birth of a new task, made by `parent` at an instruction of `code`; NULL if there is no memory.
 static birth *make_birth(birth *parent, object *code, int lasti) {
-    birth *b = malloc(sizeof *b);
-    if (b == NULL) return NULL;
+    birth *created = malloc(sizeof *created);
+    if (created == NULL) return NULL;
     if (parent != NULL &&
         parent->depth >= DEEP) { // a task that makes its own successor, for ever, would fill the memory
-        birth *cut = malloc(sizeof *cut);
-        if (cut != NULL) *cut = (birth){.id = parent->id, .children = parent->children++};
-        parent = cut;
+        birth *without_ancestors = malloc(sizeof *without_ancestors);
+        if (without_ancestors != NULL) *without_ancestors = (birth){.id = parent->id, .children = parent->children++};
+        parent = without_ancestors;
     }
     if (parent != NULL) parent->owners++;
-    *b = (birth){.parent = parent, .code = code, .id = ++ids, .lasti = lasti, .owners = 1};
-    if (parent != NULL) b->depth = parent->depth + 1;
-    b->nth = parent != NULL ? ++parent->children : ids == 0 ? 0 : ++roots; // 0: the one that tries how this works
-    return b;
+    *created = (birth){.parent = parent, .code = code, .id = ++ids, .lasti = lasti, .owners = 1};
+    if (parent != NULL) created->depth = parent->depth + 1;
+    created->nth = parent != NULL ? ++parent->children : ids == 0 ? 0 : ++roots; // 0: the one that tries how this works
+    return created;
 }
 
-// Return the entry of a task in a table, or a free one.
-static entry *find_slot(entry *in, uint64_t size, const object *task) {
-    uint64_t at = ((uintptr_t)task >> 4) * 0x9E3779B97F4A7C15u >> 20 & (size - 1);
-    while (in[at].task != NULL && in[at].task != task) at = (at + 1) & (size - 1);
-    return &in[at];
+// Return the entry of a task in a table of a power of two, or the free one where it would be.
+static entry *find_slot(entry *entries, uint64_t size, const object *task) {
+    uint64_t index = ((uintptr_t)task >> 4) * 0x9E3779B97F4A7C15u >> 20 & (size - 1);
+    while (entries[index].task != NULL && entries[index].task != task) index = (index + 1) & (size - 1);
+    return &entries[index];
 }
 
-// Remove dead tasks from the table, and make room. 0 if there is no memory.
+// Remove dead tasks from the table, and make room. Return 0 if there is no memory.
 static int sweep_table(void) {
-    uint64_t alive = 0;
+    uint64_t alive_count = 0;
     for (uint64_t i = 0; i < room; i++)
-        alive += table[i].task != NULL && PyWeakref_GetObject(table[i].ref) != _Py_NoneStruct;
+        alive_count += table[i].task != NULL && PyWeakref_GetObject(table[i].ref) != _Py_NoneStruct;
     uint64_t size = SMALL;
-    while (size < 4 * alive) size *= 2;
-    entry *fresh = calloc(size, sizeof *fresh), *old = table;
-    if (fresh == NULL) return 0;
-    uint64_t before = room;
-    table = fresh, room = size, used = alive;
-    for (uint64_t i = 0; i < before; i++) {
-        if (old[i].task == NULL) continue;
-        if (PyWeakref_GetObject(old[i].ref) != _Py_NoneStruct) {
-            *find_slot(fresh, size, old[i].task) = old[i];
+    while (size < 4 * alive_count) size *= 2;
+    entry *new_table = calloc(size, sizeof *new_table), *old_table = table;
+    if (new_table == NULL) return 0;
+    uint64_t old_room = room;
+    table = new_table, room = size, used = alive_count;
+    for (uint64_t i = 0; i < old_room; i++) {
+        if (old_table[i].task == NULL) continue;
+        if (PyWeakref_GetObject(old_table[i].ref) != _Py_NoneStruct) {
+            *find_slot(new_table, size, old_table[i].task) = old_table[i];
         } else {
-            Py_DecRef(old[i].ref);
-            release_birth(old[i].born);
+            Py_DecRef(old_table[i].ref);
+            release_birth(old_table[i].born);
         }
     }
-    free(old);
+    free(old_table);
     return 1;
 }
 
 // Return the recorded birth of a task; NULL if there is none.
 static birth *find_birth(const object *task) {
     if (table == NULL) return NULL;
-    entry *e = find_slot(table, room, task);
-    return e->task != NULL && PyWeakref_GetObject(e->ref) == task ? e->born : NULL;
+    entry *found = find_slot(table, room, task);
+    return found->task != NULL && PyWeakref_GetObject(found->ref) == task ? found->born : NULL;
 }
 
-// Store a birth for a task; takes over `ref`.
-static birth *store_birth(object *task, object *ref, birth *b) {
-    if (b == NULL || (4 * used >= 3 * room && !sweep_table())) {
+// Store the birth of a task and return it; NULL without memory. `ref`, a weak reference to the task, and the birth are
+// taken over.
+static birth *store_birth(object *task, object *ref, birth *born) {
+    if (born == NULL || (4 * used >= 3 * room && !sweep_table())) {
         Py_DecRef(ref);
-        release_birth(b);
+        release_birth(born);
         return NULL;
     }
-    entry *e = find_slot(table, room, task);
-    if (e->task != NULL) { // another one lay at this address
-        Py_DecRef(e->ref);
-        release_birth(e->born);
+    entry *slot = find_slot(table, room, task);
+    if (slot->task != NULL) { // another one lay at this address
+        Py_DecRef(slot->ref);
+        release_birth(slot->born);
     } else {
         used++;
     }
-    *e = (entry){task, ref, b};
-    return b;
+    *slot = (entry){task, ref, born};
+    return born;
 }
 
+// Return the birth of a task; one that was created past Weft has a birth without a parent from now on. NULL without
+// memory.
 birth *weft_birth_of(object *task) {
-    birth *b = find_birth(task);
-    if (b != NULL) return b;
+    birth *known = find_birth(task);
+    if (known != NULL) return known;
     object *ref = PyWeakref_NewRef(task, NULL);
     if (ref == NULL) {
         PyErr_Clear();
@@ -139,37 +142,38 @@ birth *weft_birth_of(object *task) {
     return store_birth(task, ref, make_birth(NULL, NULL, -1));
 }
 
-static int is_library(object *code) {
-    unsigned at = (uintptr_t)code >> 5 & (SEEN - 1);
-    if (seen[at].code != code) {
-        object *told = PyObject_CallOneArg(py.is_library, code);
-        if (told == NULL) {
+// Return whether code is asyncio's own, by py.is_library; the latest answers are remembered.
+static int is_library_code(object *code) {
+    unsigned slot = (uintptr_t)code >> 5 & (SEEN - 1);
+    if (seen[slot].code != code) {
+        object *answer = PyObject_CallOneArg(py.is_library, code);
+        if (answer == NULL) {
             PyErr_Clear();
             return 0;
         }
         Py_IncRef(code);
-        object *gone = seen[at].code;
-        seen[at].code = code;
-        seen[at].library = PyObject_IsTrue(told);
-        Py_DecRef(told);
+        object *gone = seen[slot].code;
+        seen[slot].code = code;
+        seen[slot].library = PyObject_IsTrue(answer);
+        Py_DecRef(answer);
         if (gone != NULL) Py_DecRef(gone);
     }
-    return seen[at].library;
+    return seen[slot].library;
 }
 
-// Return the innermost code that is not asyncio's own, and its instruction; owned.
+// Return the innermost code that is not asyncio's own (owned), and its instruction; NULL if there is none.
 static object *find_creating_code(int *lasti) {
     object *frame = PyEval_GetFrame(), *code = NULL;
     if (frame != NULL) Py_IncRef(frame);
     while (frame != NULL) {
         code = PyFrame_GetCode(frame);
         *lasti = PyFrame_GetLasti(frame);
-        int library = is_library(code);
-        object *back = library ? PyFrame_GetBack(frame) : NULL;
+        int is_library = is_library_code(code);
+        object *caller = is_library ? PyFrame_GetBack(frame) : NULL;
         Py_DecRef(frame);
-        if (!library) return code;
+        if (!is_library) return code;
         Py_DecRef(code);
-        frame = back;
+        frame = caller;
     }
     *lasti = -1;
     return NULL;
@@ -185,7 +189,7 @@ static object *ask_current_task(void) {
     return found == _Py_NoneStruct ? NULL : found;
 }
 
-// Return the task that runs in this thread; not owned.
+// Return the task that runs in this thread and so makes `task`; not owned. NULL if none runs.
 static object *find_parent_task(object *task) {
     if (initialize != NULL) return ask_current_task();
     if (PyDict_Size(py.current) == 0) return NULL;
@@ -210,23 +214,23 @@ out:
 // Record the birth of a new task, and call the debugger's callback if that is enabled.
 static void record_birth(object *task, object *ref) {
     object *parent = find_parent_task(task);
-    birth *from = parent != NULL && parent != task ? weft_birth_of(parent) : NULL;
+    birth *parent_birth = parent != NULL && parent != task ? weft_birth_of(parent) : NULL;
     int lasti;
     object *code = find_creating_code(&lasti);
-    birth *early = find_birth(task), *b = early != NULL ? NULL : make_birth(from, code, lasti);
+    birth *early = find_birth(task), *born = early != NULL ? NULL : make_birth(parent_birth, code, lasti);
     if (early != NULL && early->code == NULL && early->parent == NULL) { // it began before, and made tasks of its own
-        early->parent = from;
+        early->parent = parent_birth;
         early->code = code;
         early->lasti = lasti;
-        if (from != NULL) early->nth = ++from->children, from->owners++;
-    } else if (b == NULL && code != NULL) {
+        if (parent_birth != NULL) early->nth = ++parent_birth->children, parent_birth->owners++;
+    } else if (born == NULL && code != NULL) {
         Py_DecRef(code);
     }
-    if (b != NULL) {
+    if (born != NULL) {
         Py_IncRef(ref);
-        b = store_birth(task, ref, b);
+        born = store_birth(task, ref, born);
     }
-    if (weft_born != NULL && (b != NULL || early != NULL)) weft_born(task, b != NULL ? b : early);
+    if (weft_born != NULL && (born != NULL || early != NULL)) weft_born(task, born != NULL ? born : early);
     if (watched) {
         object *answer =
             PyObject_CallFunctionObjArgs(py.on_create, task, parent != NULL ? parent : _Py_NoneStruct, NULL);
@@ -235,22 +239,22 @@ static void record_birth(object *task, object *ref) {
     }
 }
 
-// WeakSet.add, with the birth of the task.
+// Add a task in place of WeakSet.add, and record its birth.
 static object *add_task(object *self, object *task) {
     (void)self;
-    object *ref = PyWeakref_NewRef(task, forget);
-    if (ref == NULL) return NULL;
-    if (PySet_Add(py.data, ref) < 0) {
-        Py_DecRef(ref);
+    object *weak_reference = PyWeakref_NewRef(task, forget);
+    if (weak_reference == NULL) return NULL;
+    if (PySet_Add(py.data, weak_reference) < 0) {
+        Py_DecRef(weak_reference);
         return NULL;
     }
-    record_birth(task, ref);
-    Py_DecRef(ref);
+    record_birth(task, weak_reference);
+    Py_DecRef(weak_reference);
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
 }
 
-// WeakSet's callback: a task has gone.
+// Remove a task that has gone from the set, in place of WeakSet's own callback.
 static object *forget_task(object *self, object *ref) {
     (void)self;
     if (PySet_Size(py.iterating) > 0) return PyObject_CallOneArg(py.removed, ref);
@@ -259,14 +263,14 @@ static object *forget_task(object *self, object *ref) {
     return _Py_NoneStruct;
 }
 
-// The type's initializer, with the birth of the task.
+// Call the type's initializer, in whose place this one is, and record the birth of the task.
 static int initialize_task(object *task, object *arguments, object *keywords) {
     int failed = weft_initialize != NULL ? weft_initialize(initialize, task, arguments, keywords)
                                          : initialize(task, arguments, keywords);
-    object *ref = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
-    if (ref != NULL) {
-        record_birth(task, ref);
-        Py_DecRef(ref);
+    object *weak_reference = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
+    if (weak_reference != NULL) {
+        record_birth(task, weak_reference);
+        Py_DecRef(weak_reference);
     } else if (failed == 0) {
         PyErr_Clear();
     }
@@ -277,57 +281,59 @@ static int initialize_task(object *task, object *arguments, object *keywords) {
 // (PyTypeObject, PyWrapperDescrObject); whether they are as ours says what is found there.
 enum { TP_INIT = 60, TYPE_INIT = 296 / sizeof(void *), WRAPPED = 48 / sizeof(void *) };
 
-// Replace an initializer of the type and its subclasses by another.
-static void replace_initializer(initializer old, initializer fresh) {
+// Replace an initializer of the type and its subclasses by another one.
+static void replace_initializer(initializer old_initializer, initializer new_initializer) {
     initializer *const of_type = (initializer *)(void *)py.task + TYPE_INIT;
-    if (*of_type == old) *of_type = fresh;
-    object *word = PyUnicode_InternFromString("__init__");
-    object *wrapper = word != NULL ? PyObject_GetAttr(py.task, word) : NULL;
+    if (*of_type == old_initializer) *of_type = new_initializer;
+    object *name = PyUnicode_InternFromString("__init__");
+    object *wrapper = name != NULL ? PyObject_GetAttr(py.task, name) : NULL;
     object *type = wrapper != NULL ? PyObject_Type(wrapper) : NULL;
     if (type == PyWrapperDescr_Type) {
         initializer *const wrapped = (initializer *)(void *)wrapper + WRAPPED;
-        if (*wrapped == old) *wrapped = fresh;
+        if (*wrapped == old_initializer) *wrapped = new_initializer;
     }
     if (type != NULL) Py_DecRef(type);
     if (wrapper != NULL) Py_DecRef(wrapper);
-    if (word != NULL) Py_DecRef(word);
+    if (name != NULL) Py_DecRef(name);
     PyErr_Clear();
 }
 
-// Put Weft's initializers in the place of asyncio's; 0 if that is impossible.
+// Put Weft's initializer in the place of asyncio's; return 0 if that is impossible.
 static int hook_initializers(void) {
-    initializer own = (initializer)PyType_GetSlot(py.task, TP_INIT);
-    if (own == NULL || ((initializer *)(void *)py.task)[TYPE_INIT] != own) return 0;
-    initialize = own;
-    replace_initializer(own, initialize_task);
+    initializer original = (initializer)PyType_GetSlot(py.task, TP_INIT);
+    if (original == NULL || ((initializer *)(void *)py.task)[TYPE_INIT] != original) return 0;
+    initialize = original;
+    replace_initializer(original, initialize_task);
     return 1;
 }
 
-// Let asyncio be as it was.
+// Give asyncio its own initializer back.
 __attribute__((visibility("default"))) void weft_births_leave(void) {
     if (initialize != NULL) replace_initializer(initialize_task, initialize);
 }
 
-static object *birth_as_tuple(const birth *b) {
-    object *code = b->code != NULL ? b->code : _Py_NoneStruct;
-    if (b->parent == NULL) return Py_BuildValue("KOOiI", b->id, _Py_NoneStruct, code, b->lasti, b->nth);
-    return Py_BuildValue("KKOiI", b->id, b->parent->id, code, b->lasti, b->nth);
+// Return a birth for Python: number, parent's number or None, code that made it, instruction, and which child of its
+// parent it is.
+static object *make_birth_tuple(const birth *born) {
+    object *code = born->code != NULL ? born->code : _Py_NoneStruct;
+    if (born->parent == NULL) return Py_BuildValue("KOOiI", born->id, _Py_NoneStruct, code, born->lasti, born->nth);
+    return Py_BuildValue("KKOiI", born->id, born->parent->id, code, born->lasti, born->nth);
 }
 
-// Its number, its parent's, the code that made it and the instruction.
+// Return the birth of a task for Python; zeros without one.
 static object *read_birth(object *self, object *task) {
     (void)self;
-    birth *b = weft_birth_of(task);
-    return b != NULL ? birth_as_tuple(b) : Py_BuildValue("iOOii", 0, _Py_NoneStruct, _Py_NoneStruct, -1, 0);
+    birth *born = weft_birth_of(task);
+    return born != NULL ? make_birth_tuple(born) : Py_BuildValue("iOOii", 0, _Py_NoneStruct, _Py_NoneStruct, -1, 0);
 }
 
-// The same of it, of its parent, and so on.
+// Return the births of a task, of its parent, and so on, as a list for Python.
 static object *read_chain(object *self, object *task) {
     (void)self;
     object *list = PyList_New(0);
-    for (birth *b = list != NULL ? weft_birth_of(task) : NULL; b != NULL; b = b->parent) {
-        object *one = birth_as_tuple(b);
-        if (one != NULL) PyList_Append(list, one), Py_DecRef(one);
+    for (birth *born = list != NULL ? weft_birth_of(task) : NULL; born != NULL; born = born->parent) {
+        object *item = make_birth_tuple(born);
+        if (item != NULL) PyList_Append(list, item), Py_DecRef(item);
     }
     return list;
 }
@@ -369,7 +375,7 @@ static struct {
     object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks;
 } word;
 
-// Make the names of the attributes that are read.
+// Make the names of the attributes that are read, once. Return 0 without memory.
 static int intern_names(void) {
     static const char text[][24] = {"cr_frame",     "gi_frame",     "ag_frame",     "cr_await",
                                     "gi_yieldfrom", "ag_await",     "cr_running",   "gi_running",
@@ -384,13 +390,13 @@ static int intern_names(void) {
     return word.coro != NULL && word.waiter != NULL && word.done != NULL && word.callbacks != NULL;
 }
 
-// Add an instruction to the list of spots; 0 if there is no memory.
+// Add an instruction to the list of spots, which takes over `code`; return 0 if there is no memory.
 static int push_spot(object *code, long lasti) {
     if (in.used == in.room) {
         long room = in.room != 0 ? 2 * in.room : SMALL;
-        spot *more = realloc(in.spots, (size_t)room * sizeof *more);
-        if (more == NULL) return 0;
-        in.spots = more;
+        spot *grown = realloc(in.spots, (size_t)room * sizeof *grown);
+        if (grown == NULL) return 0;
+        in.spots = grown;
         in.room = room;
     }
     in.spots[in.used++] = (spot){code, lasti};
@@ -401,6 +407,7 @@ static void forget_spots(long from) {
     while (in.used > from) Py_DecRef(in.spots[--in.used].code);
 }
 
+// Double the hash index of shapes. Return 0 without memory.
 static int grow_index(void) {
     long size = in.size != 0 ? 2 * in.size : SMALL;
     shape *shapes = realloc(in.shapes, (size_t)size / 2 * sizeof *shapes);
@@ -408,9 +415,9 @@ static int grow_index(void) {
     long *index = shapes != NULL ? calloc((size_t)size, sizeof *index) : NULL;
     if (index == NULL) return 0;
     for (long i = 0; i < in.count; i++) {
-        long at = (long)(in.shapes[i].hash & (uint64_t)(size - 1));
-        while (index[at] != 0) at = (at + 1) & (size - 1);
-        index[at] = i + 1;
+        long slot = (long)(in.shapes[i].hash & (uint64_t)(size - 1));
+        while (index[slot] != 0) slot = (slot + 1) & (size - 1);
+        index[slot] = i + 1;
     }
     free(in.index);
     in.index = index;
@@ -418,7 +425,8 @@ static int grow_index(void) {
     return 1;
 }
 
-// Return the number of the spots from `begin` on, which are removed if they are known. -1 if there is no memory.
+// Return the number of the shape (a line of calls) that the spots from `begin` on are; they are removed if it is known
+// already. -1 if there is no memory.
 static long intern_spots(long begin) {
     long length = in.used - begin;
     uint64_t hash = (uint64_t)length;
@@ -426,162 +434,167 @@ static long intern_spots(long begin) {
         hash =
             (hash ^ (uintptr_t)in.spots[i].code ^ (uint64_t)in.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^ hash >> 29;
     if (2 * (in.count + 1) >= in.size && !grow_index()) return -1;
-    long at = (long)(hash & (uint64_t)(in.size - 1));
-    for (; in.index[at] != 0; at = (at + 1) & (in.size - 1)) {
-        const shape *s = &in.shapes[in.index[at] - 1];
-        if (s->hash != hash || s->length != length) continue;
-        long same = 0;
-        while (same < length && in.spots[s->begin + same].code == in.spots[begin + same].code &&
-               in.spots[s->begin + same].lasti == in.spots[begin + same].lasti)
-            same++;
-        if (same < length) continue;
+    long slot = (long)(hash & (uint64_t)(in.size - 1));
+    for (; in.index[slot] != 0; slot = (slot + 1) & (in.size - 1)) {
+        const shape *known = &in.shapes[in.index[slot] - 1];
+        if (known->hash != hash || known->length != length) continue;
+        long equal_count = 0;
+        while (equal_count < length &&
+               in.spots[known->begin + equal_count].code == in.spots[begin + equal_count].code &&
+               in.spots[known->begin + equal_count].lasti == in.spots[begin + equal_count].lasti)
+            equal_count++;
+        if (equal_count < length) continue;
         forget_spots(begin);
-        return in.index[at] - 1;
+        return in.index[slot] - 1;
     }
     in.shapes[in.count] = (shape){hash, begin, length};
-    return (in.index[at] = ++in.count) - 1;
+    return (in.index[slot] = ++in.count) - 1;
 }
 
-// Return whether a thing is a coroutine, generator or asynchronous generator; -1 for anything else.
-static int kind_of(object *thing) {
-    object *type = PyObject_Type(thing);
+// Return 0 for a coroutine, 1 for a generator, 2 for an asynchronous generator, -1 for anything else.
+static int find_coroutine_kind(object *value) {
+    object *type = PyObject_Type(value);
     int kind = type == PyCoro_Type ? 0 : type == PyGen_Type ? 1 : type == PyAsyncGen_Type ? 2 : -1;
     if (type != NULL) Py_DecRef(type);
     return kind;
 }
 
-static object *get_attribute(object *of, object *name) {
-    object *found = PyObject_GetAttr(of, name);
-    if (found == NULL) PyErr_Clear();
-    if (found != _Py_NoneStruct) return found;
-    Py_DecRef(found);
+// Return an attribute of an object (owned); NULL if it has none or that is None.
+static object *get_attribute(object *value, object *name) {
+    object *attribute = PyObject_GetAttr(value, name);
+    if (attribute == NULL) PyErr_Clear();
+    if (attribute != _Py_NoneStruct) return attribute;
+    Py_DecRef(attribute);
     return NULL;
 }
 
-static int is_attribute_true(object *of, object *name) {
-    object *found = get_attribute(of, name);
-    if (found != NULL) Py_DecRef(found);
-    return found == _Py_TrueStruct;
+// Return whether an attribute of an object is True.
+static int is_attribute_true(object *value, object *name) {
+    object *attribute = get_attribute(value, name);
+    if (attribute != NULL) Py_DecRef(attribute);
+    return attribute == _Py_TrueStruct;
 }
 
-// Return what an awaitable wraps that is no coroutine; owned.
-static object *unwrap_awaitable(object *thing) {
-    object *type = PyObject_Type(thing);
-    int end = type == NULL || PySet_Contains(py.ends, type) != 0;
+// Return what an awaitable that is no coroutine wraps (owned); NULL if it wraps nothing.
+static object *unwrap_awaitable(object *awaitable) {
+    object *type = PyObject_Type(awaitable);
+    int is_end = type == NULL || PySet_Contains(py.ends, type) != 0;
     if (type != NULL) Py_DecRef(type);
-    object *found = end ? NULL : PyObject_CallOneArg(py.behind, thing);
-    if (found == NULL) PyErr_Clear();
-    if (found != _Py_NoneStruct) return found;
-    Py_DecRef(found);
+    object *wrapped = is_end ? NULL : PyObject_CallOneArg(py.behind, awaitable);
+    if (wrapped == NULL) PyErr_Clear();
+    if (wrapped != _Py_NoneStruct) return wrapped;
+    Py_DecRef(wrapped);
     return NULL;
 }
 
 // Add the frames of a coroutine, and of what it awaits, to the spots. 0 if there is no memory.
 static int push_frames(object *coro) {
-    object *last = NULL, *at = coro;
-    int good = 1;
-    Py_IncRef(at);
-    while (at != NULL && good) {
-        int kind = kind_of(at);
-        object *frame = kind < 0 ? NULL : get_attribute(at, word.frame[kind]);
-        object *onward = kind < 0 ? unwrap_awaitable(at) : get_attribute(at, word.await[kind]);
+    object *last = NULL, *awaited = coro;
+    int is_good = 1;
+    Py_IncRef(awaited);
+    while (awaited != NULL && is_good) {
+        int kind = find_coroutine_kind(awaited);
+        object *frame = kind < 0 ? NULL : get_attribute(awaited, word.frame[kind]);
+        object *next = kind < 0 ? unwrap_awaitable(awaited) : get_attribute(awaited, word.await[kind]);
         if (frame != NULL && frame == last) { // an asynchronous generator, met again in what sends to it
             Py_DecRef(frame);
-            if (onward != NULL) Py_DecRef(onward);
+            if (next != NULL) Py_DecRef(next);
             break;
         }
         if (frame != NULL) {
             object *code = PyFrame_GetCode(frame);
-            if (!(good = push_spot(code, PyFrame_GetLasti(frame)))) Py_DecRef(code);
+            if (!(is_good = push_spot(code, PyFrame_GetLasti(frame)))) Py_DecRef(code);
             if (last != NULL) Py_DecRef(last);
             last = frame;
         }
-        Py_DecRef(at);
-        at = onward;
+        Py_DecRef(awaited);
+        awaited = next;
     }
-    if (at != NULL) Py_DecRef(at);
+    if (awaited != NULL) Py_DecRef(awaited);
     if (last != NULL) Py_DecRef(last);
-    return good;
+    return is_good;
 }
 
-// Return how a task waits for a future of asyncio's own class.
-static long future_activity(object *waiter) {
-    unsigned at = (uintptr_t)waiter >> 5 & (SEEN - 1);
-    if (met[at].waiter == waiter) return met[at].how;
+// Return how a task waits for a future of asyncio's own class: PLAIN, or ASK where callbacks may be a shield's.
+static long find_future_wait(object *waiter) {
+    unsigned slot = (uintptr_t)waiter >> 5 & (SEEN - 1);
+    if (met[slot].waiter == waiter) return met[slot].how;
     object *callbacks = get_attribute(waiter, word.callbacks);
-    long how = PLAIN;
+    long activity = PLAIN;
     if (callbacks != NULL && PyList_Size(callbacks) > 1) { // else there is the task's own: nothing is shielded
-        object *told = PyObject_CallOneArg(py.shields, callbacks);
-        if (told != NULL) Py_DecRef(told);
-        if (told == NULL || told == _Py_TrueStruct) how = ASK;
+        object *answer = PyObject_CallOneArg(py.shields, callbacks);
+        if (answer != NULL) Py_DecRef(answer);
+        if (answer == NULL || answer == _Py_TrueStruct) activity = ASK;
     }
     if (callbacks != NULL) Py_DecRef(callbacks);
-    if (met[at].waiter != NULL) Py_DecRef(met[at].waiter);
+    if (met[slot].waiter != NULL) Py_DecRef(met[slot].waiter);
     Py_IncRef(waiter);
-    met[at].waiter = waiter;
-    return met[at].how = how;
+    met[slot].waiter = waiter;
+    return met[slot].how = activity;
 }
 
-// Return what a task does, as far as that can be told without its variables (task_table.py: TaskWalk.how).
-static long task_activity(object *task, object *coro, long length) {
-    int kind = kind_of(coro);
+// Return what a task does (READY, NEW, RUNS, PLAIN, ASK or the number of the task that it awaits), as far as that can
+// be told without its variables (task_table.py: TaskWalk.how).
+static long find_task_activity(object *task, object *coro, long spot_count) {
+    int kind = find_coroutine_kind(coro);
     if (kind >= 0 && is_attribute_true(coro, word.running[kind])) return RUNS;
-    if (kind >= 0 && !is_attribute_true(coro, word.suspended[kind])) return length != 0 ? NEW : READY;
+    if (kind >= 0 && !is_attribute_true(coro, word.suspended[kind])) return spot_count != 0 ? NEW : READY;
     object *waiter = get_attribute(task, word.waiter);
     if (waiter == NULL) return READY;
-    long how = ASK;
+    long activity = ASK;
     object *done = PyObject_CallMethodObjArgs(waiter, word.done, NULL), *type = PyObject_Type(waiter);
     if (done == NULL) PyErr_Clear();
     if (done == _Py_TrueStruct) {
-        how = READY;
+        activity = READY;
     } else if (type == py.task || PyObject_IsInstance(waiter, py.task) == 1) {
-        const birth *b = weft_birth_of(waiter);
-        if (b != NULL) how = (long)b->id;
+        const birth *born = weft_birth_of(waiter);
+        if (born != NULL) activity = (long)born->id;
     } else if (type == py.future) {
-        how = future_activity(waiter);
+        activity = find_future_wait(waiter);
     }
     PyErr_Clear();
     if (done != NULL) Py_DecRef(done);
     if (type != NULL) Py_DecRef(type);
     Py_DecRef(waiter);
-    return how;
+    return activity;
 }
 
-// Read a task into a line of the table.
-static int read_task(object *task, line *to) {
-    const birth *b = weft_birth_of(task);
-    *to = (line){.task = task, .id = b != NULL ? b->id : 0, .made = -1, .how = ASK};
+// Read a task into a row of the table: its birth, where it stands and what it does. Return 0 without memory.
+static int read_task(object *task, line *row) {
+    const birth *born = weft_birth_of(task);
+    *row = (line){.task = task, .id = born != NULL ? born->id : 0, .made = -1, .how = ASK};
     long begin = in.used;
-    if (b != NULL && b->parent != NULL) to->parent = b->parent->id;
-    if (b != NULL && b->code != NULL) {
-        Py_IncRef(b->code);
-        if (!push_spot(b->code, b->lasti)) return Py_DecRef(b->code), 0;
-        if ((to->made = intern_spots(begin)) < 0) return 0;
+    if (born != NULL && born->parent != NULL) row->parent = born->parent->id;
+    if (born != NULL && born->code != NULL) {
+        Py_IncRef(born->code);
+        if (!push_spot(born->code, born->lasti)) return Py_DecRef(born->code), 0;
+        if ((row->made = intern_spots(begin)) < 0) return 0;
     }
     object *coro = PyObject_CallMethodObjArgs(task, word.coro, NULL);
     if (coro == NULL) PyErr_Clear();
     begin = in.used;
-    int good = coro == NULL || push_frames(coro);
-    long length = in.used - begin;
-    if (good && (to->shape = intern_spots(begin)) < 0) good = 0;
-    if (good && coro != NULL) to->how = task_activity(task, coro, length);
+    int is_good = coro == NULL || push_frames(coro);
+    long spot_count = in.used - begin;
+    if (is_good && (row->shape = intern_spots(begin)) < 0) is_good = 0;
+    if (is_good && coro != NULL) row->how = find_task_activity(task, coro, spot_count);
     if (coro != NULL) Py_DecRef(coro);
-    return good;
+    return is_good;
 }
 
+// Compare two rows by the task's number, for qsort().
 static int compare_ids(const void *one, const void *other) {
-    uint64_t a = ((const line *)one)->id, b = ((const line *)other)->id;
-    return a < b ? -1 : a > b;
+    uint64_t one_id = ((const line *)one)->id, other_id = ((const line *)other)->id;
+    return one_id < other_id ? -1 : one_id > other_id;
 }
 
-// Return the list of all call stacks.
+// Return the list of all shapes, each a tuple of (code, instruction), for Python.
 static object *make_spot_list(void) {
     object *list = PyList_New(in.count);
     for (long i = 0; list != NULL && i < in.count; i++) {
         object *spots = PyTuple_New(in.shapes[i].length);
-        for (long k = 0; spots != NULL && k < in.shapes[i].length; k++) {
-            const spot *at = &in.spots[in.shapes[i].begin + k];
-            PyTuple_SetItem(spots, k, Py_BuildValue("(Ol)", at->code, at->lasti));
+        for (long index = 0; spots != NULL && index < in.shapes[i].length; index++) {
+            const spot *spot = &in.spots[in.shapes[i].begin + index];
+            PyTuple_SetItem(spots, index, Py_BuildValue("(Ol)", spot->code, spot->lasti));
         }
         PyList_SetItem(list, i, spots);
     }
@@ -589,30 +602,31 @@ static object *make_spot_list(void) {
 }
 
 // Return (tasks, ids, parents, made, shapes, how), one list a column in the order of creation, and the call stacks.
-static object *make_columns(const line *lines, long n) {
+static object *make_columns(const line *lines, long count) {
     object *list[6];
-    for (int c = 0; c < 6; c++)
-        if ((list[c] = PyList_New(n)) == NULL) return NULL;
-    for (long i = 0; i < n; i++) {
-        const line *l = &lines[i];
-        Py_IncRef(l->task);
-        PyList_SetItem(list[0], i, l->task);
-        const long long told[] = {(long long)l->id, (long long)l->parent, l->made, l->shape, l->how};
-        for (int c = 1; c < 6; c++) PyList_SetItem(list[c], i, PyLong_FromLongLong(told[c - 1]));
+    for (int column = 0; column < 6; column++)
+        if ((list[column] = PyList_New(count)) == NULL) return NULL;
+    for (long i = 0; i < count; i++) {
+        const line *row = &lines[i];
+        Py_IncRef(row->task);
+        PyList_SetItem(list[0], i, row->task);
+        const long long numbers[] = {(long long)row->id, (long long)row->parent, row->made, row->shape, row->how};
+        for (int column = 1; column < 6; column++)
+            PyList_SetItem(list[column], i, PyLong_FromLongLong(numbers[column - 1]));
     }
     return Py_BuildValue("(NNNNNNN)", list[0], list[1], list[2], list[3], list[4], list[5], make_spot_list());
 }
 
-// Read all tasks of a list, which keeps them alive meanwhile.
+// Read all tasks of a list, which keeps them alive meanwhile, and return their columns for Python.
 static object *walk_tasks(object *self, object *tasks) {
     (void)self;
-    long n = PyList_Size(tasks);
-    if (n < 0) return NULL;
-    line *lines = malloc((size_t)(n + 1) * sizeof *lines);
-    int good = lines != NULL && (word.callbacks != NULL || intern_names());
-    for (long i = 0; i < n && good; i++) good = read_task(PyList_GetItem(tasks, i), &lines[i]);
-    if (good) qsort(lines, (size_t)n, sizeof *lines, compare_ids);
-    object *answer = good ? make_columns(lines, n) : PyErr_NoMemory();
+    long count = PyList_Size(tasks);
+    if (count < 0) return NULL;
+    line *lines = malloc((size_t)(count + 1) * sizeof *lines);
+    int is_good = lines != NULL && (word.callbacks != NULL || intern_names());
+    for (long i = 0; i < count && is_good; i++) is_good = read_task(PyList_GetItem(tasks, i), &lines[i]);
+    if (is_good) qsort(lines, (size_t)count, sizeof *lines, compare_ids);
+    object *answer = is_good ? make_columns(lines, count) : PyErr_NoMemory();
     for (int i = 0; i < SEEN; i++) {
         if (met[i].waiter != NULL) Py_DecRef(met[i].waiter);
         met[i].waiter = NULL;
@@ -624,10 +638,10 @@ static object *walk_tasks(object *self, object *tasks) {
     return answer;
 }
 
-// Enable or disable the callback for new tasks.
-static object *enable_callback(object *self, object *on) {
+// Switch the debugger's callback for new tasks on or off.
+static object *enable_callback(object *self, object *is_on) {
     (void)self;
-    watched = PyObject_IsTrue(on);
+    watched = PyObject_IsTrue(is_on);
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
 }
@@ -644,21 +658,22 @@ static method methods[] = {{"add", add_task, ONE_ARGUMENT, NULL},          {"gon
                            {"number", next_number, ONE_ARGUMENT, NULL}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-// (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are kept for
-// as long as the process lives: Python calls `gone` while it takes itself apart at its end, when all else has let go of
-// them. None where asyncio's type is not as we know it.
+// Return (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are
+// kept for as long as the process lives: Python calls `gone` while it takes itself apart at its end, when all else has
+// let go of them. None where asyncio's type is not as we know it.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
-    object *made_of[METHODS];
+    object *functions[METHODS];
     for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);
     py = (names){given[0], given[1], given[2], given[3],  given[4],  given[5], given[6],
                  given[7], given[8], given[9], given[10], given[11], given[12]};
     for (int i = 0; i < METHODS; i++)
-        if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
+        if ((functions[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
     if (!sweep_table()) return NULL;
     if (py.data == _Py_NoneStruct && !hook_initializers()) {
         Py_IncRef(_Py_NoneStruct);
         return _Py_NoneStruct;
     }
-    forget = made_of[1];
-    return Py_BuildValue("(NNNNNN)", made_of[0], made_of[2], made_of[3], made_of[4], made_of[5], made_of[6]);
+    forget = functions[1];
+    return Py_BuildValue("(NNNNNN)", functions[0], functions[2], functions[3], functions[4], functions[5],
+                         functions[6]);
 }

@@ -11,11 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
+// Let this thread sleep until the debugger holds a task no more.
 void weft_tasks_wait(const task *held) {
-    const struct timespec moment = {0, 2000000};
-    int kept = errno;
-    while (__atomic_load_n(&held->traced, __ATOMIC_ACQUIRE) & HELD) syscall(SYS_nanosleep, &moment, NULL);
-    errno = kept;
+    const struct timespec two_milliseconds = {0, 2000000};
+    int saved_errno = errno;
+    while (__atomic_load_n(&held->traced, __ATOMIC_ACQUIRE) & HELD) syscall(SYS_nanosleep, &two_milliseconds, NULL);
+    errno = saved_errno;
 }
 
 // Comes back to where the thread was, with all that it had. The debugger has put below the stack's red zone:

@@ -22,7 +22,8 @@ static uint64_t heard;
 
 enum { UNNAMED = UINT32_MAX };
 
-static int is_asyncios_own(const char *text, long length) { // Task-17
+// Return whether a task's name is one that asyncio made: `Task-17`.
+static int is_default_name(const char *text, long length) { // Task-17
     if (length < 6 || memcmp(text, "Task-", 5) != 0) return 0;
     for (long i = 5; i < length; i++)
         if (text[i] < '0' || text[i] > '9') return 0;
@@ -30,53 +31,58 @@ static int is_asyncios_own(const char *text, long length) { // Task-17
 }
 
 // Return the number of a name, which is defined in the file at its first use.
-static uint32_t name_number(object *name, const char *text, long length) {
-    object *known = PyDict_GetItemWithError(py.names, name);
-    if (known != NULL) return (uint32_t)PyLong_AsUnsignedLongLong(known);
+static uint32_t find_name_number(object *name, const char *text, long length) {
+    object *found = PyDict_GetItemWithError(py.names, name);
+    if (found != NULL) return (uint32_t)PyLong_AsUnsignedLongLong(found);
     uint32_t number = (uint32_t)PyDict_Size(py.names) + 1;
-    object *made = PyLong_FromLongLong(number);
-    uint8_t *payload = made != NULL && PyDict_SetItem(py.names, name, made) == 0 ? malloc((size_t)length + 32) : NULL;
-    if (made != NULL) Py_DecRef(made);
+    object *number_object = PyLong_FromLongLong(number);
+    uint8_t *payload = number_object != NULL && PyDict_SetItem(py.names, name, number_object) == 0
+                           ? malloc((size_t)length + 32)
+                           : NULL;
+    if (number_object != NULL) Py_DecRef(number_object);
     if (payload == NULL) return UNNAMED;
-    uint8_t *p = weft_put_u(weft_put_u(weft_put_u(payload, 0), number), (uint64_t)length);
-    memcpy(p, text, (size_t)length);
-    weft_switches_define(WEFT_DEF_NAME, payload, (size_t)(p - payload) + (size_t)length);
+    uint8_t *end = weft_put_u(weft_put_u(weft_put_u(payload, 0), number), (uint64_t)length);
+    memcpy(end, text, (size_t)length);
+    weft_switches_define(WEFT_DEF_NAME, payload, (size_t)(end - payload) + (size_t)length);
     free(payload);
     return number;
 }
 
-// The number of the name that a task has at its first step. No line of Python runs for it: asyncio's dictionary may be
-// in the middle of a change.
-static uint32_t task_name_number(object *task) {
-    object *type = PyObject_Type(task), *get = type != NULL ? PyObject_GetAttr(type, word.get_name) : NULL;
-    object *name = get != NULL && get == py.get_name ? PyObject_CallMethodObjArgs(task, word.get_name, NULL) : NULL;
+// Return the number of the name that a task has at its first step; UNNAMED for one of asyncio's own. No line of Python
+// runs for it, since asyncio's dictionary may be in the middle of a change.
+static uint32_t find_task_name_number(object *task) {
+    object *type = PyObject_Type(task), *method = type != NULL ? PyObject_GetAttr(type, word.get_name) : NULL;
+    object *name =
+        method != NULL && method == py.get_name ? PyObject_CallMethodObjArgs(task, word.get_name, NULL) : NULL;
     uint32_t number = UNNAMED;
     long length = 0;
     const char *text = name != NULL ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
-    if (text != NULL && !is_asyncios_own(text, length)) number = name_number(name, text, length);
+    if (text != NULL && !is_default_name(text, length)) number = find_name_number(name, text, length);
     PyErr_Clear();
     if (name != NULL) Py_DecRef(name);
-    if (get != NULL) Py_DecRef(get);
+    if (method != NULL) Py_DecRef(method);
     if (type != NULL) Py_DecRef(type);
     return number;
 }
 
-// Record that a task begins or goes on in this thread.
+// Record that a task begins a step or goes on in this thread.
 static void record_step(object *task) {
-    birth *b = weft_birth_of(task);
+    birth *born = weft_birth_of(task);
     struct weft_switch to = {0};
-    if (b != NULL && b->name == 0) b->name = task_name_number(task);
-    if (b != NULL)
-        to = (struct weft_switch){.task = b->id,
-                                  .parent = b->parent != NULL ? b->parent->id : 0,
-                                  .site = b->site,
-                                  .name = b->name != UNNAMED ? b->name : 0,
+    if (born != NULL && born->name == 0) born->name = find_task_name_number(task);
+    if (born != NULL)
+        to = (struct weft_switch){.task = born->id,
+                                  .parent = born->parent != NULL ? born->parent->id : 0,
+                                  .site = born->site,
+                                  .name = born->name != UNNAMED ? born->name : 0,
                                   .kind = WEFT_TASK_EXPLICIT};
     weft_switch(&to);
     heard++;
 }
 
-static int changed(int event, object *dictionary, object *loop, object *task) {
+// Callback of PyDict_AddWatcher for the dictionary of the tasks that run: record the step that begins, or that one has
+// ended.
+static int handle_current_task_change(int event, object *dictionary, object *loop, object *task) {
     (void)dictionary, (void)loop;
     if ((event == ADDED || event == CHANGED) && task != NULL) record_step(task);
     else weft_switch(&(struct weft_switch){0});
@@ -84,7 +90,7 @@ static int changed(int event, object *dictionary, object *loop, object *task) {
 }
 
 // Return the task whose step a callback is; owned, NULL for any other callback.
-static object *task_of_step(object *callback) {
+static object *find_stepping_task(object *callback) {
     object *type = PyObject_Type(callback), *task = NULL;
     if (type == py.step) {
         task = PyObject_GetAttr(callback, word.self);
@@ -99,11 +105,11 @@ static object *task_of_step(object *callback) {
     return task;
 }
 
-// Handle._run, with the record of a task's step.
+// Run an event loop's handle, in place of Handle._run, and record the step of the task whose step it is.
 static object *run_handle(object *self, object *handle) {
     (void)self;
     object *callback = PyObject_GetAttr(handle, word.callback),
-           *task = callback != NULL ? task_of_step(callback) : NULL;
+           *task = callback != NULL ? find_stepping_task(callback) : NULL;
     if (callback != NULL) Py_DecRef(callback);
     else PyErr_Clear();
     if (task == NULL) return PyObject_CallOneArg(py.run, handle);
@@ -115,54 +121,58 @@ static object *run_handle(object *self, object *handle) {
     return answer;
 }
 
-static void described(object *task, birth *b) {
+// Add the site of a task's creation to its birth, called at each birth.
+static void add_creation_site(object *task, birth *born) {
     (void)task;
-    if (b->code == NULL) return;
-    object *at = PyLong_FromLongLong(b->lasti);
-    object *told = at != NULL ? PyObject_CallFunctionObjArgs(py.site, b->code, at, NULL) : NULL;
-    unsigned long long site = told != NULL ? PyLong_AsUnsignedLongLong(told) : 0;
+    if (born->code == NULL) return;
+    object *at = PyLong_FromLongLong(born->lasti);
+    object *number = at != NULL ? PyObject_CallFunctionObjArgs(py.site, born->code, at, NULL) : NULL;
+    unsigned long long site = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
     if (PyErr_Occurred()) {
         PyErr_Clear();
         site = 0;
     }
-    b->site = (uint32_t)site;
+    born->site = (uint32_t)site;
     if (at != NULL) Py_DecRef(at);
-    if (told != NULL) Py_DecRef(told);
+    if (number != NULL) Py_DecRef(number);
 }
 
-// A task that begins eagerly has no birth yet while it makes its first step: that is nobody's.
-static int without_task(initializer own, object *task, object *arguments, object *keywords) {
+// Call a task's initializer. One that begins eagerly has no birth yet while it makes its first step: what it does then
+// is recorded as nobody's.
+static int initialize_without_task(initializer original, object *task, object *arguments, object *keywords) {
     object *eager = keywords != NULL ? PyDict_GetItemWithError(keywords, word.eager_start) : NULL;
-    if (eager == NULL || PyObject_IsTrue(eager) != 1) return own(task, arguments, keywords);
+    if (eager == NULL || PyObject_IsTrue(eager) != 1) return original(task, arguments, keywords);
     struct weft_switch before = weft_switch_now();
     weft_switch(&(struct weft_switch){0});
-    int failed = own(task, arguments, keywords);
+    int result = original(task, arguments, keywords);
     weft_switch(&before);
-    return failed;
+    return result;
 }
 
 static method methods[] = {{"_run", run_handle, ONE_ARGUMENT, NULL}};
 
+// Write a definition into the file of switches, for Python.
 __attribute__((visibility("default"))) void weft_steps_define(int type, const void *payload, size_t length) {
     weft_switches_define(type, payload, length);
 }
 
 __attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return heard; }
 
-// Hear of all steps from now on. `given`: what numbers a site, a dictionary for the numbers of names, Task.get_name, then
-// the dictionary of the tasks that run or, where it cannot be watched, None and the objects of `py` from `run` on. The
-// caller keeps them alive. Returns what is to be put in the place of Handle._run, None where nothing is.
+// Record all steps of tasks from now on. `given`: what numbers a site, a dictionary for the numbers of names,
+// Task.get_name, then the dictionary of the tasks that run or, where it cannot be watched, None and the objects of `py`
+// from `run` on. The caller keeps them alive. Return what is to be put in the place of Handle._run, None where nothing
+// is.
 __attribute__((visibility("default"))) object *weft_steps(object **given) {
     if (!weft_switches_begin("asyncio")) goto nothing;
     py.site = given[0], py.names = given[1], py.get_name = given[2];
     word.get_name = PyUnicode_InternFromString("get_name");
     if (given[3] != _Py_NoneStruct) {
-        int number = PyDict_AddWatcher != NULL ? PyDict_AddWatcher(changed) : -1;
+        int number = PyDict_AddWatcher != NULL ? PyDict_AddWatcher(handle_current_task_change) : -1;
         if (number < 0 || PyDict_Watch(number, given[3]) < 0) {
             PyErr_Clear();
             goto nothing;
         }
-        weft_born = described;
+        weft_born = add_creation_site;
         goto nothing;
     }
     py.run = given[4], py.step = given[5], py.wakeup = given[6], py.own_step = given[7], py.own_wakeup = given[8];
@@ -171,8 +181,8 @@ __attribute__((visibility("default"))) object *weft_steps(object **given) {
     object *function = PyCFunction_NewEx(&methods[0], NULL, NULL);
     word.eager_start = PyUnicode_InternFromString("eager_start");
     if (word.callback == NULL || word.self == NULL || word.eager_start == NULL || function == NULL) return NULL;
-    weft_born = described;
-    weft_initialize = without_task;
+    weft_born = add_creation_site;
+    weft_initialize = initialize_without_task;
     return PyInstanceMethod_New(function);
 nothing:
     Py_IncRef(_Py_NoneStruct);

@@ -45,132 +45,138 @@ static struct met {
 } *met;
 static size_t met_count, met_room;
 
-// Map a part of the record.
+// Map a part of the rank's record to read it; NULL if that fails.
 static const void *map_record(uint64_t offset, uint64_t bytes) {
     void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, of_rank.fd, (off_t)offset);
     return at == MAP_FAILED ? NULL : at;
 }
 
-static struct table table_begin(void) {
+// Return the table of the record's chunks, to be read from its first entry on.
+static struct table begin_table(void) {
     return (struct table){of_rank.header->chunks, &of_rank.header->chunk_count, 0, true};
 }
 
-static uint64_t table_count(const struct table *t) {
-    return t->first ? __atomic_load_n((const uint32_t *)t->count, __ATOMIC_ACQUIRE)
-                    : __atomic_load_n((const uint64_t *)t->count, __ATOMIC_ACQUIRE);
+static uint64_t count_table_entries(const struct table *table) {
+    return table->first ? __atomic_load_n((const uint32_t *)table->count, __ATOMIC_ACQUIRE)
+                        : __atomic_load_n((const uint64_t *)table->count, __ATOMIC_ACQUIRE);
 }
 
-// Return the next chunk of a stream; NULL if there is none so far, then the table is asked again from there later.
-static COLD const struct weft_chunk *next_chunk(struct table *t, int kind, uint32_t thread) {
-    while (t->at < table_count(t)) {
-        const struct weft_chunk *chunk = &t->chunks[t->at];
+// Return the next chunk of a stream; NULL if there is none so far: the table is asked again from there later.
+static COLD const struct weft_chunk *find_next_chunk(struct table *table, int kind, uint32_t thread) {
+    while (table->at < count_table_entries(table)) {
+        const struct weft_chunk *chunk = &table->chunks[table->at];
         if (chunk->kind == WEFT_STREAM_TABLE) {
-            const void *more = map_record(chunk->offset, (uint64_t)chunk->pages * WEFT_PAGE);
-            if (more == NULL) return NULL;
-            *t = (struct table){more, &chunk->used, 0, false};
+            const void *continuation = map_record(chunk->offset, (uint64_t)chunk->pages * WEFT_PAGE);
+            if (continuation == NULL) return NULL;
+            *table = (struct table){continuation, &chunk->used, 0, false};
             continue;
         }
-        t->at++;
+        table->at++;
         if (chunk->kind == kind && chunk->thread == thread) return chunk;
     }
     return NULL;
 }
 
-static uint64_t used(const struct weft_chunk *chunk) { return __atomic_load_n(&chunk->used, __ATOMIC_ACQUIRE); }
-static uint64_t size_of(const struct weft_chunk *chunk) { return (uint64_t)chunk->pages * WEFT_PAGE; }
+static uint64_t get_used_bytes(const struct weft_chunk *chunk) {
+    return __atomic_load_n(&chunk->used, __ATOMIC_ACQUIRE);
+}
+static uint64_t get_chunk_size(const struct weft_chunk *chunk) { return (uint64_t)chunk->pages * WEFT_PAGE; }
 
-// Return the open file of this process's record, so that no path of the program's need be understood for it.
-static COLD int find_record(const char *run) {
-    char folder[PATH_MAX], here[64], path[PATH_MAX];
+// Open the record of this process in a run and return the file; -1 if there is none. It is found among the open files,
+// so that no path of the program's need be understood for it.
+static COLD int open_record(const char *run) {
+    char folder[PATH_MAX], link[64], path[PATH_MAX];
     if (!realpath(run, folder) || strlen(folder) > PATH_MAX - 16) return -1;
     strcat(folder, "/ranks/");
     DIR *open_files = opendir("/proc/self/fd");
     int found = -1;
     for (struct dirent *entry; open_files && found < 0 && (entry = readdir(open_files));) {
-        snprintf(here, sizeof here, "/proc/self/fd/%.20s", entry->d_name);
-        ssize_t n = readlink(here, path, sizeof path - 1);
-        if (n <= 5 || strncmp(path, folder, strlen(folder)) || strncmp(path + n - 5, ".weft", 5)) continue;
-        found = open(here, O_RDONLY | O_CLOEXEC);
+        snprintf(link, sizeof link, "/proc/self/fd/%.20s", entry->d_name);
+        ssize_t length = readlink(link, path, sizeof path - 1);
+        if (length <= 5 || strncmp(path, folder, strlen(folder)) || strncmp(path + length - 5, ".weft", 5)) continue;
+        found = open(link, O_RDONLY | O_CLOEXEC);
     }
     if (open_files) closedir(open_files);
     return found;
 }
 
+// Open and check the record of this process, to read how many calls its threads have made. Return whether there is one.
 static COLD bool attach_record(const char *run) {
-    of_rank.fd = find_record(run);
+    of_rank.fd = open_record(run);
     of_rank.header = of_rank.fd < 0 ? NULL : map_record(0, WEFT_PAGE);
-    const struct weft_header *h = of_rank.header;
-    if (h != NULL && !memcmp(h->magic, WEFT_MAGIC, 8) && h->major == WEFT_FORMAT_MAJOR &&
-        h->level == WEFT_LEVEL_TRACE && h->pid == (uint32_t)getpid()) {
-        of_rank.definitions = table_begin();
-        of_rank.newest = next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
+    const struct weft_header *header = of_rank.header;
+    if (header != NULL && !memcmp(header->magic, WEFT_MAGIC, 8) && header->major == WEFT_FORMAT_MAJOR &&
+        header->level == WEFT_LEVEL_TRACE && header->pid == (uint32_t)getpid()) {
+        of_rank.definitions = begin_table();
+        of_rank.newest = find_next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
         if (of_rank.newest != NULL) return true;
     }
-    if (h != NULL) munmap((void *)h, WEFT_PAGE);
+    if (header != NULL) munmap((void *)header, WEFT_PAGE);
     if (of_rank.fd >= 0) close(of_rank.fd);
     of_rank.fd = -1;
     of_rank.header = NULL;
     return false;
 }
 
-// Read a varint, and advance `p`.
-static uint64_t read_varint(const uint8_t **p, const uint8_t *end) {
+// Read an unsigned varint, and advance the cursor.
+static uint64_t read_varint(const uint8_t **cursor, const uint8_t *end) {
     uint64_t value = 0;
-    for (int shift = 0; *p < end && shift < 64; shift += 7) {
-        uint8_t part = *(*p)++;
+    for (int shift = 0; *cursor < end && shift < 64; shift += 7) {
+        uint8_t part = *(*cursor)++;
         value |= (uint64_t)(part & 0x7f) << shift;
         if (!(part & 0x80)) break;
     }
     return value;
 }
 
-// Return all of DEFINITIONS after what is known. Owned by the caller.
+// Return the bytes of DEFINITIONS after those that are known, which the caller frees; NULL without any.
 static COLD uint8_t *read_new_definitions(size_t *length) {
-    struct table t = table_begin();
+    struct table table = begin_table();
     uint64_t start = 0;
     uint8_t *bytes = NULL;
     *length = 0;
-    for (const struct weft_chunk *c; (c = next_chunk(&t, WEFT_STREAM_DEFINITIONS, 0)) != NULL; start += used(c)) {
-        uint64_t n = used(c), skip = of_rank.parsed > start ? of_rank.parsed - start : 0;
-        if (skip >= n) continue;
-        uint8_t *more = realloc(bytes, *length + (n - skip));
-        if (more == NULL ||
-            pread(of_rank.fd, more + *length, n - skip, (off_t)(c->offset + skip)) != (ssize_t)(n - skip)) {
-            free(more != NULL ? more : bytes);
+    for (const struct weft_chunk *chunk; (chunk = find_next_chunk(&table, WEFT_STREAM_DEFINITIONS, 0)) != NULL;
+         start += get_used_bytes(chunk)) {
+        uint64_t used_bytes = get_used_bytes(chunk), skip = of_rank.parsed > start ? of_rank.parsed - start : 0;
+        if (skip >= used_bytes) continue;
+        uint8_t *grown = realloc(bytes, *length + (used_bytes - skip));
+        if (grown == NULL || pread(of_rank.fd, grown + *length, used_bytes - skip, (off_t)(chunk->offset + skip)) !=
+                                 (ssize_t)(used_bytes - skip)) {
+            free(grown != NULL ? grown : bytes);
             return NULL;
         }
-        bytes = more;
-        *length += n - skip;
+        bytes = grown;
+        *length += used_bytes - skip;
     }
     return bytes;
 }
 
-// Learn of the threads that have called MPI since the last call. The lock is held.
+// Learn from the record which threads have called MPI since the last call. The lock is held.
 static COLD void learn_threads(void) {
     size_t length;
     uint8_t *bytes = read_new_definitions(&length);
-    const uint8_t *p = bytes, *end = bytes + length;
-    while (bytes != NULL && p < end) {
-        const uint8_t *start = p;
-        uint64_t type = read_varint(&p, end), size = read_varint(&p, end);
-        if (type == 0 || size > (uint64_t)(end - p)) {
-            p = start;
+    const uint8_t *cursor = bytes, *end = bytes + length;
+    while (bytes != NULL && cursor < end) {
+        const uint8_t *start = cursor;
+        uint64_t type = read_varint(&cursor, end), size = read_varint(&cursor, end);
+        if (type == 0 || size > (uint64_t)(end - cursor)) {
+            cursor = start;
             break;
         }
-        const uint8_t *q = p, *stop = p + size;
-        p = stop;
+        const uint8_t *field = cursor, *stop = cursor + size;
+        cursor = stop;
         if (type != WEFT_DEF_THREAD) continue;
         if (met_count == met_room) {
-            struct met *more = met_room < FOUND ? realloc(met, (met_room + 64) * 2 * sizeof *met) : NULL;
-            if (more == NULL) break;
-            met = more;
+            struct met *grown = met_room < FOUND ? realloc(met, (met_room + 64) * 2 * sizeof *met) : NULL;
+            if (grown == NULL) break;
+            met = grown;
             met_room = (met_room + 64) * 2;
         }
-        uint32_t slot = (uint32_t)read_varint(&q, stop);
-        uint64_t first = read_varint(&q, stop);
-        met[met_count++] = (struct met){(uint32_t)read_varint(&q, stop), slot, first};
+        uint32_t slot = (uint32_t)read_varint(&field, stop);
+        uint64_t first = read_varint(&field, stop);
+        met[met_count++] = (struct met){(uint32_t)read_varint(&field, stop), slot, first};
     }
-    of_rank.parsed += bytes != NULL ? (uint64_t)(p - bytes) : 0;
+    of_rank.parsed += bytes != NULL ? (uint64_t)(cursor - bytes) : 0;
     free(bytes);
 }
 
@@ -200,7 +206,7 @@ struct switches { // one a thread that has tasks
     uint64_t before; // bytes of the slot's older chunks
     const struct weft_chunk *chunk;
     struct table table;
-    uint64_t looked; // `used` of the definitions when its slot was looked for
+    uint64_t looked; // `get_used_bytes` of the definitions when its slot was looked for
     struct weft_stream stream;
     uint32_t number;
     struct {
@@ -213,57 +219,60 @@ struct switches { // one a thread that has tasks
 static struct switches *left; // by threads that have ended
 static __thread __attribute__((tls_model("initial-exec"))) struct switches *self;
 
-// Append bytes to the file; return whether that worked.
-static bool append_to_file(const void *bytes, size_t n) {
+// Append bytes to the stream of definitions; they are kept in memory while there is no file. Return whether that
+// worked.
+static bool append_to_file(const void *bytes, size_t byte_count) {
     if (file != NULL) {
-        if (!weft_stream_fits(&definitions, n)) return false;
-        memcpy(definitions.next, bytes, n);
-        definitions.next += n;
+        if (!weft_stream_fits(&definitions, byte_count)) return false;
+        memcpy(definitions.next, bytes, byte_count);
+        definitions.next += byte_count;
         weft_stream_publish(&definitions);
         return true;
     }
-    if (kept.used + n > kept.room) {
-        size_t room = 2 * (kept.room + n);
-        uint8_t *more = room <= LATEST ? realloc(kept.bytes, room) : NULL;
-        if (more == NULL) return false;
-        kept.bytes = more;
+    if (kept.used + byte_count > kept.room) {
+        size_t room = 2 * (kept.room + byte_count);
+        uint8_t *grown = room <= LATEST ? realloc(kept.bytes, room) : NULL;
+        if (grown == NULL) return false;
+        kept.bytes = grown;
         kept.room = room;
     }
-    memcpy(kept.bytes + kept.used, bytes, n);
-    kept.used += n;
+    memcpy(kept.bytes + kept.used, bytes, byte_count);
+    kept.used += byte_count;
     return true;
 }
 
-// Write a definition to the file; return whether that worked.
+// Write a definition of format.h with its payload; return whether that worked. The lock is held.
 static COLD bool write_definition(int type, const void *payload, size_t length) {
     uint8_t *whole = malloc(length + 16);
     if (whole == NULL) return false;
     whole[0] = (uint8_t)type;
-    uint8_t *p = weft_put_u(whole + 1, length);
-    if (length) memcpy(p, payload, length);
-    bool good = append_to_file(whole, (size_t)(p - whole) + length);
+    uint8_t *end = weft_put_u(whole + 1, length);
+    if (length) memcpy(end, payload, length);
+    bool is_good = append_to_file(whole, (size_t)(end - whole) + length);
     free(whole);
-    return good;
+    return is_good;
 }
 
+// Write a definition from any thread.
 void weft_switches_define(int type, const void *payload, size_t length) {
     pthread_mutex_lock(&lock);
     write_definition(type, payload, length);
     pthread_mutex_unlock(&lock);
 }
 
-static uint8_t *put_string(uint8_t *p, const char *text, size_t length) {
-    p = weft_put_u(p, length);
-    memcpy(p, text, length);
-    return p + length;
+// Write a string as definitions have it, a varint length and its bytes, and return the byte behind it.
+static uint8_t *put_string(uint8_t *end, const char *text, size_t length) {
+    end = weft_put_u(end, length);
+    memcpy(end, text, length);
+    return end + length;
 }
 
-// Create the file of this process in the run.
+// Create the file of this process in the run, with what was kept in memory. Return whether that worked.
 static COLD bool create_file(void) {
     const struct weft_header *rank = of_rank.header;
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/tasks/%s-%u-%s.tasks", run_path, rank->host, rank->pid, runtime_name);
-    if (n < 0 || n >= (int)sizeof path) return false;
+    int length = snprintf(path, sizeof path, "%s/tasks/%s-%u-%s.tasks", run_path, rank->host, rank->pid, runtime_name);
+    if (length < 0 || length >= (int)sizeof path) return false;
     file = weft_record_create(path, rank->level, rank->rank, rank->world_size);
     if (file == NULL) return false;
     struct weft_header *own = file->header;
@@ -271,166 +280,176 @@ static COLD bool create_file(void) {
     memcpy(own->job, rank->job, sizeof own->job);
     memcpy(own->magic, WEFT_TASKS_MAGIC, sizeof own->magic);
     if (!weft_stream_open(file, &definitions, WEFT_STREAM_DEFINITIONS, 0)) return false;
-    uint8_t about[64], *p = put_string(about, runtime_name, strlen(runtime_name));
-    p = put_string(p, "", 0);
-    write_definition(WEFT_DEF_LIBRARY, about, (size_t)(p - about));
+    uint8_t about[64], *end = put_string(about, runtime_name, strlen(runtime_name));
+    end = put_string(end, "", 0);
+    write_definition(WEFT_DEF_LIBRARY, about, (size_t)(end - about));
     return append_to_file(kept.bytes, kept.used);
 }
 
-// Whether there is a file, made now where MPI has started meanwhile. The recorder takes WEFT_INTERNAL_RUN out of the environment
-// when it has; a process without it that has no record either is a rank's child, or the look came in between.
-static COLD bool attach(void) {
+// Return whether there is a file, made now where MPI has started meanwhile. The recorder takes WEFT_INTERNAL_RUN out of
+// the environment when it has; a process without it that has no record either is a rank's child, or the look came in
+// between.
+static COLD bool create_file_if_recorded(void) {
     if (getenv("WEFT_INTERNAL_RUN") != NULL) return false;
-    bool on = false;
+    bool is_on = false;
     pthread_mutex_lock(&lock);
     if (state == WAITING && ++asked >= ask_at) {
         ask_at = 2 * asked;
         if (attach_record(run_path)) state = create_file() ? ON : OFF;
     }
-    on = state == ON;
+    is_on = state == ON;
     pthread_mutex_unlock(&lock);
-    return on;
+    return is_on;
 }
 
-static void on_thread_end(void *data) {
-    struct switches *s = data;
+// Give the stream of an ending thread to those that come later.
+static void give_back_stream(void *data) {
+    struct switches *switches = data;
     self = NULL;
     pthread_mutex_lock(&lock);
-    s->next_free = left;
-    left = s;
+    switches->next_free = left;
+    left = switches;
     pthread_mutex_unlock(&lock);
 }
 
-static void forget_in_child(void) {
+// In a child of this process: record nothing, and have a fresh lock.
+static void stop_in_child(void) {
     state = OFF;
     self = NULL;
     pthread_mutex_init(&lock, NULL);
 }
 
-// Return the stream of this thread: what an ended thread has left, or a new one.
+// Return the switches of this thread, what an ended thread has left or new ones; NULL without memory.
 static COLD struct switches *acquire_stream(void) {
     pthread_mutex_lock(&lock);
-    struct switches *s = left;
-    if (s != NULL) {
-        left = s->next_free;
-        *s = (struct switches){.stream = s->stream, .number = s->number};
+    struct switches *switches = left;
+    if (switches != NULL) {
+        left = switches->next_free;
+        *switches = (struct switches){.stream = switches->stream, .number = switches->number};
     } else {
-        s = calloc(1, sizeof *s);
+        switches = calloc(1, sizeof *switches);
     }
     pthread_mutex_unlock(&lock);
-    self = s;
-    if (s != NULL) pthread_setspecific(thread_end, s);
-    return s;
+    self = switches;
+    if (switches != NULL) pthread_setspecific(thread_end, switches);
+    return switches;
 }
 
-static COLD bool open_stream(struct switches *s) {
+// Open the stream of a thread in the file and define the thread. Return whether that worked.
+static COLD bool open_stream(struct switches *switches) {
     pthread_mutex_lock(&lock);
-    bool good = s->stream.base != NULL ||
-                (streams <= 0xffff && weft_stream_open(file, &s->stream, WEFT_STREAM_EVENTS, (int)streams));
-    if (good && s->number == 0) s->number = ++streams, file->header->threads = streams;
-    if (good) {
-        uint8_t payload[64], *p = weft_put_u(payload, s->number - 1);
-        p = weft_put_u(p, (uint64_t)(s->stream.next - s->stream.base) / sizeof(struct weft_switch));
-        p = weft_put_u(p, (uint64_t)syscall(SYS_gettid));
-        p = weft_put_u(p, syscall(SYS_gettid) == getpid());
-        p = put_string(p, "", 0);
-        p = weft_put_u(p, 0);
-        good = write_definition(WEFT_DEF_THREAD, payload, (size_t)(p - payload));
+    bool is_good = switches->stream.base != NULL ||
+                   (streams <= 0xffff && weft_stream_open(file, &switches->stream, WEFT_STREAM_EVENTS, (int)streams));
+    if (is_good && switches->number == 0) switches->number = ++streams, file->header->threads = streams;
+    if (is_good) {
+        uint8_t payload[64], *end = weft_put_u(payload, switches->number - 1);
+        end = weft_put_u(end, (uint64_t)(switches->stream.next - switches->stream.base) / sizeof(struct weft_switch));
+        end = weft_put_u(end, (uint64_t)syscall(SYS_gettid));
+        end = weft_put_u(end, syscall(SYS_gettid) == getpid());
+        end = put_string(end, "", 0);
+        end = weft_put_u(end, 0);
+        is_good = write_definition(WEFT_DEF_THREAD, payload, (size_t)(end - payload));
     }
     pthread_mutex_unlock(&lock);
-    return good;
+    return is_good;
 }
 
-// Whether this thread has called MPI, and so has a slot in the record.
-static COLD bool find_slot(struct switches *s) {
+// Return whether this thread has called MPI, and so has a slot in the record, which is noted.
+static COLD bool find_slot(struct switches *switches) {
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     pthread_mutex_lock(&lock);
-    const struct weft_chunk *more;
-    while ((more = next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL) of_rank.newest = more;
-    s->looked = used(of_rank.newest);
+    const struct weft_chunk *chunk;
+    while ((chunk = find_next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL) of_rank.newest = chunk;
+    switches->looked = get_used_bytes(of_rank.newest);
     learn_threads();
-    for (size_t i = met_count; i-- > 0 && !s->known;) {
+    for (size_t i = met_count; i-- > 0 && !switches->known;) {
         if (met[i].tid != tid) continue;
-        s->known = true;
-        s->slot = met[i].slot;
-        s->first = met[i].first;
-        s->table = table_begin();
-        s->chunk = next_chunk(&s->table, WEFT_STREAM_EVENTS, s->slot);
+        switches->known = true;
+        switches->slot = met[i].slot;
+        switches->first = met[i].first;
+        switches->table = begin_table();
+        switches->chunk = find_next_chunk(&switches->table, WEFT_STREAM_EVENTS, switches->slot);
     }
     pthread_mutex_unlock(&lock);
-    return s->known;
+    return switches->known;
 }
 
-// Return how many calls this thread has made.
-static inline uint64_t count_calls(struct switches *s) {
-    if (RARELY(!s->known)) {
+// Return how many calls of MPI this thread has made, by the sizes of its chunks in the record.
+static inline uint64_t count_calls(struct switches *switches) {
+    if (RARELY(!switches->known)) {
         // A chunk of which nothing is used yet may not tell of what still went into the one before it.
-        uint64_t defined = used(of_rank.newest);
-        if ((defined == s->looked && defined != 0) || !find_slot(s)) return 0;
+        uint64_t defined = get_used_bytes(of_rank.newest);
+        if ((defined == switches->looked && defined != 0) || !find_slot(switches)) return 0;
     }
-    if (RARELY(s->chunk == NULL) && (s->chunk = next_chunk(&s->table, WEFT_STREAM_EVENTS, s->slot)) == NULL) return 0;
-    uint64_t n = used(s->chunk);
-    while (RARELY(n >= size_of(s->chunk))) {
-        const struct weft_chunk *more = next_chunk(&s->table, WEFT_STREAM_EVENTS, s->slot);
-        if (more == NULL) break;
-        s->before += size_of(s->chunk);
-        s->chunk = more;
-        n = used(more);
+    if (RARELY(switches->chunk == NULL) &&
+        (switches->chunk = find_next_chunk(&switches->table, WEFT_STREAM_EVENTS, switches->slot)) == NULL)
+        return 0;
+    uint64_t used_bytes = get_used_bytes(switches->chunk);
+    while (RARELY(used_bytes >= get_chunk_size(switches->chunk))) {
+        const struct weft_chunk *chunk = find_next_chunk(&switches->table, WEFT_STREAM_EVENTS, switches->slot);
+        if (chunk == NULL) break;
+        switches->before += get_chunk_size(switches->chunk);
+        switches->chunk = chunk;
+        used_bytes = get_used_bytes(chunk);
     }
-    return (s->before + n) / CALL - s->first;
+    return (switches->before + used_bytes) / CALL - switches->first;
 }
 
-// Write no more switches: what this thread's last one says ends here.
-static COLD void stop_stream(struct switches *s) {
+// Write no more switches, in any thread: what this thread's last one says ends here.
+static COLD void stop_stream(struct switches *switches) {
     state = OFF;
-    if (s == NULL || s->last == NULL || s->closed) return;
-    uint64_t n = count_calls(s) - s->last->calls;
-    s->closed = true;
-    if (n == 0) s->last->task = 0;
-    else s->last->until = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    if (switches == NULL || switches->last == NULL || switches->closed) return;
+    uint64_t call_count = count_calls(switches) - switches->last->calls;
+    switches->closed = true;
+    if (call_count == 0) switches->last->task = 0;
+    else switches->last->until = call_count < UINT32_MAX ? (uint32_t)call_count : UINT32_MAX;
 }
 
-static inline void put_switch(struct switches *s, uint64_t n, const struct weft_switch *to) {
-    struct weft_switch *at = s->last;
-    bool again = at != NULL && at->calls == n;
-    if (!again) {
-        if (RARELY(!weft_stream_fits(&s->stream, sizeof *at))) return stop_stream(s); // the disk is full
-        at = s->last = (struct weft_switch *)s->stream.next;
-        at->calls = n;
+// Write that the thread is in a task from its call `call_count` on; where no call came since its last switch, over that
+// one.
+static inline void write_switch(struct switches *switches, uint64_t call_count, const struct weft_switch *to) {
+    struct weft_switch *row = switches->last;
+    bool is_same_call = row != NULL && row->calls == call_count;
+    if (!is_same_call) {
+        if (RARELY(!weft_stream_fits(&switches->stream, sizeof *row))) return stop_stream(switches); // the disk is full
+        row = switches->last = (struct weft_switch *)switches->stream.next;
+        row->calls = call_count;
     }
-    __atomic_store_n(&at->task, 0, __ATOMIC_RELEASE);
-    at->parent = to->parent;
-    at->site = to->site;
-    at->name = to->name;
-    at->kind = to->kind;
-    at->until = 0;
-    __atomic_store_n(&at->task, to->task, __ATOMIC_RELEASE);
-    if (again) return;
-    s->stream.next += sizeof *at;
-    weft_stream_publish(&s->stream);
+    __atomic_store_n(&row->task, 0, __ATOMIC_RELEASE);
+    row->parent = to->parent;
+    row->site = to->site;
+    row->name = to->name;
+    row->kind = to->kind;
+    row->until = 0;
+    __atomic_store_n(&row->task, to->task, __ATOMIC_RELEASE);
+    if (is_same_call) return;
+    switches->stream.next += sizeof *row;
+    weft_stream_publish(&switches->stream);
 }
 
-// Open a stream at a thread's first switch. Before it, the thread was in what it was in before its first call.
-static COLD bool begin_stream(struct switches *s) {
-    if (state == WAITING && !attach()) return false;
-    if (state != ON || !open_stream(s)) return false;
-    s->written = true;
-    if (s->now.kind != WEFT_TASK_NONE) put_switch(s, 0, &s->now);
+// Open a stream at a thread's first switch; return whether it is there. Before it, the thread was in what it was in
+// before its first call.
+static COLD bool begin_stream(struct switches *switches) {
+    if (state == WAITING && !create_file_if_recorded()) return false;
+    if (state != ON || !open_stream(switches)) return false;
+    switches->written = true;
+    if (switches->now.kind != WEFT_TASK_NONE) write_switch(switches, 0, &switches->now);
     return state == ON;
 }
 
+// Note that from here on this thread's calls are those of another task.
 void weft_switch(const struct weft_switch *to) {
-    struct switches *s = self;
-    if (RARELY(state == OFF)) return stop_stream(s);
-    if (RARELY(s == NULL) && (s = acquire_stream()) == NULL) return;
-    if (RARELY(!s->written) && !begin_stream(s)) {
-        s->now = *to;
+    struct switches *switches = self;
+    if (RARELY(state == OFF)) return stop_stream(switches);
+    if (RARELY(switches == NULL) && (switches = acquire_stream()) == NULL) return;
+    if (RARELY(!switches->written) && !begin_stream(switches)) {
+        switches->now = *to;
         // A look that found no record is made again later only: by then calls may have come between.
-        if (getenv("WEFT_INTERNAL_RUN") == NULL) s->now.kind = WEFT_TASK_NONE;
+        if (getenv("WEFT_INTERNAL_RUN") == NULL) switches->now.kind = WEFT_TASK_NONE;
         return;
     }
-    put_switch(s, count_calls(s), to);
-    s->now = *to;
+    write_switch(switches, count_calls(switches), to);
+    switches->now = *to;
 }
 
 struct weft_switch weft_switch_now(void) { return self != NULL ? self->now : (struct weft_switch){0}; }
@@ -448,79 +467,85 @@ static struct {
 } modules[MODULES];
 static uint32_t module_count;
 
-static COLD void put_build_id(const void *base, ElfW(Addr) moved, char *out) {
+// Write the build id of a loaded module as hexadecimal text; nothing if it has none.
+static COLD void write_build_id(const void *base, ElfW(Addr) load_address, char *out) {
     const ElfW(Ehdr) *head = base;
     const ElfW(Phdr) *segments = (const void *)((const char *)base + head->e_phoff);
     for (int i = 0; i < head->e_phnum; i++) {
         if (segments[i].p_type != PT_NOTE) continue;
-        const uint8_t *at = (const uint8_t *)(moved + segments[i].p_vaddr), *stop = at + segments[i].p_memsz;
-        while (at + sizeof(ElfW(Nhdr)) <= stop) {
-            const ElfW(Nhdr) *note = (const void *)at;
-            const uint8_t *text = at + sizeof *note + ((note->n_namesz + 3u) & ~3u);
-            at = text + ((note->n_descsz + 3u) & ~3u);
-            if (note->n_type != NT_GNU_BUILD_ID || note->n_descsz > 64 || at > stop) continue;
-            for (uint32_t k = 0; k < note->n_descsz; k++) sprintf(out + 2 * k, "%02x", text[k]);
+        const uint8_t *cursor = (const uint8_t *)(load_address + segments[i].p_vaddr),
+                      *segment_end = cursor + segments[i].p_memsz;
+        while (cursor + sizeof(ElfW(Nhdr)) <= segment_end) {
+            const ElfW(Nhdr) *note = (const void *)cursor;
+            const uint8_t *text = cursor + sizeof *note + ((note->n_namesz + 3u) & ~3u);
+            cursor = text + ((note->n_descsz + 3u) & ~3u);
+            if (note->n_type != NT_GNU_BUILD_ID || note->n_descsz > 64 || cursor > segment_end) continue;
+            for (uint32_t index = 0; index < note->n_descsz; index++) sprintf(out + 2 * index, "%02x", text[index]);
             return;
         }
     }
 }
 
-// Return the number of an address's module, and by how much it is moved from its file's addresses. The lock is held.
-static COLD uint64_t module_number(const void *address, ElfW(Addr) * moved) {
+// Return the number of an address's module, defined in the file if it is new, and by how much it is moved from its
+// file's addresses; 0 if there is none or no room. The lock is held.
+static COLD uint64_t find_module_number(const void *address, ElfW(Addr) * load_address) {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || map == NULL) return 0;
     for (uint32_t i = 0; i < module_count; i++)
-        if (modules[i].base == info.dli_fbase) return *moved = modules[i].moved, modules[i].id;
+        if (modules[i].base == info.dli_fbase) return *load_address = modules[i].moved, modules[i].id;
     if (module_count == MODULES) return 0;
     char build_id[129] = "", executable[PATH_MAX] = "";
     const char *path = map->l_name;
     if (path == NULL || !*path) { // the program itself has no name here
-        ssize_t n = readlink("/proc/self/exe", executable, sizeof executable - 1);
-        executable[n > 0 ? n : 0] = 0;
+        ssize_t length = readlink("/proc/self/exe", executable, sizeof executable - 1);
+        executable[length > 0 ? length : 0] = 0;
         path = executable;
     }
-    put_build_id(info.dli_fbase, map->l_addr, build_id);
-    uint8_t payload[PATH_MAX + 256], *p = weft_put_u(payload, module_count + 1);
-    p = weft_put_u(p, map->l_addr);
-    p = weft_put_u(p, 0);
-    p = put_string(p, build_id, strlen(build_id));
-    p = put_string(p, path, strlen(path));
-    write_definition(WEFT_DEF_MODULE, payload, (size_t)(p - payload));
+    write_build_id(info.dli_fbase, map->l_addr, build_id);
+    uint8_t payload[PATH_MAX + 256], *end = weft_put_u(payload, module_count + 1);
+    end = weft_put_u(end, map->l_addr);
+    end = weft_put_u(end, 0);
+    end = put_string(end, build_id, strlen(build_id));
+    end = put_string(end, path, strlen(path));
+    write_definition(WEFT_DEF_MODULE, payload, (size_t)(end - payload));
     modules[module_count].base = info.dli_fbase;
-    modules[module_count].moved = *moved = map->l_addr;
+    modules[module_count].moved = *load_address = map->l_addr;
     modules[module_count].id = module_count + 1;
     return modules[module_count++].id;
 }
 
-static COLD uint32_t site_number(const void *address) {
+// Return the number of a return address, defined in the file if it is new; 0 where there is no room.
+static COLD uint32_t find_site_number(const void *address) {
     uint32_t found = 0;
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < site_count && !found; i++)
         if (sites[i].address == address) found = i + 1;
     if (!found && site_count < SITES) {
-        ElfW(Addr) moved = 0;
-        uint64_t module = module_number(address, &moved);
+        ElfW(Addr) load_address = 0;
+        uint64_t module = find_module_number(address, &load_address);
         sites[site_count++].address = address;
         found = site_count;
-        uint8_t payload[64], *p = weft_put_u(payload, found);
-        p = weft_put_u(p, module);
-        p = weft_put_u(p, (uintptr_t)address - moved);
-        p = weft_put_u(weft_put_u(p, 0), 0);
-        p = weft_put_u(p, 0);
-        write_definition(WEFT_DEF_SITE, payload, (size_t)(p - payload));
+        uint8_t payload[64], *end = weft_put_u(payload, found);
+        end = weft_put_u(end, module);
+        end = weft_put_u(end, (uintptr_t)address - load_address);
+        end = weft_put_u(weft_put_u(end, 0), 0);
+        end = weft_put_u(end, 0);
+        write_definition(WEFT_DEF_SITE, payload, (size_t)(end - payload));
     }
     pthread_mutex_unlock(&lock);
     return found;
 }
 
+// Return the number of a return address; the thread's latest ones need no lock.
 uint32_t weft_switches_site(const void *address) {
     if (address == NULL) return 0;
-    struct switches *s = self;
-    uint64_t at = (uintptr_t)address >> 2 & (RECENT - 1);
-    if (s != NULL && s->recent[at].address == address) return s->recent[at].site;
-    uint32_t site = site_number(address);
-    if (s != NULL) s->recent[at].address = address, s->recent[at].site = site;
+    struct switches *switches = self;
+    uint64_t recent_index = (uintptr_t)address >> 2 & (RECENT - 1);
+    if (switches != NULL && switches->recent[recent_index].address == address)
+        return switches->recent[recent_index].site;
+    uint32_t site = find_site_number(address);
+    if (switches != NULL) switches->recent[recent_index].address = address, switches->recent[recent_index].site = site;
     return site;
 }
 
@@ -528,22 +553,25 @@ uint32_t weft_switches_site(const void *address) {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void prepare(void) {
+// Prepare to record for the run that the environment names, once for the process.
+static void prepare_recording(void) {
     const char *run = getenv("WEFT_INTERNAL_TASKS");
     if (run == NULL || !*run || strlen(run) >= sizeof run_path - 256) return;
     strcpy(run_path, run);
-    pthread_key_create(&thread_end, on_thread_end);
-    pthread_atfork(NULL, NULL, forget_in_child);
+    pthread_key_create(&thread_end, give_back_stream);
+    pthread_atfork(NULL, NULL, stop_in_child);
     state = WAITING;
 }
 
+// Begin to record for a runtime of tasks; 0 where the environment names no run.
 int weft_switches_begin(const char *runtime) {
     snprintf(runtime_name, sizeof runtime_name, "%s", runtime);
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_recording);
     return state != OFF;
 }
 
-__attribute__((destructor)) static void closed(void) {
+// Close the file when the process ends.
+__attribute__((destructor)) static void close_file(void) {
     if (state != ON) return;
     state = OFF;
     weft_record_close(file, WEFT_STATE_EXITED);

@@ -24,7 +24,7 @@
 enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_JOINED };
 // traced: what a task signals, which the debugger writes, as two bytes. Beyond them, of an untied task: that it is one,
 // that it goes on on a worker, and that it has come to its end, although its record lies in that worker's stack. These
-// bits are none of a task's flags in OMPT: on_create asks for both at once.
+// bits are none of a task's flags in OMPT: handle_task_create() asks for both at once.
 enum { RUNS = 1 << 8, SPAWNS = 1 << 9, JOINS = 1 << 10, NOBODY = 1 << 11, TRACED = 15 << 8 };
 enum { UNTIED = 1 << 16, ON = 1 << 17, FINISHED = 1 << 18 };
 enum { HELD = 1 << 24 }; // the debugger holds it; it writes that byte alone

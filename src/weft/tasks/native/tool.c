@@ -41,188 +41,197 @@ __attribute__((noinline, visibility("default"))) void weft_tasks_signal(int even
     __asm__ volatile("" : : "r"(event), "r"(of), "r"(other) : "memory");
 }
 
-// Give a new thread its worker: what an ended one has left, or a new one.
+// Give a new thread its worker: what an ended thread has left, or a new one.
 static COLD void enter_thread(void) {
     if (me.thread != 0) return;
-    uint64_t used = __atomic_load_n(&weft_tasks.workers, __ATOMIC_ACQUIRE);
-    for (uint64_t at = 0; at < used && at < WORKERS && me.slot < 0; at++) {
-        worker *left = __atomic_exchange_n(&spare[at], NULL, __ATOMIC_ACQ_REL);
-        if (left == NULL) continue;
-        me = *left;
-        __atomic_store_n(&weft_tasks.worker[at], &me, __ATOMIC_RELEASE);
-        free(left);
+    uint64_t worker_count = __atomic_load_n(&weft_tasks.workers, __ATOMIC_ACQUIRE);
+    for (uint64_t slot = 0; slot < worker_count && slot < WORKERS && me.slot < 0; slot++) {
+        worker *spare_worker = __atomic_exchange_n(&spare[slot], NULL, __ATOMIC_ACQ_REL);
+        if (spare_worker == NULL) continue;
+        me = *spare_worker;
+        __atomic_store_n(&weft_tasks.worker[slot], &me, __ATOMIC_RELEASE);
+        free(spare_worker);
     }
     me.thread = (uint64_t)syscall(SYS_gettid);
     if (me.slot >= 0) return;
-    uint64_t at = __atomic_fetch_add(&weft_tasks.workers, 1, __ATOMIC_RELAXED);
-    if (at >= WORKERS) return;  // it works, but nobody sees what is on its stack
-    me.slot = (int64_t)at;
-    __atomic_store_n(&weft_tasks.worker[at], &me, __ATOMIC_RELEASE);
+    uint64_t slot = __atomic_fetch_add(&weft_tasks.workers, 1, __ATOMIC_RELAXED);
+    if (slot >= WORKERS) return;  // it works, but nobody sees what is on its stack
+    me.slot = (int64_t)slot;
+    __atomic_store_n(&weft_tasks.worker[slot], &me, __ATOMIC_RELEASE);
 }
 
-// Leave the worker of an ending thread to others.
+// Leave the worker of an ending thread to later threads.
 static COLD void leave_thread(void) {
     if (me.slot < 0) return;
-    worker *left = malloc(sizeof *left);
+    worker *spare_worker = malloc(sizeof *spare_worker);
     me.top = &nobody;
     me.thread = 0;
-    if (left != NULL) *left = me;
+    if (spare_worker != NULL) *spare_worker = me;
     __atomic_store_n(&weft_tasks.worker[me.slot], NULL, __ATOMIC_RELEASE);
-    if (left != NULL) __atomic_store_n(&spare[me.slot], left, __ATOMIC_RELEASE);
+    if (spare_worker != NULL) __atomic_store_n(&spare[me.slot], spare_worker, __ATOMIC_RELEASE);
 }
 
-// Return a free record after adding records to the table.
+// Return a free record after adding a slab of records to the table; `nobody` where there is no room or memory.
 static COLD task *refill_records(void) {
-    int at = __atomic_fetch_add(&weft_tasks.count, 1, __ATOMIC_RELAXED);
-    task *slab = at < SLABS ? calloc(SLAB, sizeof(task)) : NULL;
+    int slab_index = __atomic_fetch_add(&weft_tasks.count, 1, __ATOMIC_RELAXED);
+    task *slab = slab_index < SLABS ? calloc(SLAB, sizeof(task)) : NULL;
     if (slab == NULL) return &nobody;
     for (int i = 0; i < SLAB; i++) slab[i].below = i + 1 < SLAB ? &slab[i + 1] : &nobody;
-    __atomic_store_n(&weft_tasks.slabs[at], slab, __ATOMIC_RELEASE);
+    __atomic_store_n(&weft_tasks.slabs[slab_index], slab, __ATOMIC_RELEASE);
     return slab;
 }
 
-// The finalizer of a well-mixed hash, cut short: neighbours come far apart.
-static inline uint64_t mix_hash(uint64_t of) {
-    of *= 0x9E3779B97F4A7C15u;
-    return of ^ of >> 29;
+// Return a hash: the finalizer of a well-mixed one, cut short, so that neighbours come far apart.
+static inline uint64_t mix_hash(uint64_t number) {
+    number *= 0x9E3779B97F4A7C15u;
+    return number ^ number >> 29;
 }
 
-// What the pedigrees of the children of one are made from.
-static inline uint64_t line_of(uint64_t pedigree) { return pedigree * 0xBF58476D1CE4E5B9u; }
+// Return what the pedigrees of a task's children are made from.
+static inline uint64_t find_child_line(uint64_t pedigree) { return pedigree * 0xBF58476D1CE4E5B9u; }
 
 // Set a task's pedigree, from which those of its children follow.
-static inline void set_pedigree(task *t, uint64_t pedigree) {
-    t->pedigree = pedigree;
-    t->line = line_of(pedigree);
+static inline void set_pedigree(task *record, uint64_t pedigree) {
+    record->pedigree = pedigree;
+    record->line = find_child_line(pedigree);
 }
 
-static inline task *init_record(task *t, uint64_t id, task *parent, const void *created) {
-    me.free = t->below;
+// Fill a free record as a new task, not yet begun, and return it.
+static inline task *init_record(task *record, uint64_t id, task *parent, const void *created) {
+    me.free = record->below;
     me.next_id = ++id;
-    t->parent = parent->id;
-    t->scope = parent->scope;
-    t->created = created;
-    t->below = FRESH;
-    set_pedigree(t, mix_hash(++parent->line));
-    t->id = id;
-    return t;
+    record->parent = parent->id;
+    record->scope = parent->scope;
+    record->created = created;
+    record->below = FRESH;
+    set_pedigree(record, mix_hash(++parent->line));
+    record->id = id;
+    return record;
 }
 
-// Return the record of a new task.
+// Return the record of a new task, a child of `parent` made at an instruction; `nobody` where there is no room.
 static COLD task *make_record(task *parent, const void *created) {
     if (me.free == &nobody && (me.free = refill_records()) == &nobody) return &nobody;
     if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
     return init_record(me.free, me.next_id, parent, created);
 }
 
-static inline void release_record(task *t) {
-    t->id = 0;
-    t->below = me.free;
-    me.free = t;
+// Give a task's record back to the free ones of this thread.
+static inline void release_record(task *record) {
+    record->id = 0;
+    record->below = me.free;
+    me.free = record;
 }
 
-static inline task *of(const ompt_data *data) { return data != NULL && data->ptr != NULL ? data->ptr : &nobody; }
+static inline task *find_record(const ompt_data *data) {
+    return data != NULL && data->ptr != NULL ? data->ptr : &nobody;
+}
 
-static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc);
-static COLD void be_careful(void);
+static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc);
+static COLD void use_careful_callbacks(void);
 
-// The first task of a thread, a slab or a block of numbers; a parent that is traced; an untied task. Arguments that
-// on_create has too stay in their registers; `flags` may have bits of `traced` in it.
-static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+// Create a task where handle_task_create() cannot: the first one of a thread, a slab or a block of numbers; of a parent that is
+// traced; an untied one. Arguments that handle_task_create() has too stay in their registers; `flags` may have bits of `traced`
+// in it.
+static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *task_data, int flags, int dependences,
                                const void *pc) {
     (void)from, (void)frame, (void)dependences;
-    data->ptr = &nobody;
-    if (flags & OMPT_TASK_TASKWAIT) return;  // a taskwait with dependences never runs
+    task_data->ptr = &nobody;
+    if (flags & OMPT_TASK_TASKWAIT) return; // a taskwait with dependences never runs
     enter_thread();
-    task *parent = me.top, *t = make_record(parent, pc);
-    data->ptr = t;
-    if (t == &nobody) return;
-    t->traced = flags & OMPT_TASK_UNTIED ? UNTIED : 0;
-    if (flags & OMPT_TASK_UNTIED) be_careful();
+    task *parent = me.top, *record = make_record(parent, pc);
+    task_data->ptr = record;
+    if (record == &nobody) return;
+    record->traced = flags & OMPT_TASK_UNTIED ? UNTIED : 0;
+    if (flags & OMPT_TASK_UNTIED) use_careful_callbacks();
     if (flags & OMPT_TASK_INITIAL) {
-        t->below = &nobody;
-        me.top = t;
+        record->below = &nobody;
+        me.top = record;
         if (recording) record_switch();
     }
-    if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, t);
+    if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, record);
 }
 
-// The hot paths call nothing but at their ends, and ask no pointer that a worker's top answers: they are that short.
-static void on_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences, const void *pc) {
+// Callback of OMPT for a new task: make its record. The hot paths call nothing but at their ends, and ask no pointer
+// that a worker's top answers: they are that short.
+static void handle_task_create(ompt_data *from, const void *frame, ompt_data *task_data, int flags, int dependences,
+                               const void *pc) {
     (void)frame, (void)dependences;
-    task *parent = me.top, *t = me.free;
+    task *parent = me.top, *record = me.free;
     uint64_t id = me.next_id;
     CHECK(from == NULL || from->ptr == NULL || from->ptr == parent);
     (void)from;
     flags |= parent->traced;
-    __asm__("" : "+r"(flags));  // in this order it needs no register more
-    flags |= t->traced;  // `nobody` is traced
+    __asm__("" : "+r"(flags)); // in this order it needs no register more
+    flags |= record->traced; // `nobody` is traced
     if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED | TRACED | UNTIED | ON | FINISHED)) ||
         RARELY((id & (SLAB - 1)) == 0))
-        return create_rarely(NULL, NULL, data, flags, 0, pc);
-    data->ptr = init_record(t, id, parent, pc);
+        return create_rarely(NULL, NULL, task_data, flags, 0, pc);
+    task_data->ptr = init_record(record, id, parent, pc);
 }
 
 // Take a task off its worker. If another thread has ended it meanwhile, its record is free now.
-static COLD void take_off_worker(task *t) {
-    t->below = NULL;
-    if (!(t->traced & UNTIED)) return;
-    int was = __atomic_fetch_and(&t->traced, ~ON, __ATOMIC_ACQ_REL);
-    if (!(was & FINISHED)) return;
-    t->traced = 0;
-    release_record(t);
+static COLD void take_off_worker(task *record) {
+    record->below = NULL;
+    if (!(record->traced & UNTIED)) return;
+    int old_flags = __atomic_fetch_and(&record->traced, ~ON, __ATOMIC_ACQ_REL);
+    if (!(old_flags & FINISHED)) return;
+    record->traced = 0;
+    release_record(record);
 }
 
-// The worker waits with a task that it would begin or take up: until it is let go, that one has not come on. It is looked at
-// once the table has it here: who sets the bit sees it there, or is seen.
-static COLD void until_released(task *prior, task *next, task *was) {
-    me.top = prior;
-    next->below = was;
-    me.held = next;
-    weft_tasks_wait(next);
+// Let the worker wait with a task that it would begin or take up, until the debugger holds it no more; until then the
+// task has not come on. It is looked at once the table has it here: who sets the bit sees it there, or is seen.
+static COLD void wait_until_released(task *prior_task, task *held_task, task *old_below) {
+    me.top = prior_task;
+    held_task->below = old_below;
+    me.held = held_task;
+    weft_tasks_wait(held_task);
     me.held = NULL;
-    next->below = prior;
-    me.top = next;
+    held_task->below = prior_task;
+    me.top = held_task;
 }
 
-// A task that leaves its worker for what lies beneath it, or one that goes on, from the heap, on top of this one. When
+// Switch a worker's top: `prior` leaves for what lies beneath it, or `next` goes on, from the heap, on top of it. When
 // an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
 static COLD void switch_tasks(task *prior, task *next) {
-    task *was = next->below;
-    int left = prior != &nobody &&
-               (was > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
-    if (left) {
+    task *old_below = next->below;
+    int has_left = prior != &nobody &&
+                   (old_below > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
+    if (has_left) {
         next = prior->below;
         take_off_worker(prior);
-    } else if (was <= FRESH) {
+    } else if (old_below <= FRESH) {
         next->below = prior;
         if (next->traced & UNTIED) __atomic_fetch_or(&next->traced, ON, __ATOMIC_ACQ_REL);
     }
     me.top = next;
     __asm__ volatile("" : : : "memory");
-    if (!left && was <= FRESH && (next->traced & HELD)) until_released(prior, next, was);
-    if (left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
-    if (!left && was <= FRESH && (next->traced & RUNS))
-        weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
+    if (!has_left && old_below <= FRESH && (next->traced & HELD)) wait_until_released(prior, next, old_below);
+    if (has_left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
+    if (!has_left && old_below <= FRESH && (next->traced & RUNS))
+        weft_tasks_signal(old_below == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
 }
 
-static COLD void begin_traced(task *prior, task *next) {
-    if (next->traced & HELD) until_released(prior, next, FRESH);
+// Begin a task that is held or traced: wait, then signal.
+static COLD void begin_traced_task(task *prior, task *next) {
+    if (next->traced & HELD) wait_until_released(prior, next, FRESH);
     if (next->traced & RUNS) weft_tasks_signal(ON_BEGIN, next, prior);
 }
 
-static COLD void end_task(task *done, task *next) {
-    int traced = done->traced;
+// End a task that is traced: signal it, then free its record.
+static COLD void end_task(task *ended, task *next) {
+    int flags = ended->traced;
     me.top = next;
-    if (traced & NOBODY) return;
-    done->traced = 0;
-    if (traced & RUNS) weft_tasks_signal(ON_DONE, done, next);
-    release_record(done);
+    if (flags & NOBODY) return;
+    ended->traced = 0;
+    if (flags & RUNS) weft_tasks_signal(ON_DONE, ended, next);
+    release_record(ended);
 }
 
-// Whatever is not the end of an untraced task or the begin of one.
+// Handle each switch that is not the end of an untraced task or the begin of one.
 static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
-    task *prior = me.top, *next = to != NULL ? of(to) : prior->below;
+    task *prior = me.top, *next = to != NULL ? find_record(to) : prior->below;
     if (status == OMPT_SWITCH || status == OMPT_YIELD) return switch_tasks(prior, next);
     if (status == OMPT_COMPLETE || status == OMPT_CANCEL) end_task(prior, prior == &nobody ? next : prior->below);
     if (status == OMPT_DETACH && prior != &nobody) { // its body is done, its event is not: it lies on the heap for that
@@ -230,14 +239,15 @@ static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
         prior->below = NULL;
         prior->wait = WAIT_EVENT;
     }
-    if (status == OMPT_LATE_FULFILL && of(from) != &nobody) {
-        of(from)->wait = 0;
-        of(from)->traced &= ~RUNS;
-        release_record(of(from));
+    if (status == OMPT_LATE_FULFILL && find_record(from) != &nobody) {
+        find_record(from)->wait = 0;
+        find_record(from)->traced &= ~RUNS;
+        release_record(find_record(from));
     }
 }
 
-static void on_schedule(ompt_data *from, int status, ompt_data *to) {
+// Callback of OMPT for a switch of tasks: keep the worker's top true.
+static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top;
     CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
     if (status == OMPT_COMPLETE) { // on with what lies beneath it
@@ -252,55 +262,62 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     next->below = prior;
     me.top = next;
     __asm__ volatile("" : : : "memory");
-    if (RARELY(next->traced & (RUNS | HELD))) begin_traced(prior, next);
+    if (RARELY(next->traced & (RUNS | HELD))) begin_traced_task(prior, next);
 }
 
 // Untied tasks. Of the two threads that run the last two parts of one, it is the slower that tells of its end: the one
 // that runs the last part may say nothing, and the one that tells of it may have left it long before. So from the first
 // untied task on, it is not the worker's top that says which task is here, but what the runtime names.
 
-static COLD void settle_worker(const task *here) {
-    task *t = me.top;
-    if (t == here || here == &nobody) return;
-    while (t != &nobody && t != here) t = t->below;
-    if (t != here) return;
-    while (me.top != here) {
-        task *gone = me.top;
-        me.top = gone->below;
-        take_off_worker(gone);
+// Take those tasks off the worker that lie on top of the one that the runtime says is running.
+static COLD void settle_worker(const task *running) {
+    task *record = me.top;
+    if (record == running || running == &nobody) return;
+    while (record != &nobody && record != running) record = record->below;
+    if (record != running) return;
+    while (me.top != running) {
+        task *ended = me.top;
+        me.top = ended->below;
+        take_off_worker(ended);
     }
 }
 
-static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
-                           const void *pc) {
-    settle_worker(of(from));
-    on_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
+// The same as handle_task_create(), from the first untied task or taskloop on.
+static void handle_create_carefully(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+                                    const void *pc) {
+    settle_worker(find_record(from));
+    handle_task_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
 }
 
-static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
-    task *prior = of(from);
+// The same as handle_task_schedule(), from the first untied task on: another thread than the one that ran it may tell
+// of an untied task's end.
+static void handle_schedule_carefully(ompt_data *from, int status, ompt_data *to) {
+    task *prior = find_record(from);
     settle_worker(prior);
-    if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED)) return on_schedule(from, status, to);
+    if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED))
+        return handle_task_schedule(from, status, to);
     if (prior->traced & RUNS) weft_tasks_signal(ON_DONE, prior, me.top);
     if (__atomic_fetch_or(&prior->traced, FINISHED, __ATOMIC_ACQ_REL) & ON) return; // its record lies in a stack still
     prior->traced = 0;
     release_record(prior);
 }
 
-static void careful_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    if (data != NULL) settle_worker(of(data));
-    on_sync(kind, endpoint, parallel, data, pc);
+// The same as handle_sync_region(), from the first untied task on.
+static void handle_sync_carefully(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    if (data != NULL) settle_worker(find_record(data));
+    handle_sync_region(kind, endpoint, parallel, data, pc);
 }
 
 // Return the first return address that is neither in the runtime nor in this library.
 static COLD const void *find_outside_address(const void *in_runtime) {
-    void *at[16];
-    Dl_info runtime, here, there;
-    if (!dladdr(in_runtime, &runtime) || !dladdr((void *)&weft_tasks, &here)) return in_runtime;
-    int count = backtrace(at, 16);
+    void *addresses[16];
+    Dl_info runtime_module, own, module;
+    if (!dladdr(in_runtime, &runtime_module) || !dladdr((void *)&weft_tasks, &own)) return in_runtime;
+    int count = backtrace(addresses, 16);
     for (int i = 0; i < count; i++)
-        if (dladdr(at[i], &there) && there.dli_fbase != runtime.dli_fbase && there.dli_fbase != here.dli_fbase)
-            return at[i];
+        if (dladdr(addresses[i], &module) && module.dli_fbase != runtime_module.dli_fbase &&
+            module.dli_fbase != own.dli_fbase)
+            return addresses[i];
     return in_runtime;
 }
 
@@ -315,29 +332,36 @@ static __thread __attribute__((tls_model("initial-exec"))) struct implicit {
 } implicits[NESTED];
 static __thread __attribute__((tls_model("initial-exec"))) int nested;
 
-static inline struct implicit *implicit(void) { return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL; }
+static inline struct implicit *find_implicit(void) {
+    return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL;
+}
 
+// End a `single`: tasks are children of the thread's implicit task again.
 static COLD void end_single(void) {
-    struct implicit *at = implicit();
-    if (at == NULL || !at->within) return;
-    at->within = 0;
-    at->of->line = at->line;
+    struct implicit *implicit_task = find_implicit();
+    if (implicit_task == NULL || !implicit_task->within) return;
+    implicit_task->within = 0;
+    implicit_task->of->line = implicit_task->line;
 }
 
-static COLD void begin_single(int executes) {
-    struct implicit *at = implicit();
-    if (at == NULL || at->of != me.top) return;
+// Begin a `single`: the tasks that its executor makes are children of the team's single, by how many singles the team
+// has met.
+static COLD void begin_single(int is_executor) {
+    struct implicit *implicit_task = find_implicit();
+    if (implicit_task == NULL || implicit_task->of != me.top) return;
     end_single();
-    at->singles++;
-    const scope *team = at->of->scope;
+    implicit_task->singles++;
+    const scope *team = implicit_task->of->scope;
     while (team != NULL && team->created == NULL) team = team->outer;
-    if (!executes || team == NULL) return;
-    at->within = 1;
-    at->line = at->of->line;
-    at->of->line = line_of(mix_hash(team->pedigree - at->singles));
+    if (!is_executor || team == NULL) return;
+    implicit_task->within = 1;
+    implicit_task->line = implicit_task->of->line;
+    implicit_task->of->line = find_child_line(mix_hash(team->pedigree - implicit_task->singles));
 }
 
-static COLD void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {
+// Callback of OMPT for worksharing: follow singles, and find the place of a taskloop.
+static COLD void handle_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count,
+                             const void *pc) {
     (void)parallel, (void)data, (void)count;
     if (kind == OMPT_WORK_SINGLE_EXECUTOR && endpoint == OMPT_END) return end_single();
     if (endpoint != OMPT_BEGIN) return;
@@ -347,157 +371,171 @@ static COLD void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data 
     // LLVM's runtime names a place within itself for the tasks of a taskloop.
     me.named = pc;
     me.loop = find_outside_address(pc);
-    set(OMPT_TASK_CREATE, (ompt_function)careful_create);
+    set(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
 }
 
-static COLD void be_careful(void) {
+// Use the careful callbacks from here on, as there is an untied task.
+static COLD void use_careful_callbacks(void) {
     static int is_careful;
     if (__atomic_exchange_n(&is_careful, 1, __ATOMIC_RELAXED)) return;
-    set(OMPT_TASK_CREATE, (ompt_function)careful_create);
-    set(OMPT_TASK_SCHEDULE, (ompt_function)careful_schedule);
-    set(OMPT_SYNC_REGION, (ompt_function)careful_sync);
+    set(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
+    set(OMPT_TASK_SCHEDULE, (ompt_function)handle_schedule_carefully);
+    set(OMPT_SYNC_REGION, (ompt_function)handle_sync_carefully);
 }
 
-static void on_thread(int kind, ompt_data *data) {
+static void handle_thread_begin(int kind, ompt_data *data) {
     (void)kind, (void)data;
     enter_thread();
 }
 
-static void on_thread_end(ompt_data *data) {
+static void handle_thread_end(ompt_data *data) {
     (void)data;
     leave_thread();
 }
 
+// Open a taskgroup, or a team whose directive is at `created`, and return it; NULL without memory.
 static scope *open_scope(scope *outer, const void *created) {
-    scope *s = me.scopes;
-    if (s != NULL) me.scopes = s->outer;
-    else s = malloc(sizeof *s);
-    if (s != NULL) *s = (scope){outer, created, me.top->id, created != NULL ? mix_hash(++me.top->line) : 0};
-    return s;
+    scope *opened = me.scopes;
+    if (opened != NULL) me.scopes = opened->outer;
+    else opened = malloc(sizeof *opened);
+    if (opened != NULL) *opened = (scope){outer, created, me.top->id, created != NULL ? mix_hash(++me.top->line) : 0};
+    return opened;
 }
 
-static void close_scope(scope *s) {
-    s->outer = me.scopes;
-    me.scopes = s;
+static void close_scope(scope *closed) {
+    closed->outer = me.scopes;
+    me.scopes = closed;
 }
 
-static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags,
-                              const void *pc) {
+// Callback of OMPT for the begin of a parallel region: open its team.
+static void handle_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags,
+                                  const void *pc) {
     (void)frame, (void)size, (void)flags;
     enter_thread();
-    data->ptr = open_scope(of(from)->scope, pc);
+    data->ptr = open_scope(find_record(from)->scope, pc);
 }
 
-static void on_parallel_end(ompt_data *data, ompt_data *from, int flags, const void *pc) {
+// Callback of OMPT for the end of a parallel region: close its team, and signal that its encountering task has joined.
+static void handle_parallel_end(ompt_data *data, ompt_data *from, int flags, const void *pc) {
     (void)flags, (void)pc;
     if (data != NULL && data->ptr != NULL) close_scope(data->ptr);
-    if (of(from)->traced & JOINS) weft_tasks_signal(ON_JOINED, of(from), NULL);
+    if (find_record(from)->traced & JOINS) weft_tasks_signal(ON_JOINED, find_record(from), NULL);
 }
 
-static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
+// Callback of OMPT for the begin and end of an implicit or initial task.
+static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
+                                 int flags) {
     (void)size;
     enter_thread();
     if (endpoint == OMPT_BEGIN) {
         scope *team = !(flags & OMPT_TASK_INITIAL) && parallel != NULL ? parallel->ptr : NULL;
-        task *t = make_record(me.top, team != NULL ? team->created : NULL);
-        data->ptr = t;
-        if (t == &nobody) return;
+        task *record = make_record(me.top, team != NULL ? team->created : NULL);
+        data->ptr = record;
+        if (record == &nobody) return;
         if (team != NULL) {
-            t->scope = team, t->parent = team->opener;
-            set_pedigree(t, mix_hash(team->pedigree + index));
+            record->scope = team, record->parent = team->opener;
+            set_pedigree(record, mix_hash(team->pedigree + index));
         }
-        t->below = me.top;
-        t->traced = weft_tasks.watch;
-        me.top = t;
-        if (nested++ < NESTED) implicits[nested - 1] = (struct implicit){.of = t};
+        record->below = me.top;
+        record->traced = weft_tasks.watch;
+        me.top = record;
+        if (nested++ < NESTED) implicits[nested - 1] = (struct implicit){.of = record};
         return;
     }
-    task *t = of(data);
-    if (t == &nobody) return;
+    task *record = find_record(data);
+    if (record == &nobody) return;
     if (nested > 0) nested--;
-    me.top = t->below;
+    me.top = record->below;
     data->ptr = &nobody;
-    if ((t->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, t, t->below);
-    t->wait = t->traced = 0;
-    release_record(t);
+    if ((record->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, record, record->below);
+    record->wait = record->traced = 0;
+    release_record(record);
 }
 
-static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+// Callback of OMPT for waits, which only programs with taskgroups have set: note a wait at a taskgroup's end.
+static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel, (void)data;
     if (kind != OMPT_SYNC_TASKGROUP) return;
-    task *t = me.top;
-    t->wait = endpoint == OMPT_BEGIN ? kind : 0;
-    t->waiting = pc;
-    t->what = (uint64_t)(uintptr_t)t->scope;
+    task *record = me.top;
+    record->wait = endpoint == OMPT_BEGIN ? kind : 0;
+    record->waiting = pc;
+    record->what = (uint64_t)(uintptr_t)record->scope;
 }
 
 // Open or close a taskgroup. Its wait is a separate event, which only programs with taskgroups pay for.
-static COLD void handle_taskgroup(task *t, int endpoint) {
+static COLD void handle_taskgroup(task *record, int endpoint) {
     static int waits;
-    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED)) set(OMPT_SYNC_REGION_WAIT, (ompt_function)on_sync_wait);
-    if (t == &nobody) return;
+    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED)) set(OMPT_SYNC_REGION_WAIT, (ompt_function)handle_sync_wait);
+    if (record == &nobody) return;
     if (endpoint == OMPT_BEGIN) {
-        scope *s = open_scope(t->scope, NULL);
-        if (s != NULL) t->scope = s;
+        scope *group = open_scope(record->scope, NULL);
+        if (group != NULL) record->scope = group;
         return;
     }
-    scope *s = t->scope;
-    t->wait = 0;
-    if (s != NULL && s->created == NULL) t->scope = s->outer, close_scope(s);
-    if (t->traced & JOINS) weft_tasks_signal(ON_JOINED, t, NULL);
+    scope *group = record->scope;
+    record->wait = 0;
+    if (group != NULL && group->created == NULL) record->scope = group->outer, close_scope(group);
+    if (record->traced & JOINS) weft_tasks_signal(ON_JOINED, record, NULL);
 }
 
-static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+// Callback of OMPT for barriers, taskwaits and taskgroups: note what the running task waits for.
+static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel, (void)data;
-    task *t = me.top;
-    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return handle_taskgroup(t, endpoint);
+    task *record = me.top;
+    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return handle_taskgroup(record, endpoint);
     if (endpoint == OMPT_BEGIN) {
-        t->waiting = pc;
-        t->wait = kind;
+        record->waiting = pc;
+        record->wait = kind;
         if (RARELY(kind != OMPT_SYNC_TASKWAIT)) end_single(); // gcc tells of a single's begin only
         return;
     }
-    t->wait = 0;
-    if (RARELY(t->traced & JOINS)) weft_tasks_signal(ON_JOINED, t, NULL);
+    record->wait = 0;
+    if (RARELY(record->traced & JOINS)) weft_tasks_signal(ON_JOINED, record, NULL);
 }
 
+// Return the entry of a lock, made if it is new; NULL where the table is full. Threads may call it at the same time.
 static lock *find_lock(uint64_t id) {
-    uint64_t at = (id >> 3) * 0x9E3779B97F4A7C15u >> 52;
-    for (int i = 0; i < LOCKS; i++, at = (at + 1) % LOCKS) {
-        lock *l = &weft_tasks.locks[at];
-        uint64_t seen = __atomic_load_n(&l->lock, __ATOMIC_ACQUIRE);
-        if (seen == 0 && __atomic_compare_exchange_n(&l->lock, &seen, id, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            return l;
-        if (seen == id) return l;
+    uint64_t index = (id >> 3) * 0x9E3779B97F4A7C15u >> 52;
+    for (int i = 0; i < LOCKS; i++, index = (index + 1) % LOCKS) {
+        lock *entry = &weft_tasks.locks[index];
+        uint64_t known_id = __atomic_load_n(&entry->lock, __ATOMIC_ACQUIRE);
+        if (known_id == 0 &&
+            __atomic_compare_exchange_n(&entry->lock, &known_id, id, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return entry;
+        if (known_id == id) return entry;
     }
     return NULL;
 }
 
-static void on_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
+// Callback of OMPT before a lock is taken: the running task waits for it.
+static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
     (void)kind, (void)hint, (void)how;
-    task *t = me.top;
-    t->what = id;
-    t->waiting = pc;
-    t->wait = WAIT_LOCK;
+    task *record = me.top;
+    record->what = id;
+    record->waiting = pc;
+    record->wait = WAIT_LOCK;
 }
 
-static void on_acquired(int kind, uint64_t id, const void *pc) {
+// Callback of OMPT when a lock was taken: the running task owns it.
+static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
-    task *t = me.top;
-    t->wait = 0;
-    lock *l = find_lock(id);
-    if (l != NULL) l->owner = t->id;
+    task *record = me.top;
+    record->wait = 0;
+    lock *entry = find_lock(id);
+    if (entry != NULL) entry->owner = record->id;
 }
 
-static void on_released(int kind, uint64_t id, const void *pc) {
+// Callback of OMPT when a lock was released.
+static void handle_mutex_released(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
-    lock *l = find_lock(id);
-    if (l != NULL) l->owner = 0;
+    lock *entry = find_lock(id);
+    if (entry != NULL) entry->owner = 0;
 }
 
-static void on_dependence(ompt_data *first, ompt_data *then) {
-    task *a = of(first), *b = of(then);
-    if (a != &nobody && b != &nobody) b->needs = a->id;
+// Callback of OMPT for two dependent tasks: note the last task that another one needs.
+static void handle_task_dependence(ompt_data *earlier, ompt_data *later) {
+    task *first_task = find_record(earlier), *then_task = find_record(later);
+    if (first_task != &nobody && then_task != &nobody) then_task->needs = first_task->id;
 }
 
 // In a rank of `weft run --tasks`: what can change a worker's top is called through what looks at it afterwards.
@@ -506,67 +544,81 @@ enum { EVENTS = 32 };
 static ompt_function noted[EVENTS];
 static ompt_set really_set;
 
-static int kind_of(const task *t) {
-    if (t->parent == 0) return WEFT_TASK_INITIAL;
-    return t->scope != NULL && t->scope->created != NULL && t->scope->created == t->created ? WEFT_TASK_IMPLICIT
-                                                                                            : WEFT_TASK_EXPLICIT;
+// Return what a task is (enum weft_task_kind), by its parent and its team.
+static int find_task_kind(const task *record) {
+    if (record->parent == 0) return WEFT_TASK_INITIAL;
+    return record->scope != NULL && record->scope->created != NULL && record->scope->created == record->created
+               ? WEFT_TASK_IMPLICIT
+               : WEFT_TASK_EXPLICIT;
 }
 
-// The end of an untied task may be told by another thread, later (see above). Where the task beneath it stands in a wait,
-// that one says when it goes on; where it does not, it may go on unheard, and then nobody knows who is here.
-static int is_sure(const task *t) { return t != &nobody && (!(t->traced & UNTIED) || t->below->wait != 0); }
+// Return whether the worker's top is certainly the task that runs. The end of an untied task may be told by another
+// thread, later (see above). Where the task beneath it stands in a wait, that one says when it goes on; where it does
+// not, it may go on unheard, and then nobody knows who is here.
+static int is_known_for_sure(const task *record) {
+    return record != &nobody && (!(record->traced & UNTIED) || record->below->wait != 0);
+}
 
+// Record the task that this thread is in now, if it is another one than before.
 static void record_switch(void) {
     static __thread __attribute__((tls_model("initial-exec"))) uint64_t last;
-    const task *t = me.top;
-    uint64_t id = is_sure(t) ? t->id : 0;
+    const task *top = me.top;
+    uint64_t id = is_known_for_sure(top) ? top->id : 0;
     if (id == last) return;
     last = id;
     if (id == 0) return weft_switch(&(struct weft_switch){0});
     struct weft_switch to;
     to.calls = 0;
     to.task = id;
-    to.parent = t->parent;
-    to.site = weft_switches_site(t->created);
+    to.parent = top->parent;
+    to.site = weft_switches_site(top->created);
     to.name = 0;
-    to.kind = (uint32_t)kind_of(t);
+    to.kind = (uint32_t)find_task_kind(top);
     to.until = 0;
     weft_switch(&to);
 }
 
-static void noted_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
-                         const void *pc) {
-    ((__typeof__(&noted_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
+// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+static void record_task_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+                               const void *pc) {
+    ((__typeof__(&record_task_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
     record_switch();
 }
 
-static void noted_schedule(ompt_data *from, int status, ompt_data *to) {
-    ((__typeof__(&noted_schedule))noted[OMPT_TASK_SCHEDULE])(from, status, to);
+// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+static void record_task_schedule(ompt_data *from, int status, ompt_data *to) {
+    ((__typeof__(&record_task_schedule))noted[OMPT_TASK_SCHEDULE])(from, status, to);
     record_switch();
 }
 
-static void noted_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
-                           int flags) {
-    ((__typeof__(&noted_implicit))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
+// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+static void record_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
+                                 int flags) {
+    ((__typeof__(&record_implicit_task))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
     record_switch();
 }
 
-static void noted_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    ((__typeof__(&noted_sync))noted[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
+// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+static void record_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    ((__typeof__(&record_sync_region))noted[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
     record_switch();
 }
 
-static int set_noted(int event, ompt_function callback) {
+// Set a callback of OMPT in place of ompt_set_callback() while calls are recorded: those that can change a worker's top
+// through one that records it afterwards.
+static int set_recording_callback(int event, ompt_function callback) {
     noted[event] = callback;
-    if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)noted_schedule;
-    if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)noted_implicit;
-    if (callback == (ompt_function)careful_create) callback = (ompt_function)noted_create; // the others only add a task
-    if (callback == (ompt_function)careful_sync) callback = (ompt_function)noted_sync; // and leave the top as it is
+    if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)record_task_schedule;
+    if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)record_implicit_task;
+    if (callback == (ompt_function)handle_create_carefully)
+        callback = (ompt_function)record_task_create; // the others only add a task
+    if (callback == (ompt_function)handle_sync_carefully)
+        callback = (ompt_function)record_sync_region; // and leave the top as it is
     return really_set(event, callback);
 }
 
-// For turns.c: a task that is made here, and runs when its turn comes.
-task *weft_tasks_made(const void *created) {
+// For turns.c: return the record of a task that is made here, and runs when its turn comes.
+task *weft_tasks_create(const void *created) {
     ompt_data data = {0};
     create_rarely(NULL, NULL, &data, OMPT_TASK_EXPLICIT, 0, created);
     return data.ptr;
@@ -574,40 +626,43 @@ task *weft_tasks_made(const void *created) {
 
 task *weft_tasks_top(void) { return me.top; }
 
-uint64_t weft_tasks_owner(uint64_t id) {
-    const lock *l = find_lock(id);
-    return l != NULL ? l->owner : 0;
+// For turns.c: return the number of the task that holds a lock; 0 if none does.
+uint64_t weft_tasks_find_owner(uint64_t lock_id) {
+    const lock *entry = find_lock(lock_id);
+    return entry != NULL ? entry->owner : 0;
 }
 
-static int start(ompt_lookup lookup, int device, ompt_data *tool) {
+// Set all callbacks, when OMPT initializes the tool; 1 keeps it.
+static int initialize_tool(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
     set = (ompt_set)lookup("ompt_set_callback");
     if ((recording = weft_switches_begin("openmp"))) {
         really_set = set;
-        set = set_noted;
+        set = set_recording_callback;
     } else {
         set = weft_turns_begin(set);
     }
-    set(OMPT_THREAD_BEGIN, (ompt_function)on_thread);
-    set(OMPT_THREAD_END, (ompt_function)on_thread_end);
-    set(OMPT_PARALLEL_BEGIN, (ompt_function)on_parallel_begin);
-    set(OMPT_PARALLEL_END, (ompt_function)on_parallel_end);
-    set(OMPT_TASK_CREATE, (ompt_function)on_create);
-    set(OMPT_TASK_SCHEDULE, (ompt_function)on_schedule);
-    set(OMPT_IMPLICIT_TASK, (ompt_function)on_implicit);
-    set(OMPT_SYNC_REGION, (ompt_function)on_sync);
-    set(OMPT_WORK, (ompt_function)on_work);
-    set(OMPT_MUTEX_ACQUIRE, (ompt_function)on_acquire);
-    set(OMPT_MUTEX_ACQUIRED, (ompt_function)on_acquired);
-    set(OMPT_MUTEX_RELEASED, (ompt_function)on_released);
-    set(OMPT_TASK_DEPENDENCE, (ompt_function)on_dependence);
+    set(OMPT_THREAD_BEGIN, (ompt_function)handle_thread_begin);
+    set(OMPT_THREAD_END, (ompt_function)handle_thread_end);
+    set(OMPT_PARALLEL_BEGIN, (ompt_function)handle_parallel_begin);
+    set(OMPT_PARALLEL_END, (ompt_function)handle_parallel_end);
+    set(OMPT_TASK_CREATE, (ompt_function)handle_task_create);
+    set(OMPT_TASK_SCHEDULE, (ompt_function)handle_task_schedule);
+    set(OMPT_IMPLICIT_TASK, (ompt_function)handle_implicit_task);
+    set(OMPT_SYNC_REGION, (ompt_function)handle_sync_region);
+    set(OMPT_WORK, (ompt_function)handle_work);
+    set(OMPT_MUTEX_ACQUIRE, (ompt_function)handle_mutex_acquire);
+    set(OMPT_MUTEX_ACQUIRED, (ompt_function)handle_mutex_acquired);
+    set(OMPT_MUTEX_RELEASED, (ompt_function)handle_mutex_released);
+    set(OMPT_TASK_DEPENDENCE, (ompt_function)handle_task_dependence);
     return 1;
 }
 
-static void end(ompt_data *tool) { (void)tool; }
+static void finalize_tool(ompt_data *tool) { (void)tool; }
 
+// Give the OpenMP runtime this tool; it looks for the function by its name.
 __attribute__((visibility("default"))) ompt_tool *ompt_start_tool(unsigned version, const char *runtime) {
     (void)version, (void)runtime;
-    static ompt_tool tool = {start, end, {0}};
-    return &tool;
+    static ompt_tool result = {initialize_tool, finalize_tool, {0}};
+    return &result;
 }

@@ -103,13 +103,14 @@ static __thread struct {
 } untied[16]; // made, not yet submitted
 static __thread unsigned untied_at;
 
-// The debugger's breakpoint: a replay can go on no further.
+// Breakpoint of the debugger: a replay can go on no further, for the reason in `text`.
 PUBLIC __attribute__((noinline)) void weft_turns_left(const char *text) {
     __asm__ volatile("" : : "r"(text) : "memory");
 }
 
 #define REAL(name) ((__typeof__(&name))find_runtime_function(#name))
-// Return a function of the OpenMP runtime; abort if the runtime has none of that name.
+
+// Return a function of the OpenMP runtime by its name; abort if the runtime has none.
 static void *find_runtime_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found == NULL) { // a function that this runtime does not have: the program could not have been linked with it
@@ -123,7 +124,7 @@ static pid_t self(void) { return me != 0 ? me : (me = (pid_t)syscall(SYS_gettid)
 
 // Whose turn it is
 
-// Read the next line of the record; after its end, tasks run in any order.
+// Read the next line of the record; after its end, tasks run in any order. The lock is held.
 static void read_next_turn(void) {
     char kind;
     all.has = 0;
@@ -137,20 +138,21 @@ static void read_next_turn(void) {
     all.has = all.mode != 0;
 }
 
-// Take the turn for this thread: write a line when recording, read the next one when replaying.
-static void take_turn(int kind, const job *begun) {
+// Take the turn for this thread, which goes on (GO) or begins a task (BEGIN): write a line when recording, read the
+// next one when replaying. The lock is held.
+static void take_turn(int kind, const job *begun_job) {
     all.holder = self();
     all.grants++;
     if (all.mode == 'r') {
         fprintf(all.file, "%016" PRIx64 " %c", mine->implicit->pedigree, kind);
-        if (begun != NULL) fprintf(all.file, " %016" PRIx64, begun->pedigree);
+        if (begun_job != NULL) fprintf(all.file, " %016" PRIx64, begun_job->pedigree);
         putc('\n', all.file);
         fflush(all.file);
     }
     if (all.mode == 'p') read_next_turn();
 }
 
-// Let another thread take the turn, if this one has it.
+// Let another thread take the turn, if this one has it. The lock is held.
 static void give_up_turn(void) {
     if (all.holder != self()) return;
     all.holder = 0;
@@ -158,52 +160,53 @@ static void give_up_turn(void) {
 }
 
 // Return whether a task's dependences conflict with these: same address, and one of them writes.
-static int has_conflict(const job *a, const dependence *on, int count) {
-    for (int i = 0; i < a->count; i++)
+static int has_conflict(const job *earlier, const dependence *others, int count) {
+    for (int i = 0; i < earlier->count; i++)
         for (int k = 0; k < count; k++)
-            if (a->on[i].address == on[k].address && (a->on[i].writes || on[k].writes)) return 1;
+            if (earlier->on[i].address == others[k].address && (earlier->on[i].writes || others[k].writes)) return 1;
     return 0;
 }
 
-// Return the last task made before `until` (NULL: of all) that these dependences wait for; NULL if none.
-static const job *find_awaited_job(const job *parent, const job *until, const dependence *on, int count) {
-    const job *j = parent->dependent;
-    while (until != NULL && j != NULL && j != until) j = j->sibling;
-    if (until != NULL && j != NULL) j = j->sibling;
-    for (; j != NULL; j = j->sibling)
-        if (!j->done && has_conflict(j, on, count)) return j;
+// Return the last task made before `until` (NULL: of all) whose end these dependences wait for; NULL if there is none.
+static const job *find_awaited_job(const job *parent, const job *until, const dependence *dependences, int count) {
+    const job *candidate = parent->dependent;
+    while (until != NULL && candidate != NULL && candidate != until) candidate = candidate->sibling;
+    if (until != NULL && candidate != NULL) candidate = candidate->sibling;
+    for (; candidate != NULL; candidate = candidate->sibling)
+        if (!candidate->done && has_conflict(candidate, dependences, count)) return candidate;
     return NULL;
 }
 
-static int ready(const job *j) { return j->count == 0 || find_awaited_job(j->parent, j, j->on, j->count) == NULL; }
+static int is_ready(const job *j) { return j->count == 0 || find_awaited_job(j->parent, j, j->on, j->count) == NULL; }
 
-// Return whether this thread may begin a task now, while it waits (`which`: for what).
-static int may_run(const job *j, int which) {
-    if (j->team != mine->team) return 0;
-    const job *up = j->parent;
-    while (which == DESCENDANTS && up != NULL && up != mine) up = up->parent;
-    return up != NULL && ready(j);
+// Return whether this thread may begin a task now, while it waits for what `waited_for` says (NONE, DESCENDANTS, TEAM).
+static int may_begin_job(const job *candidate, int waited_for) {
+    if (candidate->team != mine->team) return 0;
+    const job *ancestor = candidate->parent;
+    while (waited_for == DESCENDANTS && ancestor != NULL && ancestor != mine) ancestor = ancestor->parent;
+    return ancestor != NULL && is_ready(candidate);
 }
 
-// Return the task to begin, as the runtime would: this thread's newest, else the oldest of another thread.
-static job *choose_job(int which) {
+// Return the task to begin, as the runtime would choose it: this thread's newest, else the oldest of another thread;
+// the recorded one when replaying. NULL if there is none.
+static job *choose_job(int waited_for) {
     job *own = NULL, *other = NULL;
-    if (which == NONE) return NULL;
-    for (job *j = all.first; j != NULL; j = j->next) {
-        if (all.mode == 'p' && j->pedigree != all.pedigree) continue;
-        if (!may_run(j, which)) continue;
-        if (j->maker == mine->implicit) own = j;
-        else if (other == NULL) other = j;
+    if (waited_for == NONE) return NULL;
+    for (job *candidate = all.first; candidate != NULL; candidate = candidate->next) {
+        if (all.mode == 'p' && candidate->pedigree != all.pedigree) continue;
+        if (!may_begin_job(candidate, waited_for)) continue;
+        if (candidate->maker == mine->implicit) own = candidate;
+        else if (other == NULL) other = candidate;
     }
     return own != NULL ? own : other;
 }
 
 // Remove a task from the list of those that have not begun.
-static void unlink_job(job *of) {
-    job **at = &all.first, *before = NULL;
-    while (*at != of) before = *at, at = &(*at)->next;
-    *at = of->next;
-    if (all.last == of) all.last = before;
+static void unlink_job(job *begun) {
+    job **link = &all.first, *previous = NULL;
+    while (*link != begun) previous = *link, link = &(*link)->next;
+    *link = begun->next;
+    if (all.last == begun) all.last = previous;
 }
 
 // Return whether a thread sleeps, by its state in /proc.
@@ -225,7 +228,8 @@ typedef struct {
     int ticks, asleep;
 } patience;
 
-// Stop replaying, and tell the debugger at which step the run has left its record.
+// Stop replaying, and tell the debugger at which step the run has left its record. The lock is held, and released
+// meanwhile.
 static void report_divergence(void) {
     static char text[160];
     if (all.mode != 'p') return;
@@ -242,7 +246,8 @@ static void report_divergence(void) {
     pthread_mutex_lock(&all.lock);
 }
 
-// Wait for a change of turn for some milliseconds; return whether there was one. The lock is held.
+// Wait for a change of turn for some milliseconds; return whether there was one. The lock is held, and released
+// meanwhile.
 static int wait_for_change(long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -254,77 +259,85 @@ static int wait_for_change(long milliseconds) {
     return woken;
 }
 
-// Wait one tick; take the turn from a thread that sleeps, and report a turn that does not come.
-static void wait_one_tick(patience *p) {
+// Wait one tick for a change; take the turn from a thread that sleeps, and report a turn that does not come. The lock
+// is held.
+static void wait_one_tick(patience *waiting) {
     int woken = wait_for_change(TICK);
-    if (p->grants != all.grants) *p = (patience){all.grants, 0, 0};
+    if (waiting->grants != all.grants) *waiting = (patience){all.grants, 0, 0};
     if (woken) return;
-    p->ticks++;
-    p->asleep = all.holder != 0 && is_asleep(all.holder) ? p->asleep + 1 : 0;
-    if (all.holder != 0 && (p->asleep >= ASLEEP || p->ticks >= SPINNING)) { // it waits for something else
+    waiting->ticks++;
+    waiting->asleep = all.holder != 0 && is_asleep(all.holder) ? waiting->asleep + 1 : 0;
+    if (all.holder != 0 && (waiting->asleep >= ASLEEP || waiting->ticks >= SPINNING)) { // it waits for something else
         all.holder = 0;
-        *p = (patience){all.grants, 0, 0};
+        *waiting = (patience){all.grants, 0, 0};
         pthread_cond_broadcast(&all.changed);
-    } else if (all.holder == 0 && p->ticks >= LATE) {
+    } else if (all.holder == 0 && waiting->ticks >= LATE) {
         report_divergence();
     }
 }
 
 typedef int (*condition)(const void *of);
 
-static int always(const void *of) { return of == NULL; }
+static int is_always_fulfilled(const void *nothing) { return nothing == NULL; }
 static int has_no_children(const void *of) { return ((const job *)of)->children == 0; }
 static int is_empty(const void *of) { return ((const group *)of)->unfinished == 0; }
-static int is_lock_free(const void *of) {
-    uint64_t owner = weft_tasks_owner(*(const uint64_t *)of);
+
+// Return whether nobody but the running task owns a lock.
+static int is_lock_free(const void *lock_id) {
+    uint64_t owner = weft_tasks_find_owner(*(const uint64_t *)lock_id);
     return owner == 0 || owner == weft_tasks_top()->id;
 }
-static int all_arrived(const void *of) {
-    const team *t = of;
-    return t->arrived == t->size && t->unfinished == 0;
+
+// Return whether all threads of a team have arrived at its barrier and its tasks are done.
+static int has_team_arrived(const void *team_at_barrier) {
+    const team *waiting = team_at_barrier;
+    return waiting->arrived == waiting->size && waiting->unfinished == 0;
 }
 typedef struct {
     int count;
     dependence *on;
 } dependences;
-static int are_dependences_met(const void *of) {
-    const dependences *d = of;
-    return find_awaited_job(mine, NULL, d->on, d->count) == NULL;
+
+// Return whether the running task's children with these dependences are done.
+static int are_dependences_met(const void *list) {
+    const dependences *waited = list;
+    return find_awaited_job(mine, NULL, waited->on, waited->count) == NULL;
 }
 
-// Return the task to begin now, NULL to go on; in `turn`, whether it is this thread's turn at all.
-static job *decide_turn(condition fulfilled, const void *of, int which, int *turn) {
-    *turn = 0;
+// Return the task to begin now, or NULL to go on; `*is_turn` says whether it is this thread's turn at all. The lock is
+// held.
+static job *decide_turn(condition fulfilled, const void *subject, int waited_for, int *is_turn) {
+    *is_turn = 0;
     if (all.holder != 0) return NULL;
     if (all.mode == 'p') {
         if (all.actor != mine->implicit->pedigree) return NULL;
-        job *next = all.kind == BEGIN ? choose_job(which) : NULL;
-        *turn = all.kind == BEGIN ? next != NULL : fulfilled(of);
+        job *next = all.kind == BEGIN ? choose_job(waited_for) : NULL;
+        *is_turn = all.kind == BEGIN ? next != NULL : fulfilled(subject);
         return next;
     }
-    if (fulfilled(of)) {
-        *turn = 1;
+    if (fulfilled(subject)) {
+        *is_turn = 1;
         return NULL;
     }
-    job *next = choose_job(which);
-    *turn = next != NULL;
+    job *next = choose_job(waited_for);
+    *is_turn = next != NULL;
     return next;
 }
 
 static void run_job(job *j);
 
-// Wait until `fulfilled` holds and it is this thread's turn; run tasks meanwhile.
-static void wait_for_turn(condition fulfilled, const void *of, int which) {
-    patience p = {0};
-    int turn;
+// Wait until `fulfilled(subject)` holds and it is this thread's turn; run tasks meanwhile.
+static void wait_for_turn(condition fulfilled, const void *subject, int waited_for) {
+    patience waiting = {0};
+    int is_turn;
     if (mine == NULL) return;
     pthread_mutex_lock(&all.lock);
     give_up_turn();
     if (all.mode == 'r' && all.waiting > 0 && (random() & 1)) wait_for_change(1); // so that others come, too
     while (1) {
-        job *next = decide_turn(fulfilled, of, which, &turn);
-        if (!turn) {
-            wait_one_tick(&p);
+        job *next = decide_turn(fulfilled, subject, waited_for, &is_turn);
+        if (!is_turn) {
+            wait_one_tick(&waiting);
             continue;
         }
         take_turn(next != NULL ? BEGIN : GO, next);
@@ -334,109 +347,110 @@ static void wait_for_turn(condition fulfilled, const void *of, int which) {
         run_job(next);
         pthread_mutex_lock(&all.lock);
         give_up_turn();
-        p = (patience){0};
+        waiting = (patience){0};
     }
     pthread_mutex_unlock(&all.lock);
 }
 
-static void point(void) { wait_for_turn(always, NULL, NONE); }
+static void take_next_turn(void) { wait_for_turn(is_always_fulfilled, NULL, NONE); }
 
 // Jobs
 
-// Return a new task with its place among its parent's children.
-static job *new_job(job *parent, const task *record) {
-    job *j = calloc(1, sizeof *j);
-    if (j == NULL) abort();
-    j->references = 1;
-    j->pedigree = record->pedigree;
-    j->parent = parent;
-    if (parent == NULL) return j;
+// Return a new task with its place among its parent's children. Aborts without memory; the lock is held.
+static job *create_job(job *parent, const task *record) {
+    job *created = calloc(1, sizeof *created);
+    if (created == NULL) abort();
+    created->references = 1;
+    created->pedigree = record->pedigree;
+    created->parent = parent;
+    if (parent == NULL) return created;
     parent->references++;
-    j->team = parent->team;
-    j->group = parent->group;
-    return j;
+    created->team = parent->team;
+    created->group = parent->group;
+    return created;
 }
 
 // Release a reference to a task, and free it with the last one.
-static void release_job(job *j) {
-    while (j != NULL && --j->references == 0) {
-        job *up = j->parent;
-        free(j->on);
-        free(j);
-        j = up;
+static void release_job(job *released) {
+    while (released != NULL && --released->references == 0) {
+        job *parent = released->parent;
+        free(released->on);
+        free(released);
+        released = parent;
     }
 }
 
-// Mark a task as done, and count it off its parent, group and team.
-static void finish_job(job *j) {
+// Mark a task as done, count it off its parent, group and team, and release it.
+static void finish_job(job *finished) {
     pthread_mutex_lock(&all.lock);
-    j->done = 1;
-    if (j->counted) {
-        j->parent->children--;
-        j->team->unfinished--;
-        if (j->group != NULL) j->group->unfinished--;
+    finished->done = 1;
+    if (finished->counted) {
+        finished->parent->children--;
+        finished->team->unfinished--;
+        if (finished->group != NULL) finished->group->unfinished--;
     }
-    if (j->count > 0) {
-        job **at = &j->parent->dependent;
-        while (*at != j) at = &(*at)->sibling;
-        *at = j->sibling;
+    if (finished->count > 0) {
+        job **link = &finished->parent->dependent;
+        while (*link != finished) link = &(*link)->sibling;
+        *link = finished->sibling;
     }
-    release_job(j);
+    release_job(finished);
     pthread_cond_broadcast(&all.changed);
     pthread_mutex_unlock(&all.lock);
 }
 
 // Return the runtime's number of this thread.
-static int runtime_thread_number(void) {
+static int find_thread_number(void) {
     extern int __kmpc_global_thread_num(ident *);
     return REAL(__kmpc_global_thread_num)(&here);
 }
 
 extern int __kmpc_omp_task(ident *, int, kmp_task *);
 
-static void run_job(job *j) {
-    starting = j;
-    REAL(__kmpc_omp_task)(&here, runtime_thread_number(), j->task);
+// Hand a task to the runtime, which runs it at once on this thread.
+static void run_job(job *next) {
+    starting = next;
+    REAL(__kmpc_omp_task)(&here, find_thread_number(), next->task);
 }
 
 // Return whether a new task has to run at once: in a final one, or in a team of one thread.
-static int is_included(void) {
+static int must_run_at_once(void) {
     extern int omp_in_final(void);
     return mine == NULL || mine->team->size < 2 || REAL(omp_in_final)();
 }
 
-// Return the task for one that the runtime has made.
-static job *make_job(void *made, const void *pc, int (*routine)(int, void *)) {
-    task *record = weft_tasks_made(pc);
+// Return our task for one that the runtime has made.
+static job *make_job(void *runtime_task, const void *call_address, int (*routine)(int, void *)) {
+    task *record = weft_tasks_create(call_address);
     pthread_mutex_lock(&all.lock);
-    job *j = new_job(mine, record);
+    job *created = create_job(mine, record);
     pthread_mutex_unlock(&all.lock);
-    j->record = record;
-    j->task = made;
-    j->routine = routine;
-    j->maker = mine->implicit;
-    return j;
+    created->record = record;
+    created->task = runtime_task;
+    created->routine = routine;
+    created->maker = mine->implicit;
+    return created;
 }
 
-// Add a task with its dependences to those that have not begun.
-static void submit_job(job *j, const dependences *d) {
+// Add a task, with its dependences, to those that have not begun.
+static void submit_job(job *created, const dependences *list) {
     pthread_mutex_lock(&all.lock);
-    j->counted = 1;
+    created->counted = 1;
     mine->children++;
-    j->team->unfinished++;
-    if (j->group != NULL) j->group->unfinished++;
-    if (d != NULL && d->count > 0) {
-        const job *before = find_awaited_job(mine, NULL, d->on, d->count);
-        if (before != NULL) j->record->needs = before->record->id;
-        j->count = d->count;
-        j->on = d->on;
-        j->sibling = mine->dependent;
-        mine->dependent = j;
+    created->team->unfinished++;
+    if (created->group != NULL) created->group->unfinished++;
+    if (list != NULL && list->count > 0) {
+        const job *awaited = find_awaited_job(mine, NULL, list->on, list->count);
+        if (awaited != NULL) created->record->needs = awaited->record->id;
+        created->count = list->count;
+        created->on = list->on;
+        created->sibling = mine->dependent;
+        mine->dependent = created;
     }
-    *(all.last != NULL ? &all.last->next : &all.first) = j;
-    all.last = j;
+    *(all.last != NULL ? &all.last->next : &all.first) = created;
+    all.last = created;
     pthread_mutex_unlock(&all.lock);
-    point();
+    take_next_turn();
 }
 
 // What the runtime tells
@@ -444,80 +458,84 @@ static void submit_job(job *j, const dependences *d) {
 static ompt_function told[EVENTS];
 #define TELL(event, function) ((__typeof__(&function))told[event])
 
-static void turned_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences_,
-                          const void *pc) {
+// Callback of OMPT for a new task: one of ours has its record already; of others the tool is told.
+static void handle_task_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
+                               const void *pc) {
     if (starting != NULL) data->ptr = starting->record; // it was made long ago
-    else TELL(OMPT_TASK_CREATE, turned_create)(from, frame, data, flags, dependences_, pc);
+    else TELL(OMPT_TASK_CREATE, handle_task_create)(from, frame, data, flags, dependences, pc);
 }
 
-static void turned_schedule(ompt_data *from, int status, ompt_data *to) {
-    TELL(OMPT_TASK_SCHEDULE, turned_schedule)(from, status, to);
+// Callback of OMPT for a switch of tasks: after the tool, follow which of our tasks this thread runs.
+static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
+    TELL(OMPT_TASK_SCHEDULE, handle_task_schedule)(from, status, to);
     if (mine == NULL) return;
     if (status == OMPT_SWITCH) {
-        job *j = starting;
-        if (j == NULL) {
+        job *switched = starting;
+        if (switched == NULL) {
             pthread_mutex_lock(&all.lock);
-            j = new_job(mine, weft_tasks_top());
+            switched = create_job(mine, weft_tasks_top());
             pthread_mutex_unlock(&all.lock);
         }
         starting = NULL;
-        j->below = mine;
-        j->implicit = mine->implicit;
-        mine = j;
+        switched->below = mine;
+        switched->implicit = mine->implicit;
+        mine = switched;
     } else if (status == OMPT_COMPLETE || status == OMPT_CANCEL) {
-        job *j = mine;
-        mine = j->below;
-        finish_job(j);
+        job *switched = mine;
+        mine = switched->below;
+        finish_job(switched);
     }
 }
 
 static int is_barrier(int kind) { return (kind >= 1 && kind <= 4) || kind >= 8; }
 
 // Wait at a barrier until all threads of the team have come and all its tasks are done.
-static void arrive_at_barrier(team *t) {
+static void arrive_at_barrier(team *arriving) {
     pthread_mutex_lock(&all.lock);
-    t->arrived++;
+    arriving->arrived++;
     pthread_cond_broadcast(&all.changed);
     pthread_mutex_unlock(&all.lock);
-    wait_for_turn(all_arrived, t, TEAM);
+    wait_for_turn(has_team_arrived, arriving, TEAM);
     pthread_mutex_lock(&all.lock);
     give_up_turn();
     pthread_mutex_unlock(&all.lock);
 }
 
-// Wait until all have left the runtime's barrier, in which they would take up tasks by themselves.
-static void leave_barrier(team *t) {
+// Wait until all threads of a team have left the runtime's barrier, in which they would take up tasks by themselves.
+static void leave_barrier(team *leaving) {
     pthread_mutex_lock(&all.lock);
-    uint64_t round = t->round;
-    if (++t->left == t->size) {
-        t->left = t->arrived = 0;
-        t->round++;
+    uint64_t round = leaving->round;
+    if (++leaving->left == leaving->size) {
+        leaving->left = leaving->arrived = 0;
+        leaving->round++;
         pthread_cond_broadcast(&all.changed);
     }
-    while (t->round == round) pthread_cond_wait(&all.changed, &all.lock);
+    while (leaving->round == round) pthread_cond_wait(&all.changed, &all.lock);
     pthread_mutex_unlock(&all.lock);
-    point();
+    take_next_turn();
 }
 
-// Handle the begin or end of a taskgroup.
+// Open or close a taskgroup of the running task.
 static void handle_taskgroup(int endpoint) {
     pthread_mutex_lock(&all.lock);
-    group *g = mine->group;
+    group *outer = mine->group;
     if (endpoint == OMPT_BEGIN) {
-        mine->group = calloc(1, sizeof *g);
+        mine->group = calloc(1, sizeof *outer);
         if (mine->group == NULL) abort();
-        mine->group->outer = g;
-    } else if (g != NULL) {
-        mine->group = g->outer;
-        free(g);
+        mine->group->outer = outer;
+    } else if (outer != NULL) {
+        mine->group = outer->outer;
+        free(outer);
     }
     pthread_mutex_unlock(&all.lock);
 }
 
 enum { TASKWAIT = 5 };
 
-static void turned_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    TELL(OMPT_SYNC_REGION, turned_sync)(kind, endpoint, parallel, data, pc);
+// Callback of OMPT for barriers, taskwaits and taskgroups: after the tool, wait here for what the runtime would wait
+// for.
+static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    TELL(OMPT_SYNC_REGION, handle_sync_region)(kind, endpoint, parallel, data, pc);
     if (mine == NULL) return;
     if (kind == OMPT_SYNC_TASKGROUP) handle_taskgroup(endpoint);
     else if (kind == TASKWAIT && endpoint == OMPT_BEGIN) wait_for_turn(has_no_children, mine, DESCENDANTS);
@@ -525,219 +543,250 @@ static void turned_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *
     else if (is_barrier(kind) && parallel != NULL) leave_barrier(mine->team); // without: its region is over
 }
 
-static void turned_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    TELL(OMPT_SYNC_REGION_WAIT, turned_wait)(kind, endpoint, parallel, data, pc);
+// Callback of OMPT for waits: after the tool, wait here for the tasks of a taskgroup.
+static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
+    TELL(OMPT_SYNC_REGION_WAIT, handle_sync_wait)(kind, endpoint, parallel, data, pc);
     if (mine == NULL || kind != OMPT_SYNC_TASKGROUP || endpoint != OMPT_BEGIN || mine->group == NULL) return;
     wait_for_turn(is_empty, mine->group, DESCENDANTS);
 }
 
-static team *team_of(const void *scope, unsigned size) {
-    team *t = all.teams;
-    while (t != NULL && t->scope != scope) t = t->next;
-    if (t != NULL) return t;
-    t = calloc(1, sizeof *t);
-    if (t == NULL) abort();
-    *t = (team){.next = all.teams, .scope = scope, .size = size};
-    return all.teams = t;
+// Return the team of a scope of the tool's, made if it is new. Aborts without memory; the lock is held.
+static team *find_or_create_team(const void *scope, unsigned size) {
+    team *found = all.teams;
+    while (found != NULL && found->scope != scope) found = found->next;
+    if (found != NULL) return found;
+    found = calloc(1, sizeof *found);
+    if (found == NULL) abort();
+    *found = (team){.next = all.teams, .scope = scope, .size = size};
+    return all.teams = found;
 }
 
-static void turned_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
-                            int flags) {
-    TELL(OMPT_IMPLICIT_TASK, turned_implicit)(endpoint, parallel, data, size, index, flags);
+// Callback of OMPT for implicit tasks: after the tool, begin or end the one of this thread.
+static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
+                                 int flags) {
+    TELL(OMPT_IMPLICIT_TASK, handle_implicit_task)(endpoint, parallel, data, size, index, flags);
     if (endpoint != OMPT_BEGIN) {
-        job *j = mine;
-        if (j == NULL) return;
-        mine = j->below;
+        job *implicit = mine;
+        if (implicit == NULL) return;
+        mine = implicit->below;
         pthread_mutex_lock(&all.lock);
-        release_job(j);
+        release_job(implicit);
         if (mine == NULL) give_up_turn();
         pthread_mutex_unlock(&all.lock);
         return;
     }
     int initial = flags & OMPT_TASK_INITIAL;
     pthread_mutex_lock(&all.lock);
-    job *j = new_job(NULL, weft_tasks_top());
-    j->implicit = j;
-    j->team = team_of(initial ? (const void *)j : parallel->ptr, initial ? 1 : size);
-    j->below = mine;
-    mine = j;
+    job *implicit = create_job(NULL, weft_tasks_top());
+    implicit->implicit = implicit;
+    implicit->team = find_or_create_team(initial ? (const void *)implicit : parallel->ptr, initial ? 1 : size);
+    implicit->below = mine;
+    mine = implicit;
     pthread_mutex_unlock(&all.lock);
-    point();
+    take_next_turn();
 }
 
-static void turned_end(ompt_data *parallel, ompt_data *from, int flags, const void *pc) {
+// Callback of OMPT for the end of a parallel region: forget its team, then tell the tool.
+static void handle_parallel_end(ompt_data *parallel, ompt_data *from, int flags, const void *pc) {
     if (parallel != NULL) {
         pthread_mutex_lock(&all.lock);
-        for (team **at = &all.teams; *at != NULL; at = &(*at)->next)
-            if ((*at)->scope == parallel->ptr) {
-                team *gone = *at;
-                *at = gone->next;
-                free(gone);
+        for (team **link = &all.teams; *link != NULL; link = &(*link)->next)
+            if ((*link)->scope == parallel->ptr) {
+                team *ended = *link;
+                *link = ended->next;
+                free(ended);
                 break;
             }
         pthread_mutex_unlock(&all.lock);
     }
-    point();
-    TELL(OMPT_PARALLEL_END, turned_end)(parallel, from, flags, pc);
+    take_next_turn();
+    TELL(OMPT_PARALLEL_END, handle_parallel_end)(parallel, from, flags, pc);
 }
 
 enum { ORDERED = 7 };
 
-static void turned_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
-    TELL(OMPT_MUTEX_ACQUIRE, turned_acquire)(kind, hint, how, id, pc);
+// Callback of OMPT before a lock is taken: after the tool, wait until it is free and it is this thread's turn.
+static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
+    TELL(OMPT_MUTEX_ACQUIRE, handle_mutex_acquire)(kind, hint, how, id, pc);
     if (mine == NULL) return;
     if (kind == ORDERED) {
         pthread_mutex_lock(&all.lock);
         give_up_turn();
         pthread_mutex_unlock(&all.lock);
     } else if (testing) {
-        point();
+        take_next_turn();
     } else {
         wait_for_turn(is_lock_free, &id, NONE);
     }
 }
 
-static void turned_acquired(int kind, uint64_t id, const void *pc) {
-    TELL(OMPT_MUTEX_ACQUIRED, turned_acquired)(kind, id, pc);
-    if (mine != NULL && kind == ORDERED) point();
+static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
+    TELL(OMPT_MUTEX_ACQUIRED, handle_mutex_acquired)(kind, id, pc);
+    if (mine != NULL && kind == ORDERED) take_next_turn();
 }
 
 static ompt_set set_really;
 
-static int set_turned(int event, ompt_function callback) {
+// Set a callback of OMPT in place of ompt_set_callback() where turns are taken: those that turns depend on through one
+// of this file.
+static int set_turn_callback(int event, ompt_function callback) {
     told[event] = callback;
-    if (event == OMPT_TASK_CREATE) callback = (ompt_function)turned_create;
-    if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)turned_schedule;
-    if (event == OMPT_SYNC_REGION) callback = (ompt_function)turned_sync;
-    if (event == OMPT_SYNC_REGION_WAIT) callback = (ompt_function)turned_wait;
-    if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)turned_implicit;
-    if (event == OMPT_PARALLEL_END) callback = (ompt_function)turned_end;
-    if (event == OMPT_MUTEX_ACQUIRE) callback = (ompt_function)turned_acquire;
-    if (event == OMPT_MUTEX_ACQUIRED) callback = (ompt_function)turned_acquired;
+    if (event == OMPT_TASK_CREATE) callback = (ompt_function)handle_task_create;
+    if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)handle_task_schedule;
+    if (event == OMPT_SYNC_REGION) callback = (ompt_function)handle_sync_region;
+    if (event == OMPT_SYNC_REGION_WAIT) callback = (ompt_function)handle_sync_wait;
+    if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)handle_implicit_task;
+    if (event == OMPT_PARALLEL_END) callback = (ompt_function)handle_parallel_end;
+    if (event == OMPT_MUTEX_ACQUIRE) callback = (ompt_function)handle_mutex_acquire;
+    if (event == OMPT_MUTEX_ACQUIRED) callback = (ompt_function)handle_mutex_acquired;
     return set_really(event, callback);
 }
 
-ompt_set weft_turns_begin(ompt_set really) {
+// Begin to take turns where the environment asks for it. Return the function through which callbacks are to be set.
+ompt_set weft_turns_begin(ompt_set set_callback) {
     const char *wanted = getenv("WEFT_INTERNAL_TASKS_TURNS"), *path = wanted != NULL ? strchr(wanted, ':') : NULL;
     char header[128];
-    if (path == NULL) return really;
+    if (path == NULL) return set_callback;
     all.mode = strncmp(wanted, "record", 6) == 0 ? 'r' : 'p';
     all.file = fopen(path + 1, all.mode == 'r' ? "we" : "re");
     if (all.file == NULL) {
         fprintf(stderr, "weft: %s: %s\n", path + 1, strerror(errno));
-        return really;
+        return set_callback;
     }
     if (all.mode == 'r') fputs("{\"schema\": \"weft-schedule/1\", \"runtime\": \"openmp\"}\n", all.file);
     else if (fgets(header, sizeof header, all.file) != NULL) read_next_turn();
     unsetenv("WEFT_INTERNAL_TASKS_TURNS"); // other programs that this one starts have orders of their own
     srandom((unsigned)time(NULL) ^ (unsigned)getpid() << 8);
-    set_really = really;
+    set_really = set_callback;
     on = 1;
-    return set_turned;
+    return set_turn_callback;
 }
 
 // What compilers call. Where no turns are taken, it is the runtime's own.
 
 extern kmp_task *__kmpc_omp_task_alloc(ident *, int, int, size_t, size_t, int (*)(int, void *));
 
-static int parts(int thread, void *made) { // of an untied task: it submits itself again for each part that follows
-    job *j = mine;
+// Run the routine of an untied task, once for each of its parts: it submits itself again for each part that follows.
+static int
+run_untied_parts(int thread,
+                 void *runtime_task) { // of an untied task: it submits itself again for each part that follows
+    job *running = mine;
     do {
-        j->again = 0;
-        j->routine(thread, made);
-        if (j->again) point();
-    } while (j->again);
+        running->again = 0;
+        running->routine(thread, runtime_task);
+        if (running->again) take_next_turn();
+    } while (running->again);
     return 0;
 }
 
-PUBLIC kmp_task *__kmpc_omp_task_alloc(ident *loc, int thread, int flags, size_t size, size_t shareds,
+// In place of LLVM's: allocate a task, tied and merged (not deferred), so that the runtime runs it at once when its
+// turn comes.
+PUBLIC kmp_task *__kmpc_omp_task_alloc(ident *location, int thread, int flags, size_t size, size_t shareds,
                                        int (*routine)(int, void *)) {
-    int own = on && mine != NULL && !(flags & (PROXY | DETACHABLE | HELPER)), loose = own && !(flags & TIED);
-    if (!own) return REAL(__kmpc_omp_task_alloc)(loc, thread, flags, size, shareds, routine);
-    kmp_task *made =
-        REAL(__kmpc_omp_task_alloc)(loc, thread, flags | TIED | MERGED, size, shareds, loose ? parts : routine);
-    if (loose) untied[untied_at % 16].task = made, untied[untied_at++ % 16].routine = routine;
-    return made;
+    int is_ours = on && mine != NULL && !(flags & (PROXY | DETACHABLE | HELPER)),
+        is_untied = is_ours && !(flags & TIED);
+    if (!is_ours) return REAL(__kmpc_omp_task_alloc)(location, thread, flags, size, shareds, routine);
+    kmp_task *allocated = REAL(__kmpc_omp_task_alloc)(location, thread, flags | TIED | MERGED, size, shareds,
+                                                      is_untied ? run_untied_parts : routine);
+    if (is_untied) untied[untied_at % 16].task = allocated, untied[untied_at++ % 16].routine = routine;
+    return allocated;
 }
 
 // Return the routine of an untied task that was made and not yet submitted.
-static int (*untied_routine(void *made))(int, void *) {
+static int (*find_untied_routine(void *made))(int, void *) {
     for (int i = 0; i < 16; i++)
         if (untied[i].task == made) return untied[i].routine;
     return NULL;
 }
 
-static int submitted(kmp_task *made, const dependences *d, const void *pc) {
-    int (*routine)(int, void *) = made->routine == parts ? untied_routine(made) : NULL;
-    if (made == mine->task && mine->routine != NULL) {
+// Take over a task that the program submits: another part of the running one, a task that has to run at once, or one to
+// begin later. Return 0, as compilers expect.
+static int submit_or_run(kmp_task *runtime_task, const dependences *list, const void *call_address) {
+    int (*routine)(int, void *) = runtime_task->routine == run_untied_parts ? find_untied_routine(runtime_task) : NULL;
+    if (runtime_task == mine->task && mine->routine != NULL) {
         mine->again = 1;
-    } else if (is_included()) {
-        if (d != NULL) wait_for_turn(are_dependences_met, d, DESCENDANTS);
-        if (d != NULL) free(d->on);
-        run_job(make_job(made, pc, routine));
+    } else if (must_run_at_once()) {
+        if (list != NULL) wait_for_turn(are_dependences_met, list, DESCENDANTS);
+        if (list != NULL) free(list->on);
+        run_job(make_job(runtime_task, call_address, routine));
     } else {
-        submit_job(make_job(made, pc, routine), d);
+        submit_job(make_job(runtime_task, call_address, routine), list);
     }
     return 0;
 }
 
-PUBLIC int __kmpc_omp_task(ident *loc, int thread, kmp_task *made) {
-    if (!on || mine == NULL) return REAL(__kmpc_omp_task)(loc, thread, made);
-    return submitted(made, NULL, __builtin_return_address(0));
+// In place of LLVM's: submit a task.
+PUBLIC int __kmpc_omp_task(ident *location, int thread, kmp_task *runtime_task) {
+    if (!on || mine == NULL) return REAL(__kmpc_omp_task)(location, thread, runtime_task);
+    return submit_or_run(runtime_task, NULL, __builtin_return_address(0));
 }
 
-// Return the dependences that clang's code passes.
-static dependences convert_kmp_dependences(int count, const kmp_dependence *list, int more,
+// Return the dependences that clang's code passes, in memory of their own. Aborts without memory.
+static dependences convert_kmp_dependences(int count, const kmp_dependence *list, int other_count,
                                            const kmp_dependence *others) {
-    dependences d = {count + more, calloc((size_t)(count + more) + 1, sizeof(dependence))};
-    if (d.on == NULL) abort();
-    for (int i = 0; i < count + more; i++) {
-        const kmp_dependence *one = i < count ? &list[i] : &others[i - count];
-        d.on[i] = (dependence){(uintptr_t)one->address, one->flags != 1};
+    dependences converted = {count + other_count, calloc((size_t)(count + other_count) + 1, sizeof(dependence))};
+    if (converted.on == NULL) abort();
+    for (int i = 0; i < count + other_count; i++) {
+        const kmp_dependence *item = i < count ? &list[i] : &others[i - count];
+        converted.on[i] = (dependence){(uintptr_t)item->address, item->flags != 1};
     }
-    return d;
+    return converted;
 }
 
 extern int __kmpc_omp_task_with_deps(ident *, int, kmp_task *, int, kmp_dependence *, int, kmp_dependence *);
-PUBLIC int __kmpc_omp_task_with_deps(ident *loc, int thread, kmp_task *made, int count, kmp_dependence *list, int more,
-                                     kmp_dependence *others) {
-    if (!on || mine == NULL) return REAL(__kmpc_omp_task_with_deps)(loc, thread, made, count, list, more, others);
-    dependences d = convert_kmp_dependences(count, list, more, others);
-    return submitted(made, &d, __builtin_return_address(0));
+
+// In place of LLVM's: submit a task with dependences.
+PUBLIC int __kmpc_omp_task_with_deps(ident *location, int thread, kmp_task *runtime_task, int count,
+                                     kmp_dependence *list, int other_count, kmp_dependence *others) {
+    if (!on || mine == NULL)
+        return REAL(__kmpc_omp_task_with_deps)(location, thread, runtime_task, count, list, other_count, others);
+    dependences converted = convert_kmp_dependences(count, list, other_count, others);
+    return submit_or_run(runtime_task, &converted, __builtin_return_address(0));
 }
 
-// Wait until dependences are met.
-static void wait_for_dependences(dependences d) {
-    wait_for_turn(are_dependences_met, &d, DESCENDANTS);
-    free(d.on);
+// Wait until dependences are met, and free them.
+static void wait_for_dependences(dependences list) {
+    wait_for_turn(are_dependences_met, &list, DESCENDANTS);
+    free(list.on);
 }
 
 extern void __kmpc_omp_wait_deps(ident *, int, int, kmp_dependence *, int, kmp_dependence *);
-PUBLIC void __kmpc_omp_wait_deps(ident *loc, int thread, int count, kmp_dependence *list, int more,
+
+// In place of LLVM's: wait for dependences, of an undeferred task or a taskwait.
+PUBLIC void __kmpc_omp_wait_deps(ident *location, int thread, int count, kmp_dependence *list, int other_count,
                                  kmp_dependence *others) {
-    if (!on || mine == NULL) REAL(__kmpc_omp_wait_deps)(loc, thread, count, list, more, others);
-    else wait_for_dependences(convert_kmp_dependences(count, list, more, others));
+    if (!on || mine == NULL) REAL(__kmpc_omp_wait_deps)(location, thread, count, list, other_count, others);
+    else wait_for_dependences(convert_kmp_dependences(count, list, other_count, others));
 }
 
 extern void __kmpc_omp_taskwait_deps_51(ident *, int, int, kmp_dependence *, int, kmp_dependence *, int);
-PUBLIC void __kmpc_omp_taskwait_deps_51(ident *loc, int thread, int count, kmp_dependence *list, int more,
+
+// In place of LLVM's: wait for dependences of a taskwait.
+PUBLIC void __kmpc_omp_taskwait_deps_51(ident *location, int thread, int count, kmp_dependence *list, int other_count,
                                         kmp_dependence *others, int nowait) {
-    if (!on || mine == NULL) REAL(__kmpc_omp_taskwait_deps_51)(loc, thread, count, list, more, others, nowait);
-    else wait_for_dependences(convert_kmp_dependences(count, list, more, others));
+    if (!on || mine == NULL)
+        REAL(__kmpc_omp_taskwait_deps_51)(location, thread, count, list, other_count, others, nowait);
+    else wait_for_dependences(convert_kmp_dependences(count, list, other_count, others));
 }
 
 extern int __kmpc_omp_taskyield(ident *, int, int);
-PUBLIC int __kmpc_omp_taskyield(ident *loc, int thread, int end) {
-    if (!on || mine == NULL) return REAL(__kmpc_omp_taskyield)(loc, thread, end);
-    point();
+
+// In place of LLVM's: let others take their turn.
+PUBLIC int __kmpc_omp_taskyield(ident *location, int thread, int end) {
+    if (!on || mine == NULL) return REAL(__kmpc_omp_taskyield)(location, thread, end);
+    take_next_turn();
     return 0;
 }
 
 // A taskloop's tasks are made within the runtime: they run at once, in the order of the loop.
 extern void __kmpc_taskloop(ident *, int, kmp_task *, int, uint64_t *, uint64_t *, int64_t, int, int, uint64_t, void *);
-PUBLIC void __kmpc_taskloop(ident *loc, int thread, kmp_task *made, int deferred, uint64_t *from, uint64_t *to,
-                            int64_t step, int nogroup, int how, uint64_t grain, void *copy) {
-    REAL(__kmpc_taskloop)(loc, thread, made, on ? 0 : deferred, from, to, step, nogroup, how, grain, copy);
+
+// In place of LLVM's: a taskloop's tasks are made within the runtime, so that they run at once, in the order of the
+// loop.
+PUBLIC void __kmpc_taskloop(ident *location, int thread, kmp_task *runtime_task, int deferred, uint64_t *lower,
+                            uint64_t *upper, int64_t step, int nogroup, int how, uint64_t grain, void *copy) {
+    REAL(__kmpc_taskloop)(location, thread, runtime_task, on ? 0 : deferred, lower, upper, step, nogroup, how, grain,
+                          copy);
 }
 
 extern void GOMP_task(void (*)(void *), void *, void (*)(void *, void *), long, long, int, unsigned, void **, int,
@@ -748,29 +797,31 @@ typedef struct {
     void (*body)(void *);
 } gcc_task;
 
-// Run the body of a task of gcc's.
-static int run_gcc_body(int thread, void *made) {
+// Run the body of a task of gcc's, as a routine of LLVM's kind.
+static int run_gcc_body(int thread, void *runtime_task) {
     (void)thread;
-    gcc_task *t = made;
-    t->body(t->task.shareds);
+    gcc_task *own = runtime_task;
+    own->body(own->task.shareds);
     return 0;
 }
 
-// Return the dependences that gcc's code passes.
+// Return the dependences that gcc's code passes, in memory of their own. Aborts without memory.
 static dependences convert_gcc_dependences(void **depend) {
-    uintptr_t *d = (uintptr_t *)depend;
-    size_t short_form = d[0] != 0, count = short_form ? d[0] : d[1], first = short_form ? 2 : 5;
-    size_t writes = short_form ? d[1] : d[2] + d[3];
-    dependences made = {(int)count, calloc(count + 1, sizeof(dependence))};
-    if (made.on == NULL) abort();
+    uintptr_t *words = (uintptr_t *)depend;
+    size_t short_form = words[0] != 0, count = short_form ? words[0] : words[1], first = short_form ? 2 : 5;
+    size_t writes = short_form ? words[1] : words[2] + words[3];
+    dependences converted = {(int)count, calloc(count + 1, sizeof(dependence))};
+    if (converted.on == NULL) abort();
     for (size_t i = 0; i < count; i++) {
-        uintptr_t *object = (uintptr_t *)d[first + i]; // of the long form's last: an omp_depend_t
-        int is_object = !short_form && i >= d[2] + d[3] + d[4];
-        made.on[i] = is_object ? (dependence){object[0], object[1] != 1} : (dependence){d[first + i], i < writes};
+        uintptr_t *object = (uintptr_t *)words[first + i]; // of the long form's last: an omp_depend_t
+        int is_object = !short_form && i >= words[2] + words[3] + words[4];
+        converted.on[i] =
+            is_object ? (dependence){object[0], object[1] != 1} : (dependence){words[first + i], i < writes};
     }
-    return made;
+    return converted;
 }
 
+// In place of libgomp's function, for gcc's code: make a task of LLVM's kind of it and submit that.
 PUBLIC void GOMP_task(void (*body)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                       int deferred, unsigned flags, void **depend, int priority, void *detach) {
     if (on && mine != NULL && !deferred && (flags & GOMP_DEPEND)) {
@@ -779,23 +830,24 @@ PUBLIC void GOMP_task(void (*body)(void *), void *data, void (*copy)(void *, voi
     }
     if (!on || mine == NULL || !deferred)
         return REAL(GOMP_task)(body, data, copy, size, align, deferred, flags, depend, priority, detach);
-    int thread = runtime_thread_number();
-    gcc_task *made = (gcc_task *)REAL(__kmpc_omp_task_alloc)(&here, thread, TIED | MERGED | (flags & GOMP_FINAL),
-                                                             sizeof *made, (size_t)(size + align), run_gcc_body);
-    made->body = body;
-    uintptr_t at = ((uintptr_t)made->task.shareds + (uintptr_t)align - 1) / (uintptr_t)align * (uintptr_t)align;
-    if (size > 0) made->task.shareds = (void *)at;
-    if (size > 0 && copy != NULL) copy(made->task.shareds, data);
-    else if (size > 0) memcpy(made->task.shareds, data, (size_t)size);
-    dependences d = {0};
-    if (flags & GOMP_DEPEND) d = convert_gcc_dependences(depend);
-    submitted(&made->task, d.count > 0 ? &d : NULL, __builtin_return_address(0));
+    int thread = find_thread_number();
+    gcc_task *allocated = (gcc_task *)REAL(__kmpc_omp_task_alloc)(
+        &here, thread, TIED | MERGED | (flags & GOMP_FINAL), sizeof *allocated, (size_t)(size + align), run_gcc_body);
+    allocated->body = body;
+    uintptr_t shareds =
+        ((uintptr_t)allocated->task.shareds + (uintptr_t)align - 1) / (uintptr_t)align * (uintptr_t)align;
+    if (size > 0) allocated->task.shareds = (void *)shareds;
+    if (size > 0 && copy != NULL) copy(allocated->task.shareds, data);
+    else if (size > 0) memcpy(allocated->task.shareds, data, (size_t)size);
+    dependences converted = {0};
+    if (flags & GOMP_DEPEND) converted = convert_gcc_dependences(depend);
+    submit_or_run(&allocated->task, converted.count > 0 ? &converted : NULL, __builtin_return_address(0));
 }
 
 extern void GOMP_taskyield(void);
 PUBLIC void GOMP_taskyield(void) {
     if (!on || mine == NULL) REAL(GOMP_taskyield)();
-    else point();
+    else take_next_turn();
 }
 
 extern void GOMP_taskwait_depend(void **);

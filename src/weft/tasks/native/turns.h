@@ -17,10 +17,10 @@
 #define WEFT_INSIDE __attribute__((visibility("hidden")))
 
 // What tool.c does for it: a new task's record, with the one on top as its parent; the record on top; a lock's owner.
-WEFT_INSIDE task *weft_tasks_made(const void *created);
+WEFT_INSIDE task *weft_tasks_create(const void *created);
 WEFT_INSIDE task *weft_tasks_top(void);
-WEFT_INSIDE uint64_t weft_tasks_owner(uint64_t lock);
+WEFT_INSIDE uint64_t weft_tasks_find_owner(uint64_t lock);
 
 // The setter of callbacks through which all go, or the one that was given where no order is wanted.
-WEFT_INSIDE ompt_set weft_turns_begin(ompt_set really);
+WEFT_INSIDE ompt_set weft_turns_begin(ompt_set set_callback);
 #endif

@@ -29,7 +29,7 @@ class RankCalls(RankRecord):
         return NeverReturned(self)
 
     def site(self, site: tuple[str, int, str] | int | None) -> int:
-        """Return the id of a call site, which is defined when it is used for the first time."""
+        """Return the id of a call site (file, line, function). A site that is new is defined in the record."""
         if site is None or isinstance(site, int):
             return site or 0
         if site not in self._sites:
@@ -64,8 +64,8 @@ class RankCalls(RankRecord):
     ) -> int:  # fmt: skip
         """Record any call, and return its index among the events of its thread.
 
-        `status` is what the call's status says, `polls` how many equal failed polls the event counts,
-        `calls` how many equal calls of a function that waits for nobody.
+        `status`: what the call's MPI_Status says; `polls`: how many equal failed polls the event counts; `calls`: how
+        many equal calls it counts, of a function that waits for nobody.
         """
         function = self.builder.functions[name]
         unknown = set(arguments) - set(function.parameters_by_name)
@@ -115,7 +115,9 @@ class RankCalls(RankRecord):
         return self._object_id(parameter.handle, value) if parameter.handle else value
 
     def _object_id(self, cls: str, value: Any) -> int:
-        """Return the rank's id of a handle of class `cls`: of a communicator, request, datatype or predefined name."""
+        """Return the id that the record has for a handle: a communicator, request or datatype of the builder, or the
+        name of a predefined object. `cls`: the class of handle, such as "COMM".
+        """
         if value is None:
             return 1
         if isinstance(value, Comm):
@@ -170,8 +172,8 @@ class RankCalls(RankRecord):
         self, function: Function, slot: dict[str, int], values: dict[str, Any], *, status: Status | None,
         ticket: int | None, thread: int,
     ) -> None:  # fmt: skip
-        """Write the arguments for which a call's slot has no room to the thread's tails, and note in the slot where
-        they are.
+        """Write the arguments for which a call's slot (the fixed part of its record) has no room to the thread's stream
+        of tails. Their place is noted in `slot`.
         """
         count = None
         if not -(2**31) <= slot["count"] < COUNT_IN_TAIL:

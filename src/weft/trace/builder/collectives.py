@@ -108,7 +108,7 @@ class Collective(RankCalls):
         return self.call("MPI_Init", **kw)
 
     def finalize(self, *, leaving: bool = False, **kw: Any) -> int:
-        """Record a call of MPI_Finalize; `leaving` if exit() or its like called it, not the program."""
+        """Record a call of MPI_Finalize. `leaving`: exit() or a similar function called it, not the program."""
         index = self.call("MPI_Finalize", **kw)
         rows = self._streams[kw.get("thread", 0)].rows
         rows[-1] = (*rows[-1][:-1], layout.LEAVING if leaving else 0)

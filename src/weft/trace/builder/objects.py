@@ -23,9 +23,8 @@ class Objects(RankCalls):
         self, function: str, parent: Handle, members: Sequence[int], *, remote: Sequence[int] = (), key: str = "",
         name: str | None = None, inter: bool | None = None, **kw: Any,
     ) -> int:  # fmt: skip
-        """Record this rank's part of making a communicator, its call and its definition.
-
-        Returns the rank's id for it.
+        """Record this rank's part of making a communicator: the call and the communicator's definition. Return the id
+        that the record has for it.
         """
         id = self.new_id("COMM")
         parent_id = self._object_id("COMM", parent)

@@ -34,9 +34,10 @@ class PointToPoint(RankCalls):
         self, source: int, tag: int, *, got: int | None, got_tag: int | None, received: int | None,
         datatype: Handle = 0, count: int = 0, open: bool = False, cancelled: bool = False,
     ) -> Status | None:  # fmt: skip
-        """Return the status of a receive or probe, None for an open wildcard.
+        """Return the status of a receive or probe; None for a wildcard receive that has not returned.
 
-        `got` and `got_tag` say what a wildcard received, `received` how many bytes (else the whole count).
+        `got` and `got_tag`: source and tag of the message that a wildcard received; `received`: its bytes, by default
+        `count` elements.
         """
         if source == layout.PROC_NULL:
             return Status(layout.PROC_NULL, ANY_TAG, 0)

@@ -49,7 +49,7 @@ class RunInMaking:
         self.world_start: dict[int, int] = {}
 
     def call_times(self, enter: int | None, exit: int | None) -> tuple[int, int]:
-        """Return the entry and exit of the next call in ns; without arguments a logical clock gives them."""
+        """Return the entry and exit of the next call in ns. What is None comes from a logical clock."""
         start = self.clock if enter is None else enter
         end = start + STEP_NS // 2 if exit is None else exit
         if end < start:
@@ -58,7 +58,9 @@ class RunInMaking:
         return start, end
 
     def encode_members(self, writer: RankRecord, indices: Sequence[int]) -> bytes:
-        """Encode a group of rank indices (MEMBERS), as the process `writer` writes it."""
+        """Return a group of rank indices as bytes, in the form in which process `writer` records the members of a
+        communicator.
+        """
         runs: list[list[int]] = []
         for index in indices:
             rank = self.ranks[index]
@@ -223,7 +225,9 @@ class RankRecord:
         self, task: int, *, thread: int = 0, parent: int = 0, name: str = "", kind: int = 3, site: int = 0,
         until: int = 0,
     ) -> None:  # fmt: skip
-        """Assign the thread's next calls to a task (0: to none), in RUN/tasks; see `define_task`."""
+        """Record in RUN/tasks that the thread's next calls belong to a task (0: to none). The other parameters describe
+        the task, as in `define_task`.
+        """
         if name and name not in self._task_names:
             self._task_names.append(name)
             self.define_task(
@@ -265,7 +269,7 @@ class RankRecord:
         return 1000 + self.index + 100_000 * thread
 
     def _open_record(self) -> RecordFile:
-        """Return the rank's record, which is created when it is needed for the first time."""
+        """Return the rank's record file, which is created at the first call."""
         if self._record is None:
             if self._written and self.path.exists():
                 raise ValueError(f"{self.path} is written already")

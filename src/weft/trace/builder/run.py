@@ -130,7 +130,9 @@ class Builder(RunInMaking):
         self, rank: RankBuilder, function: str | None, local: Sequence[int], remote: Sequence[int], *,
         parent: Comm | None, key: str = "", **kw: Any,
     ) -> int:  # fmt: skip
-        """Record one rank's part of an intercommunicator between worlds, and return the rank's id for it."""
+        """Record one rank's part of an intercommunicator between worlds. Return the id that the rank's record has for
+        it.
+        """
         id = rank.new_id("COMM")
         parent_id = parent.ids[rank.index] if parent else 0
         number = self.functions[function].id if function else 0

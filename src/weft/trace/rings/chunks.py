@@ -50,9 +50,10 @@ class DroppedCalls:
 
 
 def split_ring_chunk_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return a chunk table with plain offsets in the file, and the number of each chunk of a ring (0 for other chunks).
+    """Return a copy of a chunk table with plain offsets, and for each chunk its number in its ring (0 if it is in no
+    ring).
 
-    In the file, the offset of such a chunk holds both.
+    In the file, the offset of a ring's chunk also holds the number, in its upper bits.
     """
     of_ring = np.isin(table["kind"], RING_STREAMS)
     numbers = np.where(of_ring, table["offset"] >> np.uint64(layout.NUMBER_SHIFT), 0).astype(np.int64)
@@ -62,8 +63,8 @@ def split_ring_chunk_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray
 
 
 def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
-    """Return the newer of a thread's two accounts of the calls that its ring dropped; an empty one if
-    neither is whole.
+    """Return how many calls a thread's ring dropped, from the newer of the thread's two accounts of it. Zeros if
+    neither account is whole.
     """
     newest, found = 0, DroppedCalls()
     for entry in entries:
@@ -75,7 +76,9 @@ def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
 
 
 def decode_dropped(data: bytes) -> tuple[int, DroppedCalls]:
-    """Return how many times an account of dropped calls was written, and the account; 0 for one that is not whole."""
+    """Return how many times an account of dropped calls had been written (to tell the newer of two), and the account. 0
+    and an empty account if it is not whole.
+    """
     if len(data) < BEFORE.itemsize:
         return 0, DroppedCalls()
     head = np.frombuffer(data, BEFORE, count=1)[0]
@@ -98,8 +101,8 @@ def encode_dropped(dropped: DroppedCalls) -> bytes:
 
 
 def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
-    """Return the chunks of a ring in order, from the number `first_number` on, and in words what is wrong with them
-    (empty for nothing).
+    """Return two things: the extents of a ring's chunks in order from the number `first_number` on, and in words what
+    is wrong with them ("" for nothing).
 
     Chunks before that number were dropped, and their bytes may already belong to something else.
     """

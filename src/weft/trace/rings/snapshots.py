@@ -45,10 +45,11 @@ def list_snapshots(root: Path) -> list[Path]:
 
 
 def copy_records(root: Path, facts: dict[str, object], until: int) -> Path:
-    """Copy the records of a run that goes on into a folder, which `add_snapshot` makes a snapshot of the run.
+    """Copy the records of a run that still goes on, and return the new folder. `add_snapshot` later makes it a
+    snapshot.
 
-    `facts` are those of its run.json, `until` is a tick that all ranks have passed. NoRoomError where the copy would be
-    too large, RunError where a ring dropped calls each time that it was copied.
+    `facts`: the contents of the run's run.json; `until`: a clock tick that all ranks have passed. NoRoomError if the
+    copy would be too large, RunError if a ring dropped calls each time that it was copied.
     """
     copy = root / FOLDER / f".new-{os.getpid()}"
     shutil.rmtree(copy, ignore_errors=True)
@@ -68,7 +69,7 @@ def copy_records(root: Path, facts: dict[str, object], until: int) -> Path:
 
 
 def add_snapshot(copy: Path) -> Path:
-    """Make a copy of `copy_records` the next snapshot of its run."""
+    """Rename a folder that `copy_records` made so that it becomes the run's next snapshot. Return its new path."""
     earlier = list_snapshots(copy.parent.parent)
     snapshot = copy.parent / str(int(earlier[-1].name) + 1 if earlier else 1)
     copy.rename(snapshot)
@@ -76,7 +77,7 @@ def add_snapshot(copy: Path) -> Path:
 
 
 def delete_copy(copy: Path) -> None:
-    """Delete a copy of `copy_records`, and the folder of snapshots where it has none."""
+    """Delete a folder that `copy_records` made. The folder of snapshots is deleted too if it is empty."""
     shutil.rmtree(copy, ignore_errors=True)
     try:
         copy.parent.rmdir()
@@ -101,7 +102,7 @@ def _require_room(size: int, root: Path) -> None:
 
 
 def _copy_record(source: Path, target: Path, root: Path) -> None:
-    """Copy a record so that no call is dropped from it meanwhile. RunError if that fails each time."""
+    """Copy a record at a moment when its ring drops no calls. RunError if calls were dropped during each attempt."""
     for _ in range(_TRIES):
         before = RankFile(source, root)
         with os.fdopen(open_record(source, root), "rb") as read, target.open("wb") as write:

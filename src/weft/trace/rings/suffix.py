@@ -79,8 +79,8 @@ class Suffix:
         self._rings: dict[tuple[int, int], tuple[Events, int]] = {}
 
     def derive_once(self, kind: type[Derived], make: Callable[[], Derived]) -> Derived:
-        """Return the one object of class `kind` that is derived from the suffix; `make()` makes it when it is first
-        asked for.
+        """Return the object of class `kind` that was computed from these calls. `make()` computes it at the first
+        request.
         """
         found = self._derived.get(kind)
         if not isinstance(found, kind):
@@ -95,15 +95,14 @@ class Suffix:
 
     @property
     def begin_ns(self) -> int:
-        """Return the moment at which the suffix begins, ns.
-
-        A thread's last call is in it also if it returned before.
+        """Return the time in ns from which on all calls are known. A thread's last call is kept even if it returned
+        before.
         """
-        return self._begin[1]
+        return self._begin_ticks_and_ns[1]
 
     def events(self, thread: SuffixThread) -> Events:
-        """Return the calls of a thread in the suffix; the places of their tails are those in its TAILS stream
-        as it is.
+        """Return the calls of a thread that count, those from the moment on that every ring still has. The places of
+        their tails are offsets in the TAILS stream as it is in the file.
         """
         ring, _ = self._read_ring(thread)
         events = ring[self._first_call(thread) :]
@@ -116,8 +115,8 @@ class Suffix:
         return events
 
     def dropped_sorts(self, rank: SuffixRank) -> tuple[NDArray[Any], int]:
-        """Return how many calls of each sort a rank made before the suffix (dtype DROPPED), and the number of calls
-        without a sort. A sort is function, error, communicator, peer, tag and flags.
+        """Return how many calls of each sort a rank made before the calls that count (dtype DROPPED), and how many more
+        were not counted by sort. A sort is function, error, communicator, peer, tag and flags.
         """
         parts = [self._dropped(thread).sorts for thread in rank.threads]
         parts += [count_sorts(self._read_ring(thread)[0][: self._first_call(thread)]) for thread in rank.threads]
@@ -125,8 +124,8 @@ class Suffix:
         return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._dropped(t).uncounted for t in rank.threads)
 
     def _received_before(self, thread: SuffixThread) -> NDArray[Any]:
-        """Return a row (dtype DROPPED) with communicator, peer and tag for each message that a thread received for a
-        call before the suffix.
+        """Return communicator, peer and tag of the messages that a thread received for calls before the suffix (the
+        calls that count). Each message has one row (dtype DROPPED).
         """
         file = thread.rank.file
         data = file.stream(StreamKind.RECEIVED, thread.slot) if file else np.empty(0, np.uint8)
@@ -149,7 +148,9 @@ class Suffix:
         return file.dropped.get(thread.slot, DroppedCalls()) if file else DroppedCalls()
 
     def _read_ring(self, thread: SuffixThread) -> tuple[Events, int]:
-        """Return all calls that the ring of a thread has, and the index from which on all have their tails."""
+        """Return all calls that a thread's ring buffer still has, and the index from which on none of them lacks its
+        tail (its further arguments).
+        """
         key = (thread.rank.index, thread.slot)
         if key not in self._rings:
             file, dropped = thread.rank.file, self._dropped(thread)
@@ -161,8 +162,10 @@ class Suffix:
         return self._rings[key]
 
     @cached_property
-    def _begin(self) -> tuple[int, int]:
-        """Return the latest beginning of a ring that dropped something: in ticks, and in ns of the common axis."""
+    def _begin_ticks_and_ns(self) -> tuple[int, int]:
+        """Return the moment from which on every ring has all calls: in clock ticks, and in ns of the common time axis.
+        It is the latest beginning of a ring that dropped something.
+        """
         ticks, ns = 0, -(2**62)
         for rank in self._ranks:
             for thread in rank.threads:
@@ -173,11 +176,13 @@ class Suffix:
         return ticks, ns
 
     def _first_call(self, thread: SuffixThread) -> int:
-        """Return the index of the first call of a thread's ring that is in the suffix. This call returned at the begin
-        of the suffix or later, or never.
+        """Return the index, in a thread's ring, of the first call that counts: it returned at the begin of the suffix
+        or later, or not at all.
         """
         ring, whole = self._read_ring(thread)
-        begin = self._begin[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin[1])
+        begin = (
+            self._begin_ticks_and_ns[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin_ticks_and_ns[1])
+        )
         returned = ring["enter"] + decode_durations(ring["duration"])
         counts = ((ring["flags"] & Flag.CLOSED) == 0) | (returned >= np.uint64(begin))
         counts[:whole] = False
@@ -185,8 +190,8 @@ class Suffix:
 
 
 def count_sorts(events: Events) -> NDArray[Any]:
-    """Return a row for each sort of calls (function, error, communicator, peer, tag, flags) with their number in
-    `count`.
+    """Return one row for each sort of calls, with the number of such calls in `count`. A sort is function, error,
+    communicator, peer, tag and flags.
 
     native/record.c counts the calls that it drops in this way.
     """
@@ -198,7 +203,7 @@ def count_sorts(events: Events) -> NDArray[Any]:
 
 
 def _sum_equal_sorts(sorts: NDArray[Any]) -> NDArray[Any]:
-    """Return one row for each distinct sort of calls, with their number in `count`."""
+    """Return one row for each distinct row, with the number of its occurrences in `count`."""
     unique, counts = np.unique(sorts, return_counts=True)
     unique["count"] = counts
     return unique

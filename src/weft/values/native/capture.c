@@ -49,48 +49,52 @@ static bool dead;
 
 /* ---- threads and their open iterations ---- */
 
-static void forget(void *given) {
-    struct thread *mine = given;
-    for (uint32_t i = 0; i < mine->depth; i++) free(mine->frames[i].children);
-    free(mine->frames);
-    free(mine);
+/* Free a thread's state, for pthread_key_create(). */
+static void free_thread(void *data) {
+    struct thread *thread = data;
+    for (uint32_t i = 0; i < thread->depth; i++) free(thread->frames[i].children);
+    free(thread->frames);
+    free(thread);
 }
 
-static struct frame *push(struct thread *mine, uint32_t place, int64_t index) {
-    if (mine->depth == mine->room) {
-        uint32_t room = mine->room ? mine->room * 2 : 16;
-        void *more = room <= DEEP ? realloc(mine->frames, room * sizeof *mine->frames) : NULL;
-        if (!more) return NULL;
-        mine->frames = more;
-        mine->room = room;
+/* Open an iteration of a thread and return it; NULL without memory. */
+static struct frame *push_frame(struct thread *thread, uint32_t place, int64_t index) {
+    if (thread->depth == thread->room) {
+        uint32_t room = thread->room ? thread->room * 2 : 16;
+        void *grown = room <= DEEP ? realloc(thread->frames, room * sizeof *thread->frames) : NULL;
+        if (!grown) return NULL;
+        thread->frames = grown;
+        thread->room = room;
     }
-    struct frame *frame = &mine->frames[mine->depth++];
+    struct frame *frame = &thread->frames[thread->depth++];
     *frame = (struct frame){.place = place, .index = index, .level = WEFT_KEEP_UNSAID};
     return frame;
 }
 
-static struct thread *current(void) {
-    struct thread *mine = pthread_getspecific(key);
-    if (mine) return mine;
-    mine = calloc(1, sizeof *mine);
-    if (!mine) return NULL;
-    mine->slot = (uint16_t)__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
-    if (!push(mine, 0, 0) || pthread_setspecific(key, mine)) {
-        forget(mine);
+/* Return the state of the running thread, made at its first probe; NULL without memory. */
+static struct thread *find_or_make_thread(void) {
+    struct thread *thread = pthread_getspecific(key);
+    if (thread) return thread;
+    thread = calloc(1, sizeof *thread);
+    if (!thread) return NULL;
+    thread->slot = (uint16_t)__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
+    if (!push_frame(thread, 0, 0) || pthread_setspecific(key, thread)) {
+        free_thread(thread);
         return NULL;
     }
-    return mine;
+    return thread;
 }
 
-static struct child *child_of(struct frame *frame, uint32_t name, uint64_t box) {
+/* Return the counts of a name within an iteration, by the box of its array; NULL where there are too many. */
+static struct child *find_or_add_child(struct frame *frame, uint32_t name, uint64_t box) {
     for (uint32_t i = 0; i < frame->used; i++)
         if (frame->children[i].name == name && frame->children[i].box == box) return &frame->children[i];
     if (frame->used == frame->room) {
         uint32_t room = frame->room ? frame->room * 2 : 8;
         if (room > CHILDREN) return NULL; /* each is looked for among all */
-        void *more = realloc(frame->children, room * sizeof *frame->children);
-        if (!more) return NULL;
-        frame->children = more;
+        void *grown = realloc(frame->children, room * sizeof *frame->children);
+        if (!grown) return NULL;
+        frame->children = grown;
         frame->room = room;
     }
     struct child *child = &frame->children[frame->used++];
@@ -106,138 +110,154 @@ VISIBLE void weft_values_nest(uint32_t number, int64_t index);
 VISIBLE void weft_values_leave(uint32_t number);
 VISIBLE void weft_values_probe(uint32_t number, const struct weft_array *array);
 
-static struct thread *begin(void) {
+/* Begin a call of the program's: take the lock and return the thread's state; NULL where nothing is kept, or within a
+ * signal handler that interrupted another call. */
+static struct thread *begin_call(void) {
     if (dead || !header) return NULL;
-    struct thread *mine = current();
-    if (!mine || mine->inside) return NULL;
-    mine->inside = true;
+    struct thread *thread = find_or_make_thread();
+    if (!thread || thread->inside) return NULL;
+    thread->inside = true;
     pthread_mutex_lock(&lock);
-    return mine;
+    return thread;
 }
 
-static void end(struct thread *mine) {
+static void end_call(struct thread *thread) {
     pthread_mutex_unlock(&lock);
-    mine->inside = false;
+    thread->inside = false;
 }
 
+/* Return the number of a place, for its first use; 0 where nothing is kept. */
 uint32_t weft_values_place(int kind, const char *name, const char *file, uint32_t line, const char *function) {
-    struct thread *mine = begin();
-    if (!mine) return 0;
-    uint32_t number = weft_place_at(mine->slot, kind, name, file ? file : "", line, function ? function : "");
-    end(mine);
+    struct thread *thread = begin_call();
+    if (!thread) return 0;
+    uint32_t number =
+        weft_find_or_add_place(thread->slot, kind, name, file ? file : "", line, function ? function : "");
+    end_call(thread);
     return number;
 }
 
-static bool wanted(const struct weft_rule *rule, int64_t index) {
+/* Return whether a rule keeps what an iteration with this index does, on this rank. */
+static bool is_index_wanted(const struct weft_rule *rule, int64_t index) {
     return rule->here && index >= rule->first && index <= rule->last &&
            (index - (rule->first == INT64_MIN ? 0 : rule->first)) % rule->step == 0;
 }
 
-static void pop(struct thread *mine) {
-    struct frame *frame = &mine->frames[--mine->depth];
+/* Close the innermost iteration of a thread. */
+static void pop_frame(struct thread *thread) {
+    struct frame *frame = &thread->frames[--thread->depth];
     free(frame->children);
-    if (!frame->off) weft_record(mine->slot, WEFT_VALUE_LEAVE, frame->place, NULL, 0);
+    if (!frame->off) weft_write_record(thread->slot, WEFT_VALUE_LEAVE, frame->place, NULL, 0);
 }
 
-/* Ends the innermost open iteration of a loop, and all that is open within it. */
-static bool close_loop(struct thread *mine, uint32_t name) {
-    for (uint32_t i = mine->depth; name && i-- > 1;) {
-        if (weft_places[mine->frames[i].place].name != name) continue;
-        while (mine->depth > i) pop(mine);
+/* Close the innermost open iteration of a loop, and all that is open within it. Return whether there was one. */
+static bool close_loop(struct thread *thread, uint32_t name) {
+    for (uint32_t i = thread->depth; name && i-- > 1;) {
+        if (weft_places[thread->frames[i].place].name != name) continue;
+        while (thread->depth > i) pop_frame(thread);
         return true;
     }
     return false;
 }
 
-/* How often the loop was begun within its surroundings: another time where the index does not go on in its direction. */
-static uint32_t instance_of(struct child *child, int64_t index) {
+/* Return how often the loop was begun within its surroundings: it is another time where the index does not go on in its
+ * direction. */
+static uint32_t count_instance(struct child *child, int64_t index) {
     int direction = index > child->last ? 1 : index < child->last ? -1 : 0;
-    bool on = child->count && direction && (!child->direction || child->direction == direction);
-    child->direction = on ? direction : 0;
+    bool goes_on = child->count && direction && (!child->direction || child->direction == direction);
+    child->direction = goes_on ? direction : 0;
     child->last = index;
-    return on ? child->count - 1 : child->count++;
+    return goes_on ? child->count - 1 : child->count++;
 }
 
-static void entered(uint32_t number, int64_t index, bool nested) {
-    struct thread *mine = begin();
-    if (!mine) return;
+/* Record that an iteration or region begins. `is_nested`: the one before has not ended, so that it is open within
+ * it. */
+static void enter_scope(uint32_t number, int64_t index, bool is_nested) {
+    struct thread *thread = begin_call();
+    if (!thread) return;
     if (number && number <= weft_place_count) {
         const struct place *place = &weft_places[number];
-        if (!nested) close_loop(mine, place->name);
-        struct frame *above = &mine->frames[mine->depth - 1];
-        struct child *child = child_of(above, place->name, 0);
-        struct weft_value_scope body = {.index = index, .instance = child ? instance_of(child, index) : 0};
+        if (!is_nested) close_loop(thread, place->name);
+        struct frame *above = &thread->frames[thread->depth - 1];
+        struct child *child = find_or_add_child(above, place->name, 0);
+        struct weft_value_scope body = {.index = index, .instance = child ? count_instance(child, index) : 0};
         int level = place->own.level != WEFT_KEEP_UNSAID ? place->own.level : above->level;
-        bool off = above->off || level == WEFT_KEEP_NONE || !wanted(&place->own, index) || !place->around.here;
-        struct frame *frame = push(mine, number, index);
+        bool is_off =
+            above->off || level == WEFT_KEEP_NONE || !is_index_wanted(&place->own, index) || !place->around.here;
+        struct frame *frame = push_frame(thread, number, index);
         if (frame) {
-            frame->off = off;
+            frame->off = is_off;
             frame->level = level;
-            if (!off) weft_record(mine->slot, WEFT_VALUE_ENTER, number, &body.index, sizeof body - sizeof body.head);
+            if (!is_off)
+                weft_write_record(thread->slot, WEFT_VALUE_ENTER, number, &body.index, sizeof body - sizeof body.head);
         }
     }
-    end(mine);
+    end_call(thread);
 }
 
-/* As entered by languages that do not say where an iteration ends: the one before has. */
-void weft_values_enter(uint32_t number, int64_t index) { entered(number, index, false); }
+/* Record the begin of an iteration in languages that do not say where one ends: the one before has. */
+void weft_values_enter(uint32_t number, int64_t index) { enter_scope(number, index, false); }
 
-/* As entered by languages that do: a loop may be open within itself. */
-void weft_values_nest(uint32_t number, int64_t index) { entered(number, index, true); }
+/* Record the begin of an iteration in languages that do say it: a loop may be open within itself. */
+void weft_values_nest(uint32_t number, int64_t index) { enter_scope(number, index, true); }
 
+/* Record the end of a loop or region, by its place or by its name. */
 void weft_values_leave(uint32_t number) {
-    struct thread *mine = begin();
-    if (!mine) return;
+    struct thread *thread = begin_call();
+    if (!thread) return;
     if (number && number <= weft_place_count) {
         const struct place *place = &weft_places[number];
-        bool named = place->kind == WEFT_PLACE_FINISH;
-        if (!named) close_loop(mine, place->name);
-        else if (!close_loop(mine, weft_namesake(WEFT_PLACE_LOOP, place->text)))
-            close_loop(mine, weft_namesake(WEFT_PLACE_REGION, place->text));
+        bool is_named = place->kind == WEFT_PLACE_FINISH;
+        if (!is_named) close_loop(thread, place->name);
+        else if (!close_loop(thread, weft_find_namesake(WEFT_PLACE_LOOP, place->text)))
+            close_loop(thread, weft_find_namesake(WEFT_PLACE_REGION, place->text));
     }
-    end(mine);
+    end_call(thread);
 }
 
-static int level_of(const struct place *place, const struct frame *frame) {
+/* Return how much of a probe's values is kept (enum weft_values_level): as its own rule says, its loop's, or the
+ * rest's. */
+static int find_level(const struct place *place, const struct frame *frame) {
     int level = place->own.level;
     if (level == WEFT_KEEP_UNSAID) level = frame->level;
     if (level == WEFT_KEEP_UNSAID) level = place->around.level;
     return level == WEFT_KEEP_UNSAID ? WEFT_KEEP_FULL : level;
 }
 
-/* From which level on a value is kept: an access that nobody put a probe at is more than a probe. */
-static int least_level(const struct weft_array *array) {
+/* Return from which level on a value is kept: an access that nobody put a probe at is more than a probe. */
+static int find_least_level(const struct weft_array *array) {
     return array->order & WEFT_READ      ? WEFT_KEEP_FULL
            : array->order & WEFT_WRITTEN ? WEFT_KEEP_CHANGES
                                          : WEFT_KEEP_MINIMAL;
 }
 
-/* A number for where a part lies, 0 for what is no part. */
-static uint64_t box_of(const struct weft_array *array) {
+/* Return a number for where a part of an array lies; 0 for what is no part. */
+static uint64_t hash_box(const struct weft_array *array) {
     uint64_t box = array->of != NULL;
-    for (int d = 0; array->of && d < array->dims && d < 8; d++)
-        box = weft_value_mix(weft_value_mix(box + (uint64_t)array->lower[d]) + (uint64_t)array->shape[d]);
+    for (int dimension = 0; array->of && dimension < array->dims && dimension < 8; dimension++)
+        box =
+            weft_value_mix(weft_value_mix(box + (uint64_t)array->lower[dimension]) + (uint64_t)array->shape[dimension]);
     return box;
 }
 
-static void probed(struct thread *mine, uint32_t at, const struct weft_array *array) {
-    struct place *place = &weft_places[at];
-    struct frame *frame = &mine->frames[mine->depth - 1];
-    struct child *child = child_of(frame, place->name, box_of(array));
+/* Record a probe's array, if its rules want it. */
+static void record_probe(struct thread *thread, uint32_t number, const struct weft_array *array) {
+    struct place *place = &weft_places[number];
+    struct frame *frame = &thread->frames[thread->depth - 1];
+    struct child *child = find_or_add_child(frame, place->name, hash_box(array));
     uint32_t ordinal = child ? child->count++ : 0;
     uint64_t times = place->times++;
-    int level = level_of(place, frame);
-    bool chosen = wanted(&place->own, frame->index) && wanted(&place->around, frame->index) &&
+    int level = find_level(place, frame);
+    bool chosen = is_index_wanted(&place->own, frame->index) && is_index_wanted(&place->around, frame->index) &&
                   times % place->own.every == 0 && times % place->around.every == 0;
-    if (frame->off || level < least_level(array) || !chosen) return;
-    const char *why = weft_refusal(array);
+    if (frame->off || level < find_least_level(array) || !chosen) return;
+    const char *why = weft_find_refusal(array);
     if (why) {
-        weft_complain(mine->slot, at, why);
+        weft_report_problem(thread->slot, number, why);
         return;
     }
-    struct weft_value_probe probe = {.head = {.kind = WEFT_VALUE_PROBE, .thread = mine->slot, .place = at},
+    struct weft_value_probe probe = {.head = {.kind = WEFT_VALUE_PROBE, .thread = thread->slot, .place = number},
                                      .times = times,
-                                     .count = weft_elements(array),
+                                     .count = weft_count_elements(array),
                                      .ordinal = ordinal,
                                      .type = array->type,
                                      .size = array->size,
@@ -245,36 +265,40 @@ static void probed(struct thread *mine, uint32_t at, const struct weft_array *ar
                                      .order = array->order,
                                      .terms = array->terms,
                                      .scale = array->scale};
-    if (array->of) probe.array = weft_place_at(mine->slot, WEFT_PLACE_ARRAY, array->of, "", 1, "");
-    weft_keep(&weft_places[at], &probe, array, level);
+    if (array->of) probe.array = weft_find_or_add_place(thread->slot, WEFT_PLACE_ARRAY, array->of, "", 1, "");
+    weft_keep_probe(&weft_places[number], &probe, array, level);
 }
 
+/* Record the values of an array at a place. */
 void weft_values_probe(uint32_t number, const struct weft_array *array) {
-    struct thread *mine = begin();
-    if (!mine) return;
-    if (number && number <= weft_place_count) probed(mine, number, array);
-    end(mine);
+    struct thread *thread = begin_call();
+    if (!thread) return;
+    if (number && number <= weft_place_count) record_probe(thread, number, array);
+    end_call(thread);
 }
 
 VISIBLE void weft_values_complain(uint32_t number, const char *what);
-/* Python's own side could not take what a probe was given. */
+
+/* Record why Python's own side could not take what a probe was given. */
 void weft_values_complain(uint32_t number, const char *what) {
-    struct thread *mine = begin();
-    if (!mine) return;
-    if (number && number <= weft_place_count) weft_complain(mine->slot, number, what);
-    end(mine);
+    struct thread *thread = begin_call();
+    if (!thread) return;
+    if (number && number <= weft_place_count) weft_report_problem(thread->slot, number, what);
+    end_call(thread);
 }
 
 /* ---- life ---- */
 
-static int told(const char *const *names) {
-    for (; *names; names++) {
-        const char *text = getenv(*names);
+/* Return the number in the first environment variable of a list that is set; -1 if none is. */
+static int read_number_variable(const char *const *variables) {
+    for (; *variables; variables++) {
+        const char *text = getenv(*variables);
         if (text && *text) return atoi(text);
     }
     return -1;
 }
 
+/* Close the trace at the process's end. */
 static void close_trace(void) {
     if (!header || dead) return;
     pthread_mutex_lock(&lock);
@@ -283,51 +307,54 @@ static void close_trace(void) {
     pthread_mutex_unlock(&lock);
 }
 
-static void child_after_fork(void) {
+static void stop_in_child(void) {
     dead = true;
     pthread_mutex_init(&lock, NULL);
 }
 
+/* Open the trace of this process in a folder, if its plan can be understood. */
 static void open_trace(const char *folder) {
     static const char *const ranks[] = {"PMI_RANK",    "PMIX_RANK",    "OMPI_COMM_WORLD_RANK",
                                         "PALS_RANKID", "SLURM_PROCID", NULL};
     static const char *const sizes[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", NULL};
     char path[4096], host[64] = "";
-    int rank = told(ranks);
+    int rank = read_number_variable(ranks);
     snprintf(path, sizeof path, "%s/plan", folder);
-    if (!weft_rules_read(path, rank < 0 ? 0 : rank) || pthread_key_create(&key, forget)) return;
+    if (!weft_read_rules(path, rank < 0 ? 0 : rank) || pthread_key_create(&key, free_thread)) return;
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/%s-%d-%d.values", folder, host, (int)getpid(), rank < 0 ? 0 : rank);
     header = weft_values_create(path, weft_rules_limit());
     if (!header) return;
     header->rank = rank;
-    header->size = told(sizes);
+    header->size = read_number_variable(sizes);
     atexit(close_trace);
-    pthread_atfork(NULL, NULL, child_after_fork);
+    pthread_atfork(NULL, NULL, stop_in_child);
 }
 
-/* A child of a rank has its environment and is not a rank. */
-static bool somebody_elses(void) {
+/* Return whether the trace is another process's: a child of a rank has the rank's environment and is not a rank. */
+static bool is_child_of_rank(void) {
     const char *owner = getenv("WEFT_INTERNAL_VALUES_OWNER");
     if (owner && atoi(owner) != (int)getpid()) return true;
-    char mine[16];
-    snprintf(mine, sizeof mine, "%d", (int)getpid());
-    setenv("WEFT_INTERNAL_VALUES_OWNER", mine, 1);
+    char own_pid[16];
+    snprintf(own_pid, sizeof own_pid, "%d", (int)getpid());
+    setenv("WEFT_INTERNAL_VALUES_OWNER", own_pid, 1);
     return false;
 }
 
-static void start(void) {
+/* Open a trace where `weft run` asks for one. */
+static void start_capture(void) {
     const char *folder = getenv("WEFT_INTERNAL_VALUES");
-    if (folder && *folder && !somebody_elses()) open_trace(folder);
+    if (folder && *folder && !is_child_of_rank()) open_trace(folder);
 }
 
 static struct weft_entries entries = {weft_values_place, weft_values_enter, weft_values_nest, weft_values_leave,
                                       weft_values_probe};
 
 VISIBLE struct weft_entries *weft_values_entries(void);
-/* What probes call; NULL where nothing is to be kept. */
+
+/* Return what probes call; NULL where nothing is to be kept. */
 struct weft_entries *weft_values_entries(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start);
+    pthread_once(&once, start_capture);
     return header && !dead ? &entries : NULL;
 }

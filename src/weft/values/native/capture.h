@@ -27,14 +27,14 @@ extern struct place *weft_places;
 extern uint32_t weft_place_count;
 
 /* places.c: the place's number, 0 where there is no room for it. A new one is written down. */
-uint32_t weft_place_at(uint16_t thread, int kind, const char *name, const char *file, uint32_t line,
-                       const char *function);
-uint32_t weft_namesake(int kind, const char *name);
-void weft_complain(uint16_t thread, uint32_t place, const char *what);
-void weft_record(uint16_t thread, int kind, uint32_t place, const void *body, size_t n);
+uint32_t weft_find_or_add_place(uint16_t thread, int kind, const char *name, const char *file, uint32_t line,
+                                const char *function);
+uint32_t weft_find_namesake(int kind, const char *name);
+void weft_report_problem(uint16_t thread, uint32_t place, const char *what);
+void weft_write_record(uint16_t thread, int kind, uint32_t place, const void *body, size_t byte_count);
 
 /* keep.c: why an array cannot be taken, NULL where it can; and taking it. */
-const char *weft_refusal(const struct weft_array *array);
-void weft_keep(struct place *place, struct weft_value_probe *probe, const struct weft_array *array, int level);
+const char *weft_find_refusal(const struct weft_array *array);
+void weft_keep_probe(struct place *place, struct weft_value_probe *probe, const struct weft_array *array, int level);
 
 #endif

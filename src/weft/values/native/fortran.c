@@ -28,21 +28,24 @@ enum { INTEGER = 1, LOGICAL = 2, REAL = 3, COMPLEX = 4 };
 
 struct weft_entries *weft_values_entries(void);
 
-static char *text_of(const char *text, int64_t n) {
-    while (n > 0 && text[n - 1] == ' ') n--;
-    return strndup(text, (size_t)(n > 0 ? n : 0));
+/* Return a copy of Fortran's text without its blanks at the end, as a string; the caller frees it. */
+static char *copy_text(const char *text, int64_t length) {
+    while (length > 0 && text[length - 1] == ' ') length--;
+    return strndup(text, (size_t)(length > 0 ? length : 0));
 }
 
-/* In place of a file: the address of the program's own call, two frames up, behind the module's procedure. */
-static __attribute__((noinline)) const char *caller(char *to, size_t room) {
+/* Write, in place of a file's name, the address of the program's own call, two frames up, behind the module's
+ * procedure. */
+static __attribute__((noinline)) const char *write_caller_address(char *buffer, size_t capacity) {
     void *frames[4] = {0};
     int n = backtrace(frames, 4);
-    snprintf(to, room, "@%p", n > 3 ? frames[3] : NULL);
-    return to;
+    snprintf(buffer, capacity, "@%p", n > 3 ? frames[3] : NULL);
+    return buffer;
 }
 
-static char letter(const struct descriptor *given) {
-    switch (given->type & 0xff) {
+/* Return numpy's letter for a descriptor's type; v for those that are no numbers. */
+static char find_type_letter(const struct descriptor *descriptor) {
+    switch (descriptor->type & 0xff) {
     case INTEGER:
     case LOGICAL: return 'i';
     case REAL: return 'f';
@@ -55,35 +58,36 @@ VISIBLE void weft_fortran_probe(const char *name, int64_t length, const struct d
                                 int64_t of_length, const int64_t *lower, int64_t lowers);
 VISIBLE void weft_fortran_scope(int kind, const char *name, int64_t length, int64_t index);
 
-/* `lower`: the index in the global array `of` of the first element, from 1 on, as long as it is given. */
+/* Record a probe of a Fortran program. `lower`: the index in the global array `of` of the first element, from 1 on, as
+ * long as it is given. */
 void weft_fortran_probe(const char *name, int64_t length, const struct descriptor *given, const char *of,
                         int64_t of_length, const int64_t *lower, int64_t lowers) {
     struct weft_entries *entries = weft_values_entries();
-    char *called = entries ? text_of(name, length) : NULL, *whole = of_length > 0 ? text_of(of, of_length) : NULL;
+    char *called = entries ? copy_text(name, length) : NULL, *whole = of_length > 0 ? copy_text(of, of_length) : NULL;
     if (called) {
         struct weft_array array = {.data = given->base, .of = whole, .order = WEFT_FIRST_FASTEST | WEFT_FROM_ONE};
-        array.type = (uint8_t)letter(given);
+        array.type = (uint8_t)find_type_letter(given);
         array.size = (uint8_t)given->size;
         array.dims = (uint8_t)given->rank;
-        for (int d = 0; d < given->rank && d < 8; d++) {
-            array.shape[d] = given->dim[d].extent;
-            array.stride[d] = given->dim[d].stride;
-            array.lower[d] = d < lowers ? lower[d] - 1 : 0;
+        for (int dimension = 0; dimension < given->rank && dimension < 8; dimension++) {
+            array.shape[dimension] = given->dim[dimension].extent;
+            array.stride[dimension] = given->dim[dimension].stride;
+            array.lower[dimension] = dimension < lowers ? lower[dimension] - 1 : 0;
         }
         char place[32];
-        entries->probe(entries->place(WEFT_IS_PROBE, called, caller(place, sizeof place), 0, ""), &array);
+        entries->probe(entries->place(WEFT_IS_PROBE, called, write_caller_address(place, sizeof place), 0, ""), &array);
     }
     free(called);
     free(whole);
 }
 
-/* A loop, a region, or the end of either. */
+/* Record the begin of an iteration or region of a Fortran program, or its end, by `kind`. */
 void weft_fortran_scope(int kind, const char *name, int64_t length, int64_t index) {
     struct weft_entries *entries = weft_values_entries();
-    char *called = entries ? text_of(name, length) : NULL;
+    char *called = entries ? copy_text(name, length) : NULL;
     if (!called) return;
     char at[32];
-    uint32_t place = entries->place(kind, called, caller(at, sizeof at), 0, "");
+    uint32_t place = entries->place(kind, called, write_caller_address(at, sizeof at), 0, "");
     if (kind != WEFT_IS_END) entries->enter(place, index);
     else entries->leave(place);
     free(called);
@@ -94,33 +98,36 @@ VISIBLE void weft_fortran_part(const char *name, int64_t length, const struct de
 VISIBLE void weft_fortran_part_at(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                                   int64_t halos, const int64_t *lower, const int64_t *periodic);
 
-/* An array with ghost cells, handed on to the recorder: nothing of it is kept here. One with gaps has no shape that it takes. */
-static void part_of(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
-                    int64_t halos, const int *comm, const int64_t *lower, const int64_t *periodic) {
+/* Hand an array with ghost cells on to the recorder; nothing of it is kept here. One with gaps has no shape that it
+ * takes. */
+static void declare_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
+                         int64_t halos, const int *comm, const int64_t *lower, const int64_t *periodic) {
     void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, const int *,
                  const int64_t *, const int64_t *);
     *(void **)(&part) = dlsym(RTLD_DEFAULT, "weft_halo_part_fortran");
-    char *called = part ? text_of(name, length) : NULL;
+    char *called = part ? copy_text(name, length) : NULL;
     if (!called) return;
     int64_t shape[15], stride = (int64_t)given->size;
     bool fits = !halos || halos == given->rank; /* none: receives tell them */
-    for (int d = 0; d < given->rank && d < 15; d++) {
-        fits &= given->dim[d].stride == stride;
-        shape[d] = given->dim[d].extent;
-        stride *= shape[d];
+    for (int dimension = 0; dimension < given->rank && dimension < 15; dimension++) {
+        fits &= given->dim[dimension].stride == stride;
+        shape[dimension] = given->dim[dimension].extent;
+        stride *= shape[dimension];
     }
-    part(given->base, letter(given), given->size, called, fits ? given->rank : 0, shape, halos ? halo : NULL, comm,
-         lower, periodic);
+    part(given->base, find_type_letter(given), given->size, called, fits ? given->rank : 0, shape, halos ? halo : NULL,
+         comm, lower, periodic);
     free(called);
 }
 
+/* Declare an array with ghost cells whose communicator knows the grid. */
 void weft_fortran_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                        int64_t halos, int comm) {
-    part_of(name, length, given, halo, halos, &comm, NULL, NULL);
+    declare_part(name, length, given, halo, halos, &comm, NULL, NULL);
 }
 
-/* Where no communicator knows the grid: `lower` from 0 on, `periodic` 0 or 1, one for each dimension. */
+/* Declare an array with ghost cells where no communicator knows the grid: `lower` from 0 on, `periodic` 0 or 1, one for
+ * each dimension. */
 void weft_fortran_part_at(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                           int64_t halos, const int64_t *lower, const int64_t *periodic) {
-    part_of(name, length, given, halo, halos, NULL, lower, periodic);
+    declare_part(name, length, given, halo, halos, NULL, lower, periodic);
 }

@@ -12,45 +12,50 @@ static const uint64_t weft_place_step[9] = {0x243f6a8885a308d3u, 0x13198a2e03707
                                             0x082efa98ec4e6c89u, 0x452821e638d01377u, 0xbe5466cf34e90c6du,
                                             0xc0ac29b7c97c50ddu, 0x3f84d5b5b5470917u, 0x9216d5d98979fb1bu};
 
-/* The finalizer of MurmurHash3 (Appleby 2011): every bit of the argument changes half of the result's. */
-static inline uint64_t weft_value_mix(uint64_t z) {
-    z = (z ^ (z >> 33)) * 0xff51afd7ed558ccdu;
-    z = (z ^ (z >> 33)) * 0xc4ceb9fe1a85ec53u;
-    return z ^ (z >> 33);
+/* Return a hash of 64 bits (the finalizer of MurmurHash3, Appleby 2011): every bit of the argument changes half of the
+ * result's. */
+static inline uint64_t weft_value_mix(uint64_t bits) {
+    bits = (bits ^ (bits >> 33)) * 0xff51afd7ed558ccdu;
+    bits = (bits ^ (bits >> 33)) * 0xc4ceb9fe1a85ec53u;
+    return bits ^ (bits >> 33);
 }
 
-static inline uint64_t weft_bits_f64(const void *at) {
-    double x;
+/* Return the bits of a double; all zeros are one number, and so are all NaNs. */
+static inline uint64_t weft_bits_f64(const void *bytes) {
+    double number;
     uint64_t bits;
-    memcpy(&x, at, sizeof x);
-    x = x != x ? __builtin_nan("") : x == 0 ? 0.0 : x;
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&number, bytes, sizeof number);
+    number = number != number ? __builtin_nan("") : number == 0 ? 0.0 : number;
+    memcpy(&bits, &number, sizeof bits);
     return bits;
 }
 
-static inline uint64_t weft_bits_f32(const void *at) {
-    float x;
+/* Return the bits of a float, likewise. */
+static inline uint64_t weft_bits_f32(const void *bytes) {
+    float number;
     uint32_t bits;
-    memcpy(&x, at, sizeof x);
-    x = x != x ? __builtin_nanf("") : x == 0 ? 0.0f : x;
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&number, bytes, sizeof number);
+    number = number != number ? __builtin_nanf("") : number == 0 ? 0.0f : number;
+    memcpy(&bits, &number, sizeof bits);
     return bits;
 }
 
-static inline uint64_t weft_bits_f80(const void *at) {
-    long double x;
-    memcpy(&x, at, sizeof x);
-    double near = (double)x, rest = (double)(x - (long double)near);
-    return weft_bits_f64(&near) ^ (x - x == 0 ? weft_bits_f64(&rest) << 1 : 0);
+/* Return 64 bits for a long double: those of the nearest double, mixed with those of the rest. */
+static inline uint64_t weft_bits_f80(const void *bytes) {
+    long double number;
+    memcpy(&number, bytes, sizeof number);
+    double near = (double)number, rest = (double)(number - (long double)near);
+    return weft_bits_f64(&near) ^ (number - number == 0 ? weft_bits_f64(&rest) << 1 : 0);
 }
 
-static inline uint64_t weft_bits_int(const unsigned char *at, unsigned size) {
+/* Return the bits of an integer of up to 8 bytes. */
+static inline uint64_t weft_bits_int(const unsigned char *bytes, unsigned size) {
     uint64_t bits = 0;
-    memcpy(&bits, at, size < 8 ? size : 8);
+    memcpy(&bits, bytes, size < 8 ? size : 8);
     return bits;
 }
 
-/* Whether there is such a type of numbers. */
+/* Return whether there is such a type of numbers: a letter as numpy's, and the bytes of an element. */
 static inline bool weft_type_known(int type, unsigned size) {
     switch (type) {
     case 'b': return size == 1;
@@ -65,7 +70,8 @@ static inline bool weft_type_known(int type, unsigned size) {
 #define WEFT_HASH_LOOP(bits)                                                                                           \
     for (int64_t i = 0; i < n; i++, at += stride, place += step) sum += weft_value_mix(bits + place)
 
-/* The sum over `n` elements, the first of which has the place `place`. */
+/* Return the sum of the hashes of `n` elements that lie `stride` bytes apart. The first has the place `place` in the
+ * global array, each next one `step` more. */
 static inline uint64_t weft_hash_run(const unsigned char *at, int64_t n, int64_t stride, int type, unsigned size,
                                      uint64_t place, uint64_t step) {
     uint64_t sum = 0;

@@ -22,33 +22,36 @@ uint32_t weft_place_count;
 
 static uint32_t place_room, buckets[4096], problems;
 
-void weft_record(uint16_t thread, int kind, uint32_t place, const void *body, size_t n) {
-    struct weft_value_record head = {(uint8_t)kind, 0, thread, place, sizeof head + n};
-    if (!weft_values_room(head.bytes)) return;
-    weft_values_put(&head, sizeof head);
-    weft_values_put(body, n);
-    weft_values_whole();
+/* Write a record of the trace: its head, then `byte_count` bytes. */
+void weft_write_record(uint16_t thread, int kind, uint32_t place, const void *body, size_t byte_count) {
+    struct weft_value_record head = {(uint8_t)kind, 0, thread, place, sizeof head + byte_count};
+    if (!weft_values_begin_record(head.bytes)) return;
+    weft_values_append(&head, sizeof head);
+    weft_values_append(body, byte_count);
+    weft_values_end_record();
 }
 
-static uint32_t bucket_of(int kind, const char *name, const char *file, uint32_t line) {
-    uint32_t h = 2166136261u ^ (uint32_t)kind ^ line * 2654435761u;
-    for (; *name; name++) h = (h ^ (uint8_t)*name) * 16777619u;
-    for (; *file; file++) h = (h ^ (uint8_t)*file) * 16777619u;
-    return h % 4096;
+/* Return the bucket of the hash table for a place. */
+static uint32_t find_bucket(int kind, const char *name, const char *file, uint32_t line) {
+    uint32_t hash = 2166136261u ^ (uint32_t)kind ^ line * 2654435761u;
+    for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
+    for (; *file; file++) hash = (hash ^ (uint8_t)*file) * 16777619u;
+    return hash % 4096;
 }
 
-/* What the program did that a probe could not take; told once for each place. */
-void weft_complain(uint16_t thread, uint32_t number, const char *what) {
+/* Write down what the program did that a probe could not take; once for each place. */
+void weft_report_problem(uint16_t thread, uint32_t number, const char *what) {
     struct place *place = &weft_places[number];
     if (place->complained || problems++ >= PROBLEMS) return;
     place->complained = true;
     char text[512] = "";
     snprintf(text, sizeof text - 8, "%s", what);
-    weft_record(thread, WEFT_VALUE_PROBLEM, number, text, (strlen(text) + 8) / 8 * 8);
+    weft_write_record(thread, WEFT_VALUE_PROBLEM, number, text, (strlen(text) + 8) / 8 * 8);
 }
 
-/* The file of a module and the address in it, as debugging information counts. */
-static bool module_of(void *address, char *path, uint64_t *offset) {
+/* Find the file of the module that holds an address, and the address as its debugging information counts. False if
+ * there is none. */
+static bool find_module(void *address, char *path, uint64_t *offset) {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map) return false;
@@ -59,54 +62,60 @@ static bool module_of(void *address, char *path, uint64_t *offset) {
     return n > 0;
 }
 
-/* A place that is told by its address, `=0x401136=main.c`: what configurations know is the file behind it. */
-static const char *told_file(const char *file) {
+/* Return the file of a place; of one that is given by its address, `=0x401136=main.c`, the file behind it, which
+ * configurations know. */
+static const char *find_named_file(const char *file) {
     const char *behind = *file == '=' ? strchr(file + 1, '=') : NULL;
     return behind ? behind + 1 : file;
 }
 
-/* The places of the callers, for languages that do not say their line: their number, then each as value_format.h says. */
-static size_t callers(const char *file, char *to, size_t room) {
+/* Write the places of the callers, for languages that do not say their line: their number, then each as value_format.h
+ * says. Return the bytes. */
+static size_t write_callers(const char *file, char *buffer, size_t capacity) {
     void *frames[FRAMES];
-    int n = 1;
+    int frame_count = 1;
     if (*file == '=') frames[0] = (void *)strtoull(file + 1, NULL, 0);
-    else n = backtrace(frames, FRAMES);
+    else frame_count = backtrace(frames, FRAMES);
     Dl_info own, of;
-    if (!dladdr((void *)weft_place_at, &own)) n = 0;
+    if (!dladdr((void *)weft_find_or_add_place, &own)) frame_count = 0;
     uint64_t known = 0, offset;
     size_t used = sizeof known;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < frame_count; i++) {
         char path[PATH_MAX];
         if (!dladdr(frames[i], &of) || of.dli_fbase == own.dli_fbase) continue;
-        if (!module_of(frames[i], path, &offset)) continue;
+        if (!find_module(frames[i], path, &offset)) continue;
         size_t length = strlen(path) + 1;
-        if (used + sizeof offset + length > room) break;
-        memcpy(to + used, &offset, sizeof offset);
-        memcpy(to + used + sizeof offset, path, length);
+        if (used + sizeof offset + length > capacity) break;
+        memcpy(buffer + used, &offset, sizeof offset);
+        memcpy(buffer + used + sizeof offset, path, length);
         used += sizeof offset + length;
         known++;
     }
-    memcpy(to, &known, sizeof known);
+    memcpy(buffer, &known, sizeof known);
     return used;
 }
 
-static void record_place(uint16_t thread, uint32_t number) {
+/* Write a new place into the trace. */
+static void write_place(uint16_t thread, uint32_t number) {
     const struct place *place = &weft_places[number];
     const char *texts[] = {place->text, place->file, place->function};
     char callers_here[8192];
-    size_t n = 0, more = place->line ? 0 : callers(place->file, callers_here, sizeof callers_here);
-    for (int i = 0; i < 3; i++) n += strlen(texts[i]) + 1;
+    size_t text_bytes = 0,
+           caller_bytes = place->line ? 0 : write_callers(place->file, callers_here, sizeof callers_here);
+    for (int i = 0; i < 3; i++) text_bytes += strlen(texts[i]) + 1;
     struct weft_value_place body = {.kind = (uint32_t)place->kind, .line = place->line};
-    body.head = (struct weft_value_record){WEFT_VALUE_PLACE, 0, thread, number, sizeof body + (n + more + 7) / 8 * 8};
-    if (!weft_values_room(body.head.bytes)) return;
-    weft_values_put(&body, sizeof body);
-    for (int i = 0; i < 3; i++) weft_values_put(texts[i], strlen(texts[i]) + 1);
-    weft_values_put(callers_here, more);
-    weft_values_put("\0\0\0\0\0\0\0", (8 - (n + more) % 8) % 8);
-    weft_values_whole();
+    body.head = (struct weft_value_record){WEFT_VALUE_PLACE, 0, thread, number,
+                                           sizeof body + (text_bytes + caller_bytes + 7) / 8 * 8};
+    if (!weft_values_begin_record(body.head.bytes)) return;
+    weft_values_append(&body, sizeof body);
+    for (int i = 0; i < 3; i++) weft_values_append(texts[i], strlen(texts[i]) + 1);
+    weft_values_append(callers_here, caller_bytes);
+    weft_values_append("\0\0\0\0\0\0\0", (8 - (text_bytes + caller_bytes) % 8) % 8);
+    weft_values_end_record();
 }
 
-static uint32_t find(int kind, const char *name, const char *file, uint32_t line, uint32_t bucket) {
+/* Return the number of a place; 0 if it is new. */
+static uint32_t find_place(int kind, const char *name, const char *file, uint32_t line, uint32_t bucket) {
     for (uint32_t i = buckets[bucket]; i; i = weft_places[i].next)
         if (weft_places[i].kind == kind && weft_places[i].line == line && !strcmp(weft_places[i].text, name) &&
             !strcmp(weft_places[i].file, file))
@@ -114,31 +123,33 @@ static uint32_t find(int kind, const char *name, const char *file, uint32_t line
     return 0;
 }
 
-/* The first place of this kind and name: iterations and probes are counted by it, wherever they stand. */
-uint32_t weft_namesake(int kind, const char *name) {
+/* Return the first place of this kind and name (iterations and probes are counted by it, wherever they stand); 0 if
+ * there is none. */
+uint32_t weft_find_namesake(int kind, const char *name) {
     for (uint32_t i = 1; i <= weft_place_count; i++)
         if (weft_places[i].kind == kind && !strcmp(weft_places[i].text, name)) return i;
     return 0;
 }
 
-uint32_t weft_place_at(uint16_t thread, int kind, const char *name, const char *file, uint32_t line,
-                       const char *function) {
-    uint32_t bucket = bucket_of(kind, name, file, line), known = find(kind, name, file, line, bucket);
+/* Return the number of a place, written into the trace if it is new; 0 where there is no room for it. */
+uint32_t weft_find_or_add_place(uint16_t thread, int kind, const char *name, const char *file, uint32_t line,
+                                const char *function) {
+    uint32_t bucket = find_bucket(kind, name, file, line), known = find_place(kind, name, file, line, bucket);
     if (known || weft_place_count >= MOST_PLACES) return known;
     if (weft_place_count + 2 > place_room) {
-        void *more = realloc(weft_places, (place_room + 256) * sizeof *weft_places);
-        if (!more) return 0;
-        weft_places = more;
+        void *grown = realloc(weft_places, (place_room + 256) * sizeof *weft_places);
+        if (!grown) return 0;
+        weft_places = grown;
         place_room += 256;
     }
-    struct place made = {.kind = kind, .line = line, .next = buckets[bucket]};
-    made.text = strdup(name), made.file = strdup(file), made.function = strdup(function);
-    if (!made.text || !made.file || !made.function) return 0;
-    weft_rules_for(kind, name, told_file(file), function, &made.own, &made.around);
-    known = weft_namesake(kind, name);
-    weft_places[++weft_place_count] = made;
+    struct place created = {.kind = kind, .line = line, .next = buckets[bucket]};
+    created.text = strdup(name), created.file = strdup(file), created.function = strdup(function);
+    if (!created.text || !created.file || !created.function) return 0;
+    weft_find_rules(kind, name, find_named_file(file), function, &created.own, &created.around);
+    known = weft_find_namesake(kind, name);
+    weft_places[++weft_place_count] = created;
     weft_places[weft_place_count].name = known ? known : weft_place_count;
     buckets[bucket] = weft_place_count;
-    record_place(thread, weft_place_count);
+    write_place(thread, weft_place_count);
     return weft_place_count;
 }

@@ -24,7 +24,8 @@ static uint64_t limit = 1ull << 30;
 
 static const struct weft_rule nothing = {WEFT_KEEP_UNSAID, 0, INT64_MIN, INT64_MAX, 1, 1, true};
 
-static bool among(const char *ranks, int rank) {
+/* Return whether a rank is in a list such as `0-3,7`; `*` means all. */
+static bool is_rank_listed(const char *ranks, int rank) {
     if (*ranks == '*') return true;
     for (char *end; *ranks; ranks = *end == ',' ? end + 1 : end) {
         long first = strtol(ranks, &end, 10), last = first;
@@ -35,13 +36,14 @@ static bool among(const char *ranks, int rank) {
     return false;
 }
 
-static bool add(char *text, int rank) {
+/* Add a line of the plan. Return false where it cannot be understood, or without memory. */
+static bool add_rule_line(char *text, int rank) {
     char *word[9], *rest = text;
     for (int i = 0; i < 9; i++)
         if (!(word[i] = strsep(&rest, "\t"))) return false;
-    void *more = realloc(lines, (count + 1) * sizeof *lines);
-    if (!more) return false;
-    lines = more;
+    void *grown = realloc(lines, (count + 1) * sizeof *lines);
+    if (!grown) return false;
+    lines = grown;
     struct line *line = &lines[count];
     snprintf(line->scope, sizeof line->scope, "%s", word[0]);
     line->rule = (struct weft_rule){
@@ -51,38 +53,41 @@ static bool add(char *text, int rank) {
         .last = strtoll(word[5], NULL, 10),
         .step = strtoll(word[6], NULL, 10),
         .every = strtoull(word[7], NULL, 10),
-        .here = among(word[8], rank),
+        .here = is_rank_listed(word[8], rank),
     };
     if (line->rule.step < 1 || line->rule.every < 1 || !(line->name = strdup(word[1]))) return false;
     count++;
     return true;
 }
 
-bool weft_rules_read(const char *path, int rank) {
+/* Read the plan of a run for a rank; without one all is kept. Return false where it cannot be understood. */
+bool weft_read_rules(const char *path, int rank) {
     FILE *plan = fopen(path, "re");
     if (!plan) return true;
     char *text = NULL;
-    size_t room = 0;
-    bool good = true;
-    for (ssize_t n; good && (n = getline(&text, &room, plan)) > 0;) {
-        if (text[n - 1] == '\n') text[n - 1] = 0;
+    size_t capacity = 0;
+    bool is_good = true;
+    for (ssize_t length; is_good && (length = getline(&text, &capacity, plan)) > 0;) {
+        if (text[length - 1] == '\n') text[length - 1] = 0;
         if (!strncmp(text, "limit\t", 6)) limit = strtoull(text + 6, NULL, 10);
-        else good = add(text, rank);
+        else is_good = add_rule_line(text, rank);
     }
     free(text);
     fclose(plan);
-    return good;
+    return is_good;
 }
 
 uint64_t weft_rules_limit(void) { return limit; }
 
-/* Whether `given` is `path` or its last folders and name. */
-static bool ends_with(const char *path, const char *given) {
-    size_t all = strlen(path), n = strlen(given);
-    return n <= all && !strcmp(path + all - n, given) && (n == all || path[all - n - 1] == '/');
+/* Return whether `given` is a path or its last folders and name. */
+static bool is_path_or_end(const char *path, const char *given) {
+    size_t path_length = strlen(path), given_length = strlen(given);
+    return given_length <= path_length && !strcmp(path + path_length - given_length, given) &&
+           (given_length == path_length || path[path_length - given_length - 1] == '/');
 }
 
-static void merge(struct weft_rule *into, const struct weft_rule *more) {
+/* Take from a weaker rule what a rule does not say itself. */
+static void merge_rule(struct weft_rule *into, const struct weft_rule *more) {
     if (into->level == WEFT_KEEP_UNSAID) into->level = more->level;
     if (!into->form) into->form = more->form;
     if (into->first == nothing.first) into->first = more->first;
@@ -92,16 +97,17 @@ static void merge(struct weft_rule *into, const struct weft_rule *more) {
     into->here = into->here && more->here;
 }
 
-void weft_rules_for(int kind, const char *name, const char *file, const char *function, struct weft_rule *own,
-                    struct weft_rule *around) {
+/* Find the rule of a place itself, and the one that its procedure, its file and the program give, in this order. */
+void weft_find_rules(int kind, const char *name, const char *file, const char *function, struct weft_rule *own_rule,
+                     struct weft_rule *outer_rule) {
     static const char *const order[] = {"procedure", "file", "program"};
-    const char *mine = kind == WEFT_PLACE_LOOP ? "loop" : kind == WEFT_PLACE_REGION ? "region" : "probe";
-    *own = *around = nothing;
+    const char *scope = kind == WEFT_PLACE_LOOP ? "loop" : kind == WEFT_PLACE_REGION ? "region" : "probe";
+    *own_rule = *outer_rule = nothing;
     for (size_t i = 0; i < count; i++)
-        if (!strcmp(lines[i].scope, mine) && !strcmp(lines[i].name, name)) merge(own, &lines[i].rule);
+        if (!strcmp(lines[i].scope, scope) && !strcmp(lines[i].name, name)) merge_rule(own_rule, &lines[i].rule);
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; i < count; i++)
             if (!strcmp(lines[i].scope, order[k]) &&
-                (k == 2 || (k == 1 ? ends_with(file, lines[i].name) : !strcmp(lines[i].name, function))))
-                merge(around, &lines[i].rule);
+                (k == 2 || (k == 1 ? is_path_or_end(file, lines[i].name) : !strcmp(lines[i].name, function))))
+                merge_rule(outer_rule, &lines[i].rule);
 }

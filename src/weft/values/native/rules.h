@@ -17,11 +17,11 @@ struct weft_rule {
 };
 
 /* Reads the plan of a run; without one all is kept. False where it cannot be understood. */
-bool weft_rules_read(const char *path, int rank);
+bool weft_read_rules(const char *path, int rank);
 uint64_t weft_rules_limit(void);
 
 /* The rule of a place of its own, and what its procedure, its file and the program say, in this order. */
-void weft_rules_for(int kind, const char *name, const char *file, const char *function, struct weft_rule *own,
-                    struct weft_rule *around);
+void weft_find_rules(int kind, const char *name, const char *file, const char *function, struct weft_rule *own_rule,
+                     struct weft_rule *outer_rule);
 
 #endif

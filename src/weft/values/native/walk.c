@@ -2,48 +2,53 @@
 
 #include "hash.h"
 
-uint64_t weft_elements(const struct weft_array *array) {
+/* Return how many elements an array has. */
+uint64_t weft_count_elements(const struct weft_array *array) {
     uint64_t count = 1;
-    for (int d = 0; d < array->dims; d++) count *= array->shape[d] > 0 ? (uint64_t)array->shape[d] : 0;
+    for (int dimension = 0; dimension < array->dims; dimension++)
+        count *= array->shape[dimension] > 0 ? (uint64_t)array->shape[dimension] : 0;
     return count;
 }
 
-struct weft_walk weft_walk(const struct weft_array *array) {
-    return (struct weft_walk){.array = array, .count = weft_elements(array)};
+/* Return a walk over an array's elements that stands at the first one. */
+struct weft_walk weft_begin_walk(const struct weft_array *array) {
+    return (struct weft_walk){.array = array, .count = weft_count_elements(array)};
 }
 
-/* The dimension that runs `nth` fastest. */
-static int fastest(const struct weft_array *array, int nth) {
+/* Return the dimension whose index runs `nth` fastest, from 0 on. */
+static int find_dimension_by_speed(const struct weft_array *array, int nth) {
     return array->order & WEFT_FIRST_FASTEST ? nth : array->dims - 1 - nth;
 }
 
-static void advance(struct weft_walk *walk, int64_t n) {
-    walk->number += (uint64_t)n;
-    for (int k = 0; k < walk->array->dims; k++) {
-        int d = fastest(walk->array, k);
-        walk->index[d] += n;
-        if (walk->index[d] < walk->array->shape[d]) return;
-        walk->index[d] = 0;
-        n = 1;
+/* Move a walk `count` elements on, within one row or to the begin of the next one. */
+static void advance_walk(struct weft_walk *walk, int64_t count) {
+    walk->number += (uint64_t)count;
+    for (int nth = 0; nth < walk->array->dims; nth++) {
+        int dimension = find_dimension_by_speed(walk->array, nth);
+        walk->index[dimension] += count;
+        if (walk->index[dimension] < walk->array->shape[dimension]) return;
+        walk->index[dimension] = 0;
+        count = 1;
     }
 }
 
-bool weft_walk_next(struct weft_walk *walk, struct weft_run *run) {
+/* Put the next run of a walk (elements at equal distances, cut where a block ends) into `*run`; false at its end. */
+bool weft_find_next_run(struct weft_walk *walk, struct weft_run *run) {
     const struct weft_array *array = walk->array;
     if (walk->number >= walk->count) return false;
     *run = (struct weft_run){.at = array->data, .n = 1, .stride = array->size, .number = walk->number};
-    for (int d = 0; d < array->dims; d++) {
-        run->at += walk->index[d] * array->stride[d];
-        run->place += (uint64_t)(array->lower[d] + walk->index[d]) * weft_place_step[d];
+    for (int dimension = 0; dimension < array->dims; dimension++) {
+        run->at += walk->index[dimension] * array->stride[dimension];
+        run->place += (uint64_t)(array->lower[dimension] + walk->index[dimension]) * weft_place_step[dimension];
     }
     if (array->dims) {
-        int d = fastest(array, 0);
+        int dimension = find_dimension_by_speed(array, 0);
         int64_t block = WEFT_VALUES_BLOCK - (int64_t)(walk->number % WEFT_VALUES_BLOCK);
-        run->n = array->shape[d] - walk->index[d];
+        run->n = array->shape[dimension] - walk->index[dimension];
         if (run->n > block) run->n = block;
-        run->stride = array->stride[d];
-        run->step = weft_place_step[d];
+        run->stride = array->stride[dimension];
+        run->step = weft_place_step[dimension];
     }
-    advance(walk, run->n);
+    advance_walk(walk, run->n);
     return true;
 }

@@ -25,8 +25,8 @@ struct weft_walk {
     uint64_t count;
 };
 
-uint64_t weft_elements(const struct weft_array *array);
-struct weft_walk weft_walk(const struct weft_array *array);
-bool weft_walk_next(struct weft_walk *walk, struct weft_run *run);
+uint64_t weft_count_elements(const struct weft_array *array);
+struct weft_walk weft_begin_walk(const struct weft_array *array);
+bool weft_find_next_run(struct weft_walk *walk, struct weft_run *run);
 
 #endif

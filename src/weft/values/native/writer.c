@@ -16,22 +16,25 @@ static unsigned char *window; /* the newest part of the file, `mapped` bytes of 
 static uint64_t mapped, at;   /* `at`: where in the window the next byte goes */
 static uint64_t size, put;    /* of the file; bytes of records that were put */
 
-/* Takes bytes at the file's end on the disk as well: a store into a hole of a full disk would be a SIGBUS. A limit
- * (ulimit -f) is asked for first, as to go beyond it is a SIGXFSZ. */
-static bool extend(uint64_t bytes) {
-    struct rlimit most;
-    if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && size + bytes > most.rlim_cur) return false;
+/* Take bytes at the file's end, on the disk as well: a store into a hole of a full disk would be a SIGBUS. A limit
+ * (ulimit -f) is asked for first, as to go beyond it is a SIGXFSZ. Return whether they are there. */
+static bool extend_file(uint64_t bytes) {
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size + bytes > limit.rlim_cur)
+        return false;
     int error;
     while ((error = posix_fallocate(file, (off_t)size, (off_t)bytes)) == EINTR) continue;
     if (!error) size += bytes;
     return !error;
 }
 
+/* Create a value trace with room for `limit` bytes of records, and return its header in memory; NULL if that fails. */
 struct weft_values_header *weft_values_create(const char *path, uint64_t limit) {
     file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0) return NULL;
-    void *page = extend(WEFT_VALUES_PAGE) ? mmap(NULL, WEFT_VALUES_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                                          : MAP_FAILED;
+    void *page = extend_file(WEFT_VALUES_PAGE)
+                     ? mmap(NULL, WEFT_VALUES_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                     : MAP_FAILED;
     if (page == MAP_FAILED) {
         unlink(path);
         close(file);
@@ -47,24 +50,25 @@ struct weft_values_header *weft_values_create(const char *path, uint64_t limit) 
     return header;
 }
 
+/* Stop the trace for good and note the reason (the first one) in its header. */
 void weft_values_stop(int reason) {
     if (header->state == WEFT_VALUES_STOPPED) return;
     header->reason = (uint32_t)reason;
     header->state = WEFT_VALUES_STOPPED;
 }
 
-/* The window goes on to the next bytes of the file. */
-static bool slide(void) {
+/* Map the next bytes of the file in place of the window. Return false, and stop the trace, where that fails. */
+static bool slide_window(void) {
     uint64_t bytes = mapped ? mapped * 2 : FIRST;
     if (bytes > WINDOW) bytes = WINDOW;
-    uint64_t from = size;
-    if (!extend(bytes)) {
+    uint64_t offset = size;
+    if (!extend_file(bytes)) {
         weft_values_stop(WEFT_REASON_DISK);
         return false;
     }
     if (window) munmap(window, mapped);
     mapped = at = 0;
-    window = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)from);
+    window = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
     if (window == MAP_FAILED) {
         window = NULL;
         weft_values_stop(WEFT_REASON_MEMORY);
@@ -74,26 +78,30 @@ static bool slide(void) {
     return true;
 }
 
-bool weft_values_room(uint64_t bytes) {
+/* Return whether a record of so many bytes may be begun; its bytes follow by weft_values_append(). */
+bool weft_values_begin_record(uint64_t bytes) {
     if (header->state != WEFT_VALUES_RUNNING) return false;
     if (header->used + bytes > header->limit) weft_values_stop(WEFT_REASON_LIMIT);
     put = header->used;
     return header->state == WEFT_VALUES_RUNNING;
 }
 
-void weft_values_put(const void *bytes, size_t n) {
-    for (const unsigned char *from = bytes; n && header->state == WEFT_VALUES_RUNNING;) {
-        if (at == mapped && !slide()) return;
-        size_t some = n < mapped - at ? n : mapped - at;
-        memcpy(window + at, from, some);
-        at += some, from += some, put += some, n -= some;
+/* Append bytes of the record that was begun. */
+void weft_values_append(const void *bytes, size_t count) {
+    for (const unsigned char *next = bytes; count && header->state == WEFT_VALUES_RUNNING;) {
+        if (at == mapped && !slide_window()) return;
+        size_t part = count < mapped - at ? count : mapped - at;
+        memcpy(window + at, next, part);
+        at += part, next += part, put += part, count -= part;
     }
 }
 
-void weft_values_whole(void) {
+/* Make the record that was begun part of the trace: readers see it from here on. */
+void weft_values_end_record(void) {
     if (header->state == WEFT_VALUES_RUNNING) __atomic_store_n(&header->used, put, __ATOMIC_RELEASE);
 }
 
+/* Mark the trace as ended and cut the file behind its records. */
 void weft_values_close(void) {
     if (header->state == WEFT_VALUES_RUNNING) header->state = WEFT_VALUES_EXITED;
     if (ftruncate(file, (off_t)(WEFT_VALUES_PAGE + header->used))) return; /* a longer file is no worse */

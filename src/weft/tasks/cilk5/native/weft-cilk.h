@@ -52,78 +52,85 @@ struct weft_cilk_table {
 extern struct weft_cilk_table weft_tasks;
 extern struct weft_cilk_task weft_cilk_nobody;
 
-void weft_cilk_enter(struct weft_cilk_worker *w, void *state, unsigned long offset);
-void weft_cilk_begun(struct weft_cilk_task *t, struct weft_cilk_task *maker);
+void weft_cilk_enter(struct weft_cilk_worker *worker, void *state, unsigned long offset);
+void weft_cilk_begin_traced(struct weft_cilk_task *record, struct weft_cilk_task *maker);
 void weft_tasks_signal(int event, struct weft_cilk_task *of, struct weft_cilk_task *other);
 
-// As in tasks/native/tool.c: the finalizer of a well-mixed hash, cut short.
-static inline unsigned long weft_cilk_mixed(unsigned long of) {
-    of *= 0x9E3779B97F4A7C15u;
-    return of ^ of >> 29;
+// Return a hash, as in tasks/native/tool.c: the finalizer of a well-mixed one, cut short.
+static inline unsigned long weft_cilk_mix(unsigned long number) {
+    number *= 0x9E3779B97F4A7C15u;
+    return number ^ number >> 29;
 }
 
-static inline void weft_cilk_begin(struct weft_cilk_worker *w, void *state, void *frame, struct weft_cilk_task *t,
-                                   const void *created) {
-    if (__builtin_expect((w->next & (WEFT_CILK_BLOCK - 1)) == 0, 0))
-        weft_cilk_enter(w, state, (unsigned long)((char *)t - (char *)frame));
-    struct weft_cilk_task *maker = w->top;
-    t->id = w->next++;
-    t->parent = maker->id;
-    t->created = created;
-    t->below = t->maker = maker;
-    t->thread = w->thread;
-    t->self = t;
-    t->entry = 0;
-    t->wait = t->traced = 0;
-    t->pedigree = weft_cilk_mixed(++maker->line);
-    t->line = t->pedigree * 0xBF58476D1CE4E5B9u;
-    w->top = t;
-    w->begun++;
-    if (__builtin_expect(maker->traced != 0, 0)) weft_cilk_begun(t, maker);
+// Fill the record of a new task in its frame, made at an instruction; it runs on top of the worker's.
+static inline void weft_cilk_begin(struct weft_cilk_worker *worker, void *state, void *frame,
+                                   struct weft_cilk_task *record, const void *created) {
+    if (__builtin_expect((worker->next & (WEFT_CILK_BLOCK - 1)) == 0, 0))
+        weft_cilk_enter(worker, state, (unsigned long)((char *)record - (char *)frame));
+    struct weft_cilk_task *maker = worker->top;
+    record->id = worker->next++;
+    record->parent = maker->id;
+    record->created = created;
+    record->below = record->maker = maker;
+    record->thread = worker->thread;
+    record->self = record;
+    record->entry = 0;
+    record->wait = record->traced = 0;
+    record->pedigree = weft_cilk_mix(++maker->line);
+    record->line = record->pedigree * 0xBF58476D1CE4E5B9u;
+    worker->top = record;
+    worker->begun++;
+    if (__builtin_expect(maker->traced != 0, 0)) weft_cilk_begin_traced(record, maker);
 }
 
-// A frame is run by its slow clone, which Cilk's scheduler calls: nothing of the program lies beneath it.
-static inline void weft_cilk_take(struct weft_cilk_worker *w, void *state, int *frame, struct weft_cilk_task *t) {
-    if (__builtin_expect(w->next == 0, 0)) weft_cilk_enter(w, state, (unsigned long)((char *)t - (char *)frame));
-    t->entry = (unsigned long)*frame;
-    t->below = &weft_cilk_nobody;
-    t->thread = w->thread;
-    t->wait = 0;
-    w->top = t;
-    w->taken++;
-    if (__builtin_expect(t->traced & WEFT_CILK_RUNS, 0)) weft_tasks_signal(WEFT_CILK_RESUME, t, 0);
+// Take up a frame that runs by its slow clone from here on, which Cilk's scheduler calls: nothing of the program lies
+// beneath it.
+static inline void weft_cilk_take(struct weft_cilk_worker *worker, void *state, int *frame,
+                                  struct weft_cilk_task *record) {
+    if (__builtin_expect(worker->next == 0, 0))
+        weft_cilk_enter(worker, state, (unsigned long)((char *)record - (char *)frame));
+    record->entry = (unsigned long)*frame;
+    record->below = &weft_cilk_nobody;
+    record->thread = worker->thread;
+    record->wait = 0;
+    worker->top = record;
+    worker->taken++;
+    if (__builtin_expect(record->traced & WEFT_CILK_RUNS, 0)) weft_tasks_signal(WEFT_CILK_RESUME, record, 0);
 }
 
-static inline void weft_cilk_end(struct weft_cilk_worker *w, struct weft_cilk_task *t) {
-    if (__builtin_expect(t->traced != 0, 0)) weft_tasks_signal(WEFT_CILK_DONE, t, t->maker);
-    t->self = 0;
-    w->top = t->below;
-    w->ended++;
+// End a task that returns.
+static inline void weft_cilk_end(struct weft_cilk_worker *worker, struct weft_cilk_task *record) {
+    if (__builtin_expect(record->traced != 0, 0)) weft_tasks_signal(WEFT_CILK_DONE, record, record->maker);
+    record->self = 0;
+    worker->top = record->below;
+    worker->ended++;
 }
 
-// At a child's return to a frame that was stolen or aborted meanwhile: this worker has it no more.
-static inline void weft_cilk_lost(struct weft_cilk_worker *w, struct weft_cilk_task *t) {
-    if (w->top == t) w->top = &weft_cilk_nobody;
+// Take a task off a worker, at a child's return to a frame that was stolen or aborted meanwhile.
+static inline void weft_cilk_drop(struct weft_cilk_worker *worker, struct weft_cilk_task *record) {
+    if (worker->top == record) worker->top = &weft_cilk_nobody;
 }
 
-// From here on another worker may take the frame, before Cilk_sync has returned: so it is told first, and taken back. Who
-// looks in between sees it wait, and is told as of any other that goes on.
-static inline void weft_cilk_wait(struct weft_cilk_worker *w, struct weft_cilk_task *t, const void *here) {
-    t->waiting = here;
-    t->wait = WEFT_CILK_SYNC;
-    t->thread = 0;
-    w->top = &weft_cilk_nobody;
+// Note that a task waits at a sync. From here on another worker may take the frame, before Cilk_sync has returned: so
+// it is told first, and taken back. Who looks in between sees it wait, and is told as of any other that goes on.
+static inline void weft_cilk_wait(struct weft_cilk_worker *worker, struct weft_cilk_task *record, const void *address) {
+    record->waiting = address;
+    record->wait = WEFT_CILK_SYNC;
+    record->thread = 0;
+    worker->top = &weft_cilk_nobody;
 }
 
-static inline int weft_cilk_waited(struct weft_cilk_worker *w, struct weft_cilk_task *t) {
-    t->wait = 0;
-    t->thread = w->thread;
-    w->top = t;
-    if (__builtin_expect(t->traced & WEFT_CILK_RUNS, 0)) weft_tasks_signal(WEFT_CILK_RESUME, t, 0);
+// Note that a task goes on behind a sync at which it did not have to wait; 0, for the expression that it stands in.
+static inline int weft_cilk_stop_waiting(struct weft_cilk_worker *worker, struct weft_cilk_task *record) {
+    record->wait = 0;
+    record->thread = worker->thread;
+    worker->top = record;
+    if (__builtin_expect(record->traced & WEFT_CILK_RUNS, 0)) weft_tasks_signal(WEFT_CILK_RESUME, record, 0);
     return 0;
 }
 
-static inline void weft_cilk_joined(struct weft_cilk_task *t) {
-    if (__builtin_expect(t->traced & WEFT_CILK_JOINS, 0)) weft_tasks_signal(WEFT_CILK_JOINED, t, 0);
+// Signal that all children of a traced task have joined.
+static inline void weft_cilk_signal_join(struct weft_cilk_task *record) {
+    if (__builtin_expect(record->traced & WEFT_CILK_JOINS, 0)) weft_tasks_signal(WEFT_CILK_JOINED, record, 0);
 }
 #endif

@@ -47,7 +47,7 @@ static inline struct weft_entries *weft_entries(void) { return NULL; }
 #pragma weak dlopen
 #pragma weak dlsym
 
-/* What `weft run` offers; NULL without it. */
+/* Return what `weft run` offers to probes; NULL without it. */
 static inline struct weft_entries *weft_entries(void) {
     static struct weft_entries *known;
     static int asked;
@@ -176,6 +176,7 @@ extern "C" {
         }                                                                                                              \
     } while (0)
 
+/* Record an array at a place; `pitch` gives the distances of its elements in memory. */
 static inline void weft_probe_array(uint32_t place, const void *data, int type, size_t size, const char *of, int dims,
                                     const int64_t *shape, const int64_t *lower, const int64_t *pitch) {
 #ifdef __cplusplus
@@ -237,6 +238,7 @@ static inline void *weft_recorder(const char *name) { return (void)name, (void *
 static inline void *weft_recorder(const char *name) { return dlsym ? dlsym(NULL, name) : NULL; }
 #endif
 
+/* Tell the recorder, if there is one, of an array with ghost cells, by its communicator. */
 static inline void weft_part_declare(const void *data, int letter, size_t size, const char *of, int dims,
                                      const int64_t *shape, const int64_t *halo, const void *comm, int lag,
                                      const char *const at[2], int line) {
@@ -246,6 +248,7 @@ static inline void weft_part_declare(const void *data, int letter, size_t size, 
     if (part) part(data, letter, size, of, dims, shape, halo, comm, lag, at, line);
 }
 
+/* Tell the recorder of an array with ghost cells, by its place in the array that all ranks share. */
 static inline void weft_part_declare_at(const void *data, int letter, size_t size, const char *of, int dims,
                                         const int64_t *shape, const int64_t *halo, const int64_t *lower,
                                         const int64_t *periodic, int lag, const char *const at[2], int line) {
@@ -255,7 +258,7 @@ static inline void weft_part_declare_at(const void *data, int letter, size_t siz
     if (part) part(data, letter, size, of, dims, shape, halo, lower, periodic, lag, at, line);
 }
 
-/* The array ends here: what lies at its place later is another one. */
+/* Tell the recorder that an array ends here: what lies at its place later is another one. */
 static inline void weft_part_end(const void *data) {
     void (*end)(const void *);
     *(void **)(&end) = weft_recorder("weft_halo_part_end");

@@ -43,7 +43,7 @@
 #define WEFT_CILK_POP(f, r, result, size)                                                                              \
     if (Cilk_exception_handler(_cilk_ws, result, size)) {                                                              \
         Cilk_cilk2c_pop(_cilk_ws);                                                                                     \
-        weft_cilk_lost(WEFT_CILK_WORKER, &(f)->weft);                                                                  \
+        weft_cilk_drop(WEFT_CILK_WORKER, &(f)->weft);                                                                  \
         return r;                                                                                                      \
     }
 
@@ -67,7 +67,7 @@
 #undef CILK2C_SYNC
 #define CILK2C_SYNC                                                                                                    \
     (weft_cilk_wait(WEFT_CILK_WORKER, &_cilk_frame->weft, WEFT_CILK_PC),                                               \
-     Cilk_sync(_cilk_ws) ? 1 : weft_cilk_waited(WEFT_CILK_WORKER, &_cilk_frame->weft))
+     Cilk_sync(_cilk_ws) ? 1 : weft_cilk_stop_waiting(WEFT_CILK_WORKER, &_cilk_frame->weft))
 #define WEFT_CILK_PC                                                                                                   \
     __extension__({                                                                                                    \
         __label__ here;                                                                                                \
@@ -79,7 +79,7 @@
 #define CILK2C_AFTER_SYNC_SLOW()                                                                                       \
     {                                                                                                                  \
         Cilk_cilk2c_after_sync_slow_cp(_cilk_ws, &(_cilk_frame->header));                                              \
-        weft_cilk_joined(&_cilk_frame->weft);                                                                          \
+        weft_cilk_signal_join(&_cilk_frame->weft);                                                                     \
     }
 
 #undef CILK2C_AT_SYNC_FAST
@@ -87,5 +87,5 @@
     {                                                                                                                  \
         Cilk_cilk2c_at_sync_fast_cp(_cilk_ws, &(_cilk_frame->header));                                                 \
         Cilk_cilk2c_event_new_thread_maybe(_cilk_ws);                                                                  \
-        weft_cilk_joined(&_cilk_frame->weft);                                                                          \
+        weft_cilk_signal_join(&_cilk_frame->weft);                                                                     \
     }

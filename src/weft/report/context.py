@@ -46,9 +46,7 @@ class AnalysisContext:
         """For a segment that looks ahead: what each rank knows of the others when it begins."""
 
     def prepare(self) -> None:
-        """Compute the match, and read the definitions, axis and catalogue of each rank, before several threads share
-        them.
-        """
+        """Compute the match, and read definitions, clock and calls of each rank, before several threads use them."""
         _ = self.match
         if "called" in self.__dict__:
             return  # the catalogues are other workers'
@@ -73,24 +71,26 @@ class AnalysisContext:
 
     @cached_property
     def _order(self) -> Order:
-        """Return the order of the run's events, computed when it is first asked for."""
+        """Return the order of the run's events. It is computed when first asked for, as only some analyses need it."""
         # Only some analyses need the order.
         from weft.order import order_events
 
         return order_events(self.trace, self.match)
 
     def locate_event(self, event: EventId) -> tuple[AnalysisContext, EventId]:
-        """Return the ground that has an event of the run, and the event's id there."""
+        """Return the context that has an event of the run, and the event's id there."""
         return (self, event) if self.parts is None else self.parts.locate_event(event)
 
     def locate_finding(self, finding: Finding) -> tuple[AnalysisContext, Finding]:
-        """Return the context of the segment that has a finding's events, and the finding with the events' ids there."""
+        """Return the context of the part of the run (segment) in which a finding's events are, and the finding with the
+        numbers that its events have there. In a run that is analysed whole: this context, and the finding as it is.
+        """
         if self.parts is None or not finding.events:
             return self, finding
         from weft.races import translate_to_run  # only findings of segments
 
-        ground, _ = self.parts.locate_event(finding.events[0])
-        segment = segment_of(ground)
+        context, _ = self.parts.locate_event(finding.events[0])
+        segment = segment_of(context)
 
         def here(event: EventId) -> EventId:
             return segment.to_segment_event(event) or EventId(
@@ -99,17 +99,18 @@ class AnalysisContext:
 
         found = translate_to_run(finding, here, lambda what, rank: 0)
         there = tuple(event for one in finding.events if (event := segment.to_segment_event(one)) is not None)
-        return ground, replace(found, events=there)
+        return context, replace(found, events=there)
 
     def named(self, event: EventId) -> EventId:
-        """Return the id in the run of an event of this ground."""
+        """Return the id in the run of an event of this context."""
         return self.trace.to_run_event(event) if isinstance(self.trace, Segment) else event
 
     def count_in_past(self, past: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return by rank how many calls of the run have begun, and ended, in a past (a cut of this context's events).
+        """Return two arrays by rank: how many calls of the whole run have begun, and how many have ended, in `past`, a
+        cut of this context's events.
 
-        All calls before a segment have. The call at its beginning, which every rank has entered, counts as ended only
-        for ranks of which a later call is in the past.
+        In a part of a run (segment) all calls before it count as begun and ended. The call at its beginning, which
+        every rank has entered, counts as ended only for ranks of which a later call is in `past`.
         """
         if not isinstance(self.trace, Segment):
             return past.started, past.ended
@@ -125,8 +126,9 @@ class AnalysisContext:
         return begun, ended
 
     def locate_at_end(self, findings: list[Finding]) -> tuple[Trace, list[Finding]]:
-        """Return the trace of the calls among which the run ended, and the findings with those of their events that are
-        there.
+        """Return the trace of the last part (segment) of the run, and the findings with the numbers that their events
+        have there; events elsewhere are left out. In a run that is analysed whole: its trace, and the findings as they
+        are.
         """
         if self.parts is None:
             return self.trace, findings
@@ -189,8 +191,8 @@ class AnalysisContext:
 
 
 def collect_garbage(call_count: int) -> None:
-    """Give back the memory of what was derived from `call_count` calls, if that is much: a trace and what is derived
-    refer to each other.
+    """Give back the memory of objects that were derived from `call_count` calls, if these are many. They refer to each
+    other, so that only Python's garbage collector frees them.
     """
     if call_count > MANY:
         gc.collect()
@@ -199,7 +201,9 @@ def collect_garbage(call_count: int) -> None:
 
 @contextmanager
 def freeze_garbage_collector() -> Iterator[None]:
-    """Exempt all present objects from garbage collection meanwhile: for many ranks there are many."""
+    """Exempt all objects that exist now from garbage collection during a `with` block, as there are very many for many
+    ranks.
+    """
     if gc.get_freeze_count():
         yield
         return
@@ -221,24 +225,25 @@ class RunSegments:
         self._known: CutKnowledge | None = None
 
     def context_of(self, span: tuple[int, int], *, looking: bool = False) -> AnalysisContext:
-        """Return the analysis context of a segment; the latest is cached.
+        """Return the analysis context of a part of the run (segment). Only the last one is kept in memory.
 
-        `looking`: with the calls that the segment looks ahead to.
+        `span`: the part, by two of the moments at which the run is cut. `looking`: also with the later calls that its
+        analyses have to see.
         """
         looking = looking and span[0] in self.cuts.looks
         if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
             collect_garbage(self._calls)
             segment = self.cuts.segment_looking_ahead(span[0]) if looking else self.cuts.segment(*span)
-            ground, self._calls = AnalysisContext(segment, _match_without_carried(segment)), segment.event_count
+            context, self._calls = AnalysisContext(segment, _match_without_carried(segment)), segment.event_count
             if looking:
-                ground.known = partial(self._known_at, span[0])
-            self._last = span, looking, ground
+                context.known = partial(self._last_known_points, span[0])
+            self._last = span, looking, context
         return self._last[2]
 
-    def _known_at(self, moment: int) -> NDArray[np.int64]:
-        """Return a matrix of ranks by ranks: the last point of each other rank that a rank knows of at `moment`. A
-        point is the begin or end of a call; `moment` is one of the moments at which the run is cut into segments.
+    def _last_known_points(self, moment: int) -> NDArray[np.int64]:
+        """Return a matrix: in row r, column s is the last point (begin or end of a call) of rank s that rank r knows of
+        at `moment`, one of the moments that cut the run into segments.
         """
         if self._known is None:
             from weft.segments.cut_knowledge import CutKnowledge  # as above
@@ -249,22 +254,22 @@ class RunSegments:
     def iterate(self) -> Iterator[AnalysisContext]:
         """Yield the context of each segment in turn, one in memory at a time."""
         for span in self.spans:
-            ground = self.context_of(span)
-            yield ground
-            segment_of(ground).release()
+            context = self.context_of(span)
+            yield context
+            segment_of(context).release()
 
     def locate_event(self, event: EventId) -> tuple[AnalysisContext, EventId]:
-        """Return the context that has an event of the run, and the event's id there."""
+        """Return the context of the part of the run (segment) that has an event, and the number of the event in it."""
         place = self.cuts.moment_before(event)
-        ground = self.context_of(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
-        here = segment_of(ground).to_segment_event(event)
+        context = self.context_of(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
+        here = segment_of(context).to_segment_event(event)
         assert here is not None
-        return ground, here
+        return context, here
 
 
 def _match_without_carried(segment: Segment) -> Match | None:
-    """Return the match of a segment without the messages of calls that count to later segments; None if the segment has
-    no such calls.
+    """Return the match of a part of the run (segment) without the messages whose calls count to later parts; None if it
+    has no such calls.
     """
     if not any(map(len, segment.out)):
         return None
@@ -273,7 +278,7 @@ def _match_without_carried(segment: Segment) -> Match | None:
     return match_without_carried(match_operations(segment), segment)
 
 
-def segment_of(ground: AnalysisContext) -> Segment:
+def segment_of(context: AnalysisContext) -> Segment:
     """Return the segment that a context is of."""
-    assert isinstance(ground.trace, Segment)
-    return ground.trace
+    assert isinstance(context.trace, Segment)
+    return context.trace
