@@ -142,7 +142,7 @@ static void exclude_partial_results(const Loop *loop, char **arguments, const si
         if (one->kind != AS_REDUCTION) continue;
         weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
         for (int t = 0; t < threads; t++)
-            turns_add_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
+            add_reduction_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
     }
 }
 
@@ -257,7 +257,7 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
     memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
     moved[0] = (char *)schedule;
     weft_check_iteration(rank, range->low);
-    for (int i = 0; i < loop->sites; i++) count_place((uintptr_t)loop->site[i] << 2);
+    for (int i = 0; i < loop->sites; i++) count_examined_place((uintptr_t)loop->site[i] << 2);
     loop->guards[MAX_ARGUMENTS] = 1;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -386,7 +386,7 @@ static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t 
 void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, false, (uintptr_t)site_id << 2);
+        trace_program_access(a, bytes, false, (uintptr_t)site_id << 2);
         return;
     }
     if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
@@ -408,7 +408,7 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
 void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, true, (uintptr_t)site_id << 2);
+        trace_program_access(a, bytes, true, (uintptr_t)site_id << 2);
         return;
     }
     if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
