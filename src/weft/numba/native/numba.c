@@ -552,7 +552,7 @@ static size_t capacity, used;
 static size_t slot_of(const char *data) { return ((uintptr_t)data >> 4) * 0x9e3779b97f4a7c15u >> 20 & (capacity - 1); }
 
 /* Enter a block into the table of followed blocks, which must have a free slot. */
-static void insert_block(char *data, size_t bytes) {
+static void insert_followed_block(char *data, size_t bytes) {
     size_t at = slot_of(data);
     while (places[at].data && places[at].data != GONE && places[at].data != data) at = (at + 1) & (capacity - 1);
     if (!places[at].data) used++;
@@ -574,7 +574,7 @@ static void grow_block_table(void) {
         return;
     }
     for (size_t at = 0; at < count; at++)
-        if (old[at].data && old[at].data != GONE) insert_block(old[at].data, old[at].bytes);
+        if (old[at].data && old[at].data != GONE) insert_followed_block(old[at].data, old[at].bytes);
     free(old);
 }
 
@@ -583,7 +583,7 @@ static void track_block(void *data, size_t bytes) {
     if (!following || !data || !bytes) return;
     if (2 * (used + 1) > capacity) grow_block_table();
     if (!following) return;
-    insert_block(data, bytes);
+    insert_followed_block(data, bytes);
     weft_check_clear(data, bytes);
 }
 
