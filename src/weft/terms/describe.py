@@ -40,8 +40,10 @@ def _file_or_module(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def at_place(event: Event) -> str:
-    """Return ` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` if only the function is known; or an empty text."""
+def site_suffix(event: Event) -> str:
+    """Return where a call was made, to be put behind its name: ` at step.py:9`, or ` in solve_ (libsolver.so+0x2c86)` if
+    only the function is known. "" if nothing is known.
+    """
     place = event.site
     if event.is_finalize_at_exit:
         return " at the program's exit"
