@@ -67,7 +67,8 @@ def replay_facts(session: Replay) -> dict[str, Any]:
     """Return the facts for run.json about how a replay ended, which `weft explore` reads: the exit status is the
     program's own. `held`: a thread still waits for an outcome. `polls`: a rank tests on after the end of its record."""
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
-    return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
+    facts: dict[str, Any] = {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
+    return facts | ({"holds": [list(one) for one in session.holds]} if session.holds else {})
 
 
 def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:

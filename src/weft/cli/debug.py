@@ -132,10 +132,10 @@ def run_debugger(
     """
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
-    from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
+    from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay_folder
 
     debugger = Debugger(
-        path, find_and_report_failures, replay, program, hand=inspect_rank, prepare=prepare_replay_folder
+        path, find_and_report_failures, replay, program, hand=attach_debugger_to_rank, prepare=prepare_replay_folder
     )
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()

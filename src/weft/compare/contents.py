@@ -78,7 +78,7 @@ class _RankHashes:
         self.sent = self.two["side"] == HashSide.SENT
 
     def make_difference(self, rank: int, row: int) -> MessageContent:
-        """Return the differing content in a row of this rank's paired hashes."""
+        """Return the MessageContent (what differs, and in which calls) for one row of this rank's paired hashes."""
         event = int(self.two["event"][row])
         alike = np.flatnonzero(~self.other[:row] & (self.two["event"][:row] < event))
         return MessageContent(
@@ -94,8 +94,10 @@ class _RankHashes:
         return one, two
 
     def is_sent_alike(self, event: int, reference_event: int | None = None) -> bool | None:
-        """Return whether a call sends the same content as its counterpart in the reference; None if the call has no
-        hash in both runs. With `reference_event`, the counterpart must also be that call.
+        """Return whether a call sends the same content as the same call of the reference; None if one of the runs has
+        no hash of it.
+
+        `event`: the call's event index. `reference_event`: if given, False unless this is the call of the reference.
         """
         rows = np.flatnonzero((self.two["event"] == event) & self.sent)
         if not len(rows):
@@ -106,8 +108,10 @@ class _RankHashes:
 
 
 def _compute_row_keys(rows: NDArray[Any], events: Ints) -> Ints:
-    """Return a key for each row of hashes: its call, its side (sent or received), and its number on that side. Rows for
-    the same part of the same call have equal keys in both runs.
+    """Return a key for each hash of message contents. Two hashes have equal keys if they are for the same call, the
+    same side (sent or received), and the same message on that side.
+
+    `events`: the call's event index for each row of hashes.
     """
     requests = np.lexsort((rows["request"], rows["side"], events))
     event, side = events[requests], rows["side"][requests].astype(np.int64)
@@ -125,9 +129,9 @@ def has_hashes(match: Match) -> bool:
 
 def compare_contents(comparison: Comparison, order: Order) -> ContentComparison | None:
     """Return where the contents of messages differ first between two runs. Only calls that are alike in both runs are
-    compared; None if one of the runs has no hashes.
+    compared. None if one of the runs has no hashes of contents.
 
-    `order`: happens-before of the run.
+    `order`: the happens-before order of the run.
     """
     if not (has_hashes(comparison.before) and has_hashes(comparison.after)):
         return None
@@ -146,8 +150,8 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
 
 
 def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """Yield (rank number, its Rank in the reference and in the run, the event indices of its alike calls in the
-    reference and in the run). The indices are in the order of the run.
+    """Yield (rank number; its Rank in the reference, its Rank in the run; event indices of calls in the reference,
+    those of the same calls in the run). Only calls that are alike in both runs are included, in the order of the run.
     """
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
@@ -165,8 +169,8 @@ def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank
 def _find_candidate_causes(
     rank: int, hashes: _RankHashes, hashes_by_rank: dict[int, _RankHashes], comparison: Comparison
 ) -> Iterator[MessageContent]:
-    """Yield the differing contents of a rank that may be causes of others: the first that it sent, and the first that
-    it received although the senders sent the same as in the reference.
+    """Yield the contents of a rank that differ and may have caused the differences of others: the first one that it
+    sent, and the first one that it received although the senders sent the same as in the reference.
     """
     sent = np.flatnonzero(hashes.other & hashes.sent)
     if len(sent):
@@ -181,7 +185,9 @@ def _find_candidate_causes(
 
 
 def _is_sent_alike(content: MessageContent, comparison: Comparison, hashes_by_rank: dict[int, _RankHashes]) -> bool:
-    """Return whether all messages that a received content was made of were sent as in the reference."""
+    """Return whether all messages that were received into a content were sent as in the reference. False if that is
+    known of none.
+    """
     match = comparison.after
     if match.collective_of(content.after) is not None:
         members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
@@ -203,8 +209,8 @@ def _member_rows(match: Match, event: EventId) -> NDArray[Any]:
 
 
 def _find_deciding_event(content: MessageContent, match: Match) -> EventId:
-    """Return the event by which a content is fixed: the sending call for a sent content, the completion of the receive
-    for a received one.
+    """Return the event that fixes what a message contains: the sending call for a sent message, the completion of the
+    receive for a received one.
     """
     if content.sent:
         return content.after

@@ -43,10 +43,10 @@ class ContentReport:
 
 
 def compare_message_contents(comparison: Comparison, order: Order, tolerance: Tolerance) -> ContentReport:
-    """Return how the contents of messages differ. Runs with equally many ranks are compared message by message, others
-    by the results that all ranks share.
+    """Return how the contents of messages differ between two runs. Runs with the same number of ranks are compared
+    message by message; others by the results of collectives that all ranks share.
 
-    `order`: happens-before of the run; `tolerance`: for numbers of results.
+    `order`: the happens-before order of the run. `tolerance`: which differences of numbers in results are accepted.
     """
     if differ_in_rank_count(comparison.before, comparison.after):
         results = compare_results(comparison.before, comparison.after, tolerance)

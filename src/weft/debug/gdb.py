@@ -226,13 +226,14 @@ class NativeHand:
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Return gdb's answer for an expression that may call a function of the rank."""
-        return self.gdb.called(text, thread, level)
+        return self.gdb.evaluate_with_calls(text, thread, level)
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if not self.gdb.armed(points):
             with self.halted():
-                self.gdb.arm([replace(point, function=self._gdb_location(point.function)) for point in points])
+                located = [replace(point, function=self._gdb_location(point.function)) for point in points]
+                self.gdb.replace_breakpoints(located)
 
     def _gdb_location(self, function: str) -> str:
         """Return a function as gdb's breakpoints name it. For `*MODULE+OFFSET` this is the address in this process."""
@@ -286,7 +287,7 @@ class NativeHand:
         for one in told["points"]:
             one["function"] = one["function"] and self._gdb_location(one["function"])
         with self.halted():
-            self.gdb.arm([])
+            self.gdb.replace_breakpoints([])
             for number in list(self._watched):
                 self.unwatch(number)
             text = json.dumps(told).encode().hex()

@@ -188,7 +188,7 @@ class Hand(Protocol):
         """Remove a watchpoint."""
         ...
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         ...
 
@@ -370,7 +370,7 @@ class PythonHand:
         """Execute statements in the frame; returns what they print."""
         return str(self._request("execute", text=text, level=level)["value"])
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if any(point.function.startswith("*") for point in points):
             raise DebuggerError("instructions are those of native ranks, and this one is Python")

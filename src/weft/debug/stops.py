@@ -62,13 +62,13 @@ class Stops:
             for one in mine:
                 assert one.point is not None
                 try:
-                    hand.arm([*good, one.point])
+                    hand.replace_breakpoints([*good, one.point])
                     good.append(one.point)
                     taken.add(one.id)
                 except DebuggerError as error:
                     refused.setdefault(one.id, []).append(error)
             if not mine:
-                hand.arm([])
+                hand.replace_breakpoints([])
         for b in more:
             if b.id in refused and b.id not in taken:
                 raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
@@ -77,7 +77,7 @@ class Stops:
         """Remove the breakpoints in the source from the ranks, until `arm` sets them again."""
         for rank, hand in self._standing.hands.items():
             if self._standing.is_running(rank):
-                hand.arm([])
+                hand.replace_breakpoints([])
 
     def show(self) -> Answer:
         """Return all breakpoints and watchpoints."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import Final
 
 from weft.base.event_id import EventId, Forced
 from weft.base.lazy import dataclass
@@ -14,6 +15,8 @@ from weft.races import Races
 from weft.replay.ready import RequestOperations, find_completing_calls
 from weft.terms import describe
 from weft.trace import Trace
+
+MOST_OPERATIONS: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -86,6 +89,23 @@ def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
             event = EventId(rank.index, call.event)
             for index in requests.find_other_requests(rank.index, call)[0]:
                 yield Variant(outcome.number, Forced(event, request=index), describe_call_site(trace, event))
+
+
+def find_varying_completion(trace: Trace, match: Match, order: Order) -> EventId | None:
+    """Return the first call of a run that could have completed another one of its requests, such as an MPI_Waitany
+    whose other message was under way; None if there is none.
+
+    Ranks with more than MOST_OPERATIONS sends and receives are not looked at.
+    """
+    requests = RequestOperations(trace, match, order)
+    for rank in trace.ranks:
+        parts = [posts.of_rank(rank.index) for posts in (match.sends, match.recvs)]
+        if sum(part.stop - part.start for part in parts) > MOST_OPERATIONS:
+            continue
+        for call in find_completing_calls(rank):
+            if requests.find_other_requests(rank.index, call)[0]:
+                return EventId(rank.index, call.event)
+    return None
 
 
 def count_undetermined_requests(outcome: Outcome) -> int:

@@ -240,8 +240,8 @@ static bool is_site_watched_now(uint32_t site) {
     return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
 }
 
-/* Return how many bytes of the buffer are to be watched; 0 if it is not the call site's turn, or the datatype has gaps
- * that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
+/* Return how many bytes of the buffer are to be watched; 0 if this operation of the call site is not watched, or the
+ * datatype has gaps that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
 static uint64_t count_watched_bytes(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
                                     struct weft_blocks **blocks) {
     MPI_Aint lb, extent;

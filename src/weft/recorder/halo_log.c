@@ -126,7 +126,7 @@ static void write_use(const struct group *group, uint32_t number) {
     append_words(&text, "{\"id\":");
     append_number(&text, number);
     append_words(&text, ",\"what\":\"store\",\"part\":");
-    append_number(&text, group->part->number);
+    append_number(&text, group->array->number);
     append_words(&text, ",\"at\":");
     append_number(&text, weft_find_code_site(group->at));
     append_words(&text, group->copies ? ",\"computed\":false" : ",\"computed\":null");
@@ -138,7 +138,7 @@ static void write_use(const struct group *group, uint32_t number) {
     append_words(&text, "]},\"reads\":[");
     for (uint32_t line = 0; line < group->reads; line++) {
         append_words(&text, line ? ",{\"part\":" : "{\"part\":");
-        append_number(&text, group->read[line].part->number);
+        append_number(&text, group->read[line].array->number);
         append_words(&text, ",\"at\":");
         append_number(&text, weft_find_code_site(group->read[line].at));
         append_words(&text, ",\"pairs\":[");

@@ -269,8 +269,7 @@ static size_t find_arena_state_size(uintptr_t arena, size_t written) {
  * if there is none. */
 static bool find_block_in_arena(uintptr_t address, struct weft_block *block) {
     uintptr_t heap = address & ~(uintptr_t)(ARENA - 1);
-    const struct region *mapping =
-        find_known_mapping(heap); /* what is written of it may have grown since they were read */
+    const struct region *mapping = find_known_mapping(heap); /* its bounds may have grown since they were read */
     if (!mapping || !mapping->anonymous || address < heap + ARENA_HEAD) return false;
     size_t info[2], written[2];
     if (!read_chunk_head(heap, info) || !read_chunk_head(heap + HEAD, written)) return false;

@@ -169,8 +169,8 @@ static bool has_counted_references(int class) {
     return class == WEFT_CLASS_GROUP || class == WEFT_CLASS_DATATYPE || class == WEFT_CLASS_ERRHANDLER;
 }
 
-/* Keep what a handle names now beneath what a call makes it name: one more reference to the object was made. Needs the
- * table's lock. */
+/* Keep what a handle names beneath what it is to name from now on, as a call has made one more reference to an object.
+ * Needs the table's lock. */
 static void push_reference(struct entry *entry) {
     struct reference *under = malloc(sizeof *under);
     if (!under) return;
@@ -835,10 +835,10 @@ uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pendin
     return id;
 }
 
-/* Return which of the pending operations that share a handle a call names: the one whose request was put into
- * `place`, else the first one that this thread made and that this stamp has not got yet, else the first such of any
- * thread. `stamp`: the same for all requests of a call, 0 for a call that names one. Set `guessed` if another one
- * may be meant. */
+/* Return which of the pending operations that share a handle a call names: the one whose request was put into the
+ * variable `place`, else the first one that this thread made and the call does not have yet, else the first that it
+ * does not have. `stamp`: a number of the call if it names several requests, else 0. Set `guessed` if another one may
+ * be meant. */
 static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_Request *place, uint64_t stamp,
                                            bool *guessed) {
     *guessed = head && head->id <= head->doubt;
@@ -860,7 +860,8 @@ static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_
 }
 
 /* Return the id of a request that a call names, which fields of its status have a meaning, and whether it is a guess.
- * `place`: the variable that holds it, NULL if not known. `stamp`: as in choose_pending. */
+ * `place`: the variable that holds it, NULL if not known. `stamp`: a number of the call if it names several requests,
+ * else 0. */
 struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
     struct weft_found_request found = {.status = WEFT_STATUS_NOTHING};

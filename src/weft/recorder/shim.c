@@ -337,8 +337,8 @@ static void write_job_name(char *text, size_t size) {
     else snprintf(text, size, "single-%d", (int)getpid());
 }
 
-/* Prepare for calls of several threads, before the second one makes a call: use real locks, and let threads post one
- * after the other. */
+/* Prepare for calls of several threads, before the second one makes a call: use real locks, and let threads hand their
+ * calls to MPI one after the other. */
 void weft_prepare_for_threads(void) {
     weft_begin_locking_objects();
     for (int k = 0; k < weft_count; k++)

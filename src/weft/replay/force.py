@@ -17,11 +17,12 @@ from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Access, Act, Sync, functions_with
 from weft.order import Order
+from weft.replay.holds import Hold, find_sends_to_hold
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import is_record_complete
 from weft.replay.points import require_event
-from weft.replay.ready import RequestOperations, find_completing_calls
+from weft.replay.ready import CompletingCall, RequestOperations, find_completing_calls
 from weft.trace import Trace
 
 _TURNS = [
@@ -53,6 +54,8 @@ class Forcing:
         self.trace, self.match, self.order = trace, match, order
         self.forced, self.event = forced, forced.event
         self.sender = -1
+        self.call: CompletingCall | None = None
+        """The call that completes another request; None for a forced message."""
         self.processes = order.processes
         seeds, losers = self._effects_of_request() if forced.request >= 0 else self._effects_of_message()
         self.future = order.future_points(seeds)
@@ -108,6 +111,7 @@ class Forcing:
             raise UsageError(f"--force {self.forced}: request #{index} is of no message: its order is not known")
         if not ready:
             raise UsageError(f"--force {self.forced}: request #{index} is not active, or only complete after this call")
+        self.call = call
         return dict([self.order.point(rank, event, end=True)]), []
 
     def _require_possible(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
@@ -241,6 +245,13 @@ class Forcing:
         probe or completion.
         """
         return (rank, event) in self.kept if receive else self._is_unaffected(rank, event, end=True)
+
+    def find_sends_to_hold(self, plans: Sequence[RankPlan]) -> list[Hold]:
+        """Return the sends that wait until the call has completed the forced request; none for a forced message."""
+        if self.call is None:
+            return []
+        requests = RequestOperations(self.trace, self.match, self.order)
+        return find_sends_to_hold(requests, plans, self.event.rank, self.call, self.forced.request)
 
     def apply_to_plans(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """Return the ranks' plans with the forced outcome; each plan ends where the record no longer applies."""

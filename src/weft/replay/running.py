@@ -13,6 +13,7 @@ from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay.control import ControlPage, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.driver import Driver
+from weft.replay.holds import HeldSends, Hold
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.pace import QuietTimer, threads_of_ranks
 from weft.replay.plan import RankPlan
@@ -61,6 +62,8 @@ class Replay:
     """Seconds after which it is ended wherever it is."""
     conductor: Conductor | None = None
     """Lets one rank at a time go on."""
+    holds: list[Hold] = field(default_factory=list)
+    """Sends that wait until a call of another rank has returned."""
     driver: Driver | None = None
     """The debugger that sets the goals while the ranks run."""
     result: Result = Result.FINISHED
@@ -69,6 +72,7 @@ class Replay:
     """Threads that are outside of MPI: they wait for others of their process, or have ended."""
     controls: list[ControlPage] = field(default_factory=list)
     _quiet: QuietTimer | None = None
+    _held: HeldSends | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def write_plans(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
@@ -90,6 +94,9 @@ class Replay:
             self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
         if self.conductor is not None:
             self.conductor.start(self.controls)
+        elif self.holds and self.driver is None and not self.cut.goals:
+            self._held = HeldSends(list(self.holds))
+            self._held.start(self.controls)
 
     def observe(self, watch: RankWatch) -> bool:
         """Look at the ranks once, and set `result` if the replay has come to one; return whether it has to end."""
@@ -100,6 +107,8 @@ class Replay:
             return True
         now = time.monotonic()
         quiet = self._quiet_for(watch, now)
+        if self._held is not None:
+            self._held.release(self.controls, quiet)
         late = self.timeout is not None and now - self._began > self.timeout
         if self.cut.goals and (self.conductor is None or self.conductor.over) and self.is_at_goals(watch, quiet):
             self.settled, self.result = True, Result.STOPPED
