@@ -63,7 +63,7 @@ def site_suffix(event: Event) -> str:
 def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
     """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
     place = rank.site(site)
-    return sources.of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
+    return sources.sources_of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
 
 
 def task_suffix(*events: Event) -> str:
@@ -115,7 +115,7 @@ def methods_on_line(event: Event) -> frozenset[str]:
     known.
     """
     place = event.site
-    spelled = sources.of(event.rank.trace).called_names(place.file or "", place.line) or ()
+    spelled = sources.sources_of(event.rank.trace).called_names(place.file or "", place.line) or ()
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 

@@ -452,7 +452,7 @@ def _explain_irecv_room(receive: Event, room: int) -> str:
     """Return why a receive has room for `room` bytes only, and how to give it more, if the receive is mpi4py's irecv
     with its own buffer; "" for other receives.
     """
-    spelled = sources.of(receive.rank.trace).called_names(receive.site.file or "", receive.site.line) or ()
+    spelled = sources.sources_of(receive.rank.trace).called_names(receive.site.file or "", receive.site.line) or ()
     if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
         return ""
     return (

@@ -286,6 +286,6 @@ def _is_made_by_mpi4py(event: Event) -> bool:
     """
     if not (event.site.file or "").endswith(".py") or event.function.name != "MPI_Comm_dup":
         return False
-    spelled = sources.of(event.rank.trace).called_names(event.site.file or "", event.site.line) or ()
+    spelled = sources.sources_of(event.rank.trace).called_names(event.site.file or "", event.site.line) or ()
     # Without the source nothing is claimed.
     return not any(word in name.lower() for name in spelled for word in ("dup", "clone"))
