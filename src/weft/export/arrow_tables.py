@@ -24,7 +24,7 @@ def _import_arrow() -> Any:
 
 
 def iterate_tables(trace: Trace, calls: Iterable[CallRows]) -> Iterator[Any]:
-    """Yield calls as pyarrow.Table objects of some hundred thousand rows each, in the given order."""
+    """Yield calls in the given order as pyarrow.Table objects, each of some hundred thousand rows."""
     pa = _import_arrow()
     # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA, call_columns
@@ -50,8 +50,8 @@ def to_arrow(trace: Trace, query: str = "") -> Any:
 
 
 def to_pandas(trace: Trace, query: str = "") -> Any:
-    """Return the calls that fit a filter as a pandas.DataFrame; columns with missing numbers have pandas' nullable
-    types.
+    """Return the calls that fit a filter as one pandas.DataFrame. Columns in which numbers may be missing have pandas'
+    nullable types.
 
     Raises UsageError if pandas or pyarrow is missing, or if the filter is invalid.
     """
@@ -75,7 +75,7 @@ class _PositionedStream:
         self._to, self._at, self.closed = to, 0, False
 
     def write(self, data: Any) -> int:
-        """Write bytes to the stream, count them for its position, and return their number."""
+        """Write bytes to the stream and add their number to the position. Return the number."""
         self._to.write(data)
         self._at += len(data)
         return len(data)
@@ -103,7 +103,7 @@ def write_parquet(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) ->
 
 
 def write_csv(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) -> None:
-    """Write calls as CSV with a line of column names; arguments that a call does not have are empty."""
+    """Write calls as CSV after a line of column names. A cell is empty if the call does not have the argument."""
     _import_arrow()
     # Only now it is known to be there.
     import pyarrow.csv as arrow_csv
@@ -118,7 +118,7 @@ def write_csv(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) -> Non
 
 
 def _without_dictionaries(schema: Any) -> Any:
-    """Return an Arrow schema with text columns in place of dictionary columns, which CSV does not have."""
+    """Return an Arrow schema in which text columns replace dictionary columns, as CSV does not have these."""
     # Who calls has asked for it.
     import pyarrow as pa
 

@@ -34,7 +34,9 @@ def shown(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """Return a character that acts on a terminal as an escape."""
+    """Return a character that would act on a terminal as an escape, in the notation of Python and JSON. `found`: the
+    match of the character.
+    """
     number = ord(found[0])
     if number < 0x7F:
         return f"\\x{number:02x}"

@@ -58,8 +58,8 @@ class AttachedBackend(AgentConversation):
         return self._wait_for_stop(SECONDS)
 
     def _let_agent_in(self, rendezvous: Rendezvous) -> socket.socket:
-        """Return the socket of the agent, after loading the agent by the first of three ways that works. UsageError if
-        none does.
+        """Load the agent into the process, and return the socket that is connected to it. Three ways are tried in turn.
+        UsageError if none of them works.
         """
         if (line := self._try_remote_execution(rendezvous)) is not None:
             return line
@@ -74,8 +74,8 @@ class AttachedBackend(AgentConversation):
         return line
 
     def _try_remote_execution(self, rendezvous: Rendezvous) -> socket.socket | None:
-        """Ask the interpreter to run the agent's script (PEP 768), and return the agent's socket; None if it cannot be
-        asked, or does not run the script soon.
+        """Ask the interpreter to run the agent's script (PEP 768), and return the agent's socket. None if this
+        interpreter cannot be asked, or does not run the script soon.
         """
         way = RemoteExecution(self._pid)
         try:
@@ -90,8 +90,8 @@ class AttachedBackend(AgentConversation):
         return line
 
     def _try_main_thread_call(self, rendezvous: Rendezvous) -> socket.socket | None:
-        """Make the main thread call the agent's script once that is safe, and return the agent's socket; None if it
-        gets to no such point in time.
+        """Make the main thread call the agent's script at a point where that is safe, and return the agent's socket.
+        None if the thread comes to no safe point within SECONDS.
         """
         way = MainThreadCall(self._pid)
         limit = time.monotonic() + SECONDS
@@ -106,8 +106,8 @@ class AttachedBackend(AgentConversation):
         return line
 
     def _try_gdb(self, rendezvous: Rendezvous, reason: str) -> socket.socket | None:
-        """Let gdb make the program run the agent's script, and return the agent's socket. UsageError with gdb's own
-        words if that fails; `reason`: why the other ways failed.
+        """Let gdb make the program run the agent's script, and return the agent's socket. If that fails, UsageError
+        with gdb's own words and with `reason`, which says why the other ways failed.
         """
         known = find_debuggers()
         if not known:

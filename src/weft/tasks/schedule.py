@@ -17,8 +17,8 @@ Runtime = Literal["asyncio", "openmp"]
 
 
 def check_schedule_file(mode: str, file: str, runtime: Runtime) -> None:
-    """Raise a UsageError with file and reason if a file of task order cannot be replayed by a runtime. `mode`: `record`
-    or `replay`; nothing is checked for `record`.
+    """Raise a UsageError if a file that `--replay` names is no order of tasks, or that of another runtime. `mode`:
+    `record` or `replay`; for `record` nothing is checked.
     """
     if mode != "replay":
         return

@@ -31,7 +31,7 @@ class SilenceWatchdog:
         return False
 
     def _report(self, pid: int) -> None:
-        """Write the report on the ranks, which the look at the job of process `pid` has found."""
+        """Write what the look at the job found about its ranks. `pid`: the process of the job's launcher."""
         assert self._look is not None
         text, self._look = self._look.wait_for_text(), None
         end = "the run is ended now" if self.wish.abort else "the run goes on; this is reported once"

@@ -30,7 +30,7 @@ SCHEMA: Final = pa.schema(
 
 
 def read_call_columns(trace: Trace, run: Extent) -> Iterator[dict[str, Any]]:
-    """Yield the columns of the table of calls, for one block of calls after the other, rank by rank."""
+    """Yield the columns of the Parquet table of calls, one dict for each block of calls, rank by rank."""
     for rank in trace.ranks:
         for block in read_blocks(rank, run):
             yield call_columns(block)
@@ -42,7 +42,7 @@ def call_columns(block: Block) -> dict[str, Any]:
 
 
 def _identity_columns(block: Block) -> dict[str, Any]:
-    """Return the columns that each call in a block has: rank, event, thread, function, times."""
+    """Return the columns that say which call each row is: rank, event, thread, function and times."""
     functions, rank = block.rank.trace.functions, block.rank
     slots = np.array([thread.slot for thread in rank.threads], np.int32)
     ids, codes = block.encode_column("function")
@@ -70,8 +70,8 @@ def _comm_column(block: Block) -> pa.DictionaryArray:
 
 
 def _argument_columns(block: Block) -> dict[str, Any]:
-    """Return the columns with the arguments of the calls in a block. Where a call returned a status, its source and tag
-    replace the arguments.
+    """Return the columns with the arguments of the calls in a block. If a call returned a status, its source and tag
+    stand in place of the arguments.
     """
     events, function, rank, has = block.events, block.function, block.rank, slot_tables(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
@@ -96,7 +96,7 @@ def _argument_columns(block: Block) -> dict[str, Any]:
 
 
 def _outcome_columns(block: Block) -> dict[str, Any]:
-    """Return the columns of results: received bytes, flags and polls."""
+    """Return the columns with the results of the calls in a block: received bytes, flags, number of polls."""
     flags, has = block.events["flags"], slot_tables(block.rank.trace.functions)
     return {
         "received_bytes": _find_received_bytes(block),
@@ -109,8 +109,8 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
 
 
 def _find_received_bytes(block: Block) -> pa.Array:
-    """Return for each call in a block the bytes that it received according to its status; empty for a call without a
-    status.
+    """Return the bytes that each call of a block received, according to its status. The cell is empty if the call has
+    no status.
     """
     events, has = block.events, slot_tables(block.rank.trace.functions)
     told = has.status[block.function] & ~block.open

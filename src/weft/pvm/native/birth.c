@@ -33,7 +33,9 @@ void *weft_pvm_find_real_function(const char *name) {
 }
 
 /* What calls.h asks of a system that has nothing to say to it. */
-void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) { (void)thread, (void)event; }
+void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event) {
+    (void)thread, (void)event;
+}
 void weft_look_up_buffers_at_next_call(struct weft_thread *thread) { (void)thread; }
 void weft_note_buffer_for_lookup(const void *buffer) { (void)buffer; }
 void weft_record_caller_frames(const struct weft_site_cached *site) { (void)site; }
