@@ -155,7 +155,7 @@ KINDS: Final[Mapping[str, Kind]] = {kind.slug: kind for kind in RECORDS}
 """The kinds by their slugs."""
 
 
-def kind(slug: str) -> Kind:
+def find_kind(slug: str) -> Kind:
     """Return the kind of finding that has a slug. Raises UsageError, which names the nearest slug, if there is none."""
     if slug not in KINDS:
         import difflib  # nearly all slugs exist

@@ -200,7 +200,7 @@ def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: st
     finished(messages(run))
     file = run / "ranks" / packing.pack_records(run, lambda _: True).name
     data = bytearray(file.read_bytes())
-    row = packed.Pack(file, run).ranks([])[0]._rows[int(StreamKind.DEFINITIONS), 0]
+    row = packed.Pack(file, run).read_records([])[0]._rows[int(StreamKind.DEFINITIONS), 0]
     if what == "definitions":
         data[int(row["offset"]) + int(row["stored"]) // 2] ^= 0xFF
         file.write_bytes(data)

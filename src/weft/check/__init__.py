@@ -108,8 +108,8 @@ def _describe_problems(
 
 
 def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
-    """Return the program's sources with the runtime's calls inserted, and their source map. Raises UsageError if they
-    run unmarked.
+    """Return the program's sources with the runtime's calls inserted, and their source map. Raises UsageError if
+    programs in this language are checked without such calls.
     """
     front_end = find_front_end(sources)
     if not isinstance(front_end, MarkingFrontEnd):

@@ -139,7 +139,9 @@ class DwarfModule:
         """
         unit = self.unit(address)
         return (
-            self._static(self._globals, unit, self._top_level_entries(unit.get_top_DIE())) if unit is not None else []
+            self._find_statics(self._globals, unit, self._top_level_entries(unit.get_top_DIE()))
+            if unit is not None
+            else []
         )
 
     def statics(self, address: int) -> list[DwarfVariable]:
@@ -150,9 +152,11 @@ class DwarfModule:
         if unit is None:
             return []
         functions = self._functions(unit.get_top_DIE())
-        return self._static(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
+        return self._find_statics(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
 
-    def _static(self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]) -> list[DwarfVariable]:
+    def _find_statics(
+        self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]
+    ) -> list[DwarfVariable]:
         """Return the static variables among some entries (DIEs) of a compilation unit; `known` caches them by unit."""
         if unit.cu_offset not in known:
             known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]
@@ -166,7 +170,7 @@ class DwarfModule:
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, address)), None)
         if function is None:
             return []
-        found = self._inside(function, address)
+        found = self._read_variables_in_scope(function, address)
         base = self._frame_base_offset(function)
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
@@ -252,7 +256,7 @@ class DwarfModule:
                 block, address, inline_depth + (block.tag == "DW_TAG_inlined_subroutine")
             )
 
-    def _inside(self, function: object, place: int) -> list[DwarfVariable]:
+    def _read_variables_in_scope(self, function: object, place: int) -> list[DwarfVariable]:
         """Return the variables of a function that are in scope at an address and have a known location and type."""
         found = (self._variable(die, depth) for die, depth in self._variables_in_scope(function, place))
         return [variable for variable in found if variable is not None]

@@ -347,8 +347,8 @@ class ArrayMarker:
         return text + self.render_alignment_calls(variable, number, construct)
 
     def render_heap_block(self, target: Node, variable: Variable | None, allocation_call: Node) -> str:
-        """Return C code that registers a block of heap memory under the name of its pointer. `target`: the pointer, as
-        the left side of the assignment. "" if it is no pointer, or if evaluating it twice could have an effect.
+        """Return C code that registers a block of heap memory under the name of its pointer. "" if the variable is no
+        pointer, or if evaluating its name twice could have an effect. `target`: the left side of the assignment.
         """
         name = self.tree.source(target)
         if variable is not None and not variable.pointer:

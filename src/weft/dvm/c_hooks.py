@@ -60,8 +60,8 @@ class HookedVariables:
         ]
 
     def find_clause_variables(self) -> set[Variable]:
-        """Return the variables that clauses of the source's parallel loops, regions and task regions name, and those
-        that `actual` and `get_actual` name.
+        """Return the variables that appear in clauses of the source's parallel loops, regions and task regions, or in
+        `actual` and `get_actual`.
         """
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
@@ -92,8 +92,8 @@ class HookedVariables:
 
     @cached_property
     def variables_written_or_named(self) -> set[Variable]:
-        """Return the variables that the statements of parallel loops, regions and task regions write, and those that
-        their clauses name. Variables that such a statement declares itself are left out.
+        """Return the variables that the statements of parallel loops, regions and task regions write, and the variables
+        in their clauses. Variables that such a statement declares itself are left out.
         """
         found = self.find_clause_variables()
         for node in self.find_construct_statements():

@@ -148,7 +148,7 @@ class Compiler:
         finally:
             self._loop.pop()
 
-    def call_kernel(self, call: Callable[..., object], *arguments: Any) -> object:
+    def lower_kernel_call(self, call: Callable[..., object], *arguments: Any) -> object:
         """Generate the call of a parallel loop's kernel with Numba's own function `call`, and return its result. Code
         that tells the runtime which loop begins and ends is generated before and after it. `arguments`: those of
         Numba's function.
@@ -339,10 +339,10 @@ def _patch_modules(compiler: Compiler) -> None:
 
 
 def _patch_loops(compiler: Compiler) -> None:
-    """Make Numba call the compiler's lower_loop and call_kernel in place of its functions for parallel loops."""
+    """Make Numba call the compiler's lower_loop and lower_kernel_call in place of its functions for parallel loops."""
     lower, call = parfor_lowering._lower_parfor_parallel_std, parfor_lowering.call_parallel_gufunc
     parfor_lowering._lower_parfor_parallel_std = lambda lowerer, parfor: compiler.lower_loop(lower, lowerer, parfor)
-    parfor_lowering.call_parallel_gufunc = lambda *given: compiler.call_kernel(call, *given)
+    parfor_lowering.call_parallel_gufunc = lambda *given: compiler.lower_kernel_call(call, *given)
 
 
 def _patch_bounds(compiler: Compiler) -> None:

@@ -149,7 +149,9 @@ def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
             arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     kind = "prange" if user else "array expression"
-    construct = source_map.add_construct(kind, file, line, indices=source.loop_indices(function.func_id.func, line))
+    construct = source_map.add_construct(
+        kind, file, line, indices=source.find_loop_variables(function.func_id.func, line)
+    )
     return Kernel(
         loop=Loop(construct, user, len(parfor.loop_nests), arguments),
         construct=construct,

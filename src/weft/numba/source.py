@@ -99,7 +99,7 @@ def find_enclosing_loop_line(function: FunctionType, line: int, lines: Collectio
     return next(around, line)
 
 
-def loop_indices(function: FunctionType, line: int) -> list[str]:
+def find_loop_variables(function: FunctionType, line: int) -> list[str]:
     """Return a list with the name of the variable of the parallel loop at a line; empty if no such loop
     begins there.
     """

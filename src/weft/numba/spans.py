@@ -127,7 +127,9 @@ class ValueRanges:
         return left.plus(right.low.constant if expression.fn is operator.add else -right.low.constant)
 
     def _between(self, start: object, stop: object, steps: int) -> ValueRange | None:
-        """Return the range of indices of a loop from `start` up to but not including `stop`."""
+        """Return the range of indices of a loop from `start` up to but not including `stop`; None if either has no
+        known range.
+        """
         first, end = self.find_range(start, steps + 1), self.find_range(stop, steps + 1)
         return ValueRange(first.low, _add_number(end.high, -1)) if first and end else None
 
@@ -165,7 +167,9 @@ class ValueRanges:
         return ValueRange(extent, extent)
 
     def _made_of(self, variable: Any, operation: str) -> Any:
-        """Return the expression of a variable that is assigned once, if it is this operation."""
+        """Return the expression that a variable is assigned, if it is assigned once and by this kind of operation; else
+        None.
+        """
         made = self._made.get(self.find_copied_name(variable)) if isinstance(variable, ir.Var) else None
         return made if isinstance(made, ir.Expr) and made.op == operation else None
 

@@ -76,7 +76,7 @@ class WrongReduction:
     """Whether the directive is a loop's."""
 
 
-def find_misdeclared(source: Path) -> Iterator[WrongReduction]:
+def find_misdeclared_reductions(source: Path) -> Iterator[WrongReduction]:
     """Yield the reductions of a source file that declare another operation than their loops or blocks compute."""
     text = source.read_text(encoding="utf-8", errors="replace")
     if source_language(source) == "fortran":

@@ -257,7 +257,10 @@ def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: boo
     exact = (
         []
         if fortran
-        else [_name_at(text, place.column, write) for (place, write), text in zip(accesses, texts, strict=True)]
+        else [
+            _variable_at_operator(text, place.column, write)
+            for (place, write), text in zip(accesses, texts, strict=True)
+        ]
     )
     for name in exact:
         if name in common and all(other in ("", name) for other in exact):
@@ -279,8 +282,10 @@ def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: boo
     return next((name for text in texts for name in _identifiers(text, fortran) if name in common), "")
 
 
-def _name_at(line_text: str, column: int, write: bool) -> str:
-    """Return the variable of the access whose operator (`=`, `++`, `[`) is at a column; "" if none is there."""
+def _variable_at_operator(line_text: str, column: int, write: bool) -> str:
+    """Return the variable of the access whose operator (`=`, `++`, `[`) is at a column of a line; "" if no operator is
+    there.
+    """
     operator = _OPERATOR.match(line_text, column - 1) if column else None
     if operator is None:
         return ""
@@ -290,10 +295,10 @@ def _name_at(line_text: str, column: int, write: bool) -> str:
     if operator["assigned"] and operator["declared"]:
         return ""
     after = _OPERAND.match(line_text, operator.end()) if operator[0] in ("++", "--") else None
-    return after["name"] if after else _name_before(line_text, column - 1)
+    return after["name"] if after else _variable_before(line_text, column - 1)
 
 
-def _name_before(line_text: str, end: int) -> str:
+def _variable_before(line_text: str, end: int) -> str:
     """Return the variable of the operand that ends before an index, without its subscripts."""
     before = line_text[:end].rstrip()
     while before.endswith("]"):
@@ -315,7 +320,7 @@ def _subscripted_name(line_text: str, column: int) -> str:
     begins = [k for k, one in enumerate(line_text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
     if not column or not begins:
         return ""
-    return _name_before(line_text, min(begins, key=lambda k: abs(k - column)) - 1)
+    return _variable_before(line_text, min(begins, key=lambda k: abs(k - column)) - 1)
 
 
 def _statement_end(text: str, at: int) -> int:

@@ -65,7 +65,9 @@ def _text_of(error: BaseException) -> str:
 
 
 def _record_exception(error: BaseException, traceback: "TracebackType | None", who: str) -> None:
-    """Record an exception that nobody caught, once."""
+    """Record an exception that nobody caught; a second time it is left out. `who`: the thread or task that it ended, ""
+    for the program.
+    """
     if id(error) in _told:
         return
     _told.add(id(error))

@@ -179,8 +179,8 @@ def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequen
 
 
 def _find_receive(trace: Trace, named: re.Match[str]) -> EventId:
-    """Return the event that posts the receive of a message. The text names the message by rank, source and tag (demand
-    points of dbxR-II).
+    """Return the event that posts a rank's N-th receive of a message from a source, and with a tag if one is named
+    (demand points of dbxR-II). `named`: the match of the location's text. UsageError if the record has fewer.
     """
     text, rank, source, tag, visit = named[0], int(named[1]), int(named[2]), named[3], int(named[4] or 1)
     for one in (rank, source):

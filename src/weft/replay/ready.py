@@ -118,14 +118,16 @@ class RequestOperations:
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def find_operation(self, rank: int, event: int, request: int) -> Row | None:
-        """Return the last send or receive that was started with a request before an event; None if there is none."""
+        """Return the last send or receive that was started with a request before an event, as (columns, row); None if
+        there is none.
+        """
         if rank not in self._made:
             self._made[rank] = self._operations_by_request(rank)
         begun = [row for at, row in self._made[rank].get(request, ()) if at < event]
         return begun[-1] if begun else None
 
     def _operations_by_request(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
-        """Return (event that started it, operation) for all sends and receives of a rank, by request id, in order."""
+        """Return request id -> [(event that started it, send or receive), ...] for a rank, in order of these events."""
         events = self.trace.ranks[rank].events
         found: dict[int, list[tuple[int, Row]]] = {}
         functions = self.trace.functions
@@ -159,7 +161,7 @@ class RequestOperations:
                 yield from zip(theirs, mine, strict=True)
 
     def _find_persistent_requests(self, rank: int) -> dict[int, bool]:
-        """Return for each persistent request of a rank whether it is a receive."""
+        """Return request id -> whether it is a receive (else a send) for the persistent requests of a rank."""
         events, functions = self.trace.ranks[rank].events, self.trace.functions
         found: dict[int, bool] = {}
         for act, receives in ((Act.RECEIVE, True), (Act.SEND, False)):

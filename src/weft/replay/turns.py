@@ -219,7 +219,9 @@ class Location:
         """Accesses that found something else than what the one before them left."""
 
     def find_order(self) -> list[int]:
-        """Return the accesses (their indices) in the order that explains most of the values that they found."""
+        """Return the indices of the accesses in the order that explains most of the values that they found at the
+        place.
+        """
         at, value, order = [0] * len(self.queues), None, []
         for _ in self.begin:
             options, explained = self._find_next_accesses(at, value)
@@ -260,7 +262,9 @@ class Location:
         return int(self.operand[i]) if replaced else None
 
     def _count_misses(self, at: Sequence[int], first: int) -> int:
-        """Return how many of the next accesses would not be explained if the access `first` came next."""
+        """Return how many of the next LOOK_AHEAD accesses would find another value than was recorded, if the access
+        `first` came next.
+        """
         at, value, missed = list(at), None, 0
         value = self._value_after(first, value)
         at[self.queue_of[first]] += 1

@@ -51,7 +51,7 @@ def language(file: str) -> Language:
     return "fortran" if suffix.startswith(".f") else "c"
 
 
-def statement(lines: Sequence[str], first: int, line: int, file: str) -> Statement | None:
+def find_statement(lines: Sequence[str], first: int, line: int, file: str) -> Statement | None:
     """Return the statement that contains a call in line `line` of a file. None if that line is blank or not among
     `lines`, which begin at line `first` of the file.
     """

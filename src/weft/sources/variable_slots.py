@@ -44,8 +44,8 @@ def _overlap(one: DwarfVariable, other: DwarfVariable) -> bool:
 
 def _is_used_before(variable: DwarfVariable, file: str | None, line: int) -> bool:
     """Return whether the source uses a variable between its declaration and the end of the statement at a line."""
-    source = files.read(file) if file else None
-    told = statement.statement(source.lines, 1, line, file or "") if source is not None else None
+    source = files.read_source(file) if file else None
+    told = statement.find_statement(source.lines, 1, line, file or "") if source is not None else None
     if source is None or told is None or not 0 < variable.line <= line:
         return False
     lines = statement.without_comments(source.lines[variable.line - 1 : told.last], file or "")

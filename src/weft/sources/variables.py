@@ -1,7 +1,7 @@
 """Look up the variables behind the buffers of a run's calls, in the program's debugging information after the run.
 
-`resolve`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so that a
-copied run still knows them. `of(trace)` reads them.
+`resolve_variables`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json,
+so that a copied run still knows them. `variables_of(trace)` reads them.
 """
 
 from __future__ import annotations
@@ -201,7 +201,9 @@ def _collect_wanted_variables(trace: Trace) -> dict[Place, _Wanted]:
 
 
 def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
-    """Add the variables of modules that one rank's calls need to `found`."""
+    """Add to `found`, by module, which variables must be looked up for one rank's calls: by return address of a
+    function, by static address, and by name.
+    """
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)
@@ -269,9 +271,9 @@ def _request_frame_variables(
 def _request_named_variables(rank: Rank, event: int, names: dict[int, str]) -> None:
     """Add to `names` the variables that the statement of a call names for its buffers, by the argument's number."""
     of = rank.event(event)
-    source = files.read(of.site.file) if of.site.file else None
+    source = files.read_source(of.site.file) if of.site.file else None
     lines = source.lines if source is not None else []
-    told = statement.statement(lines, 1, of.site.line, of.site.file or "")
+    told = statement.find_statement(lines, 1, of.site.line, of.site.file or "")
     if told is None:
         return
     for number, parameter in enumerate(of.function.parameters):
@@ -307,10 +309,11 @@ class _Answers:
         self.types: dict[Any, int] = {}
 
     def look_up(self, wanted: _Wanted) -> dict[str, Any]:
-        """Return the requested variables as variables.json has them: by frame, static ones, and what pointers lead to;
-        with their types."""
+        """Return the requested variables in the form of variables.json: those of frames, static ones, and what named
+        pointers point to. All types are listed once, and are referred to by number.
+        """
         frames = {str(offset): self._rows(self._unshared_variables(offset)) for offset in sorted(wanted.frames)}
-        statics = list(self._statics(wanted.statics))
+        statics = list(self._find_static_variables(wanted.statics))
         pointed = {}
         for offset, names in sorted(wanted.pointers.items()):
             shapes = {str(n): self.module.find_pointed_type(offset - 1, name) for n, name in names.items()}
@@ -333,7 +336,7 @@ class _Answers:
     def _number(self, shape: object) -> int:
         return self.types.setdefault(shape, len(self.types))
 
-    def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
+    def _find_static_variables(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
         """Yield a row [name, address, size, line, type number] for each static variable that has one of the wanted
         addresses; the number is -1 if its type is unknown. `wanted`: address -> return addresses of the calls that use
         it.
@@ -348,11 +351,11 @@ class _Answers:
             if symbol is None or symbol in told:
                 continue
             told.add(symbol)
-            same = self._declared(symbol, min(calls))
+            same = self._find_declarations(symbol, min(calls))
             kind = self._number(same[0].shape) if len(same) == 1 else -1
             yield [same[0].name if same else symbol.name, symbol.at, symbol.size, same[0].line if same else 0, kind]
 
-    def _declared(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.DwarfVariable]:
+    def _find_declarations(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.DwarfVariable]:
         """Return the variables that the file of a call declares where a symbol is, one for each type. Variables at file
         level come before those of functions. Empty if a part of the symbol has a name of its own (EQUIVALENCE): the
         same bytes then have several types.

@@ -59,8 +59,8 @@ class Capture:
         self._places: dict[tuple[int, str, CodeType, int], int] = {}
 
     def enter(self, name: str, index: int | None, frame: FrameType) -> int:
-        """Record that an iteration of a loop begins, or a region (`index` None), and return the number of its place in
-        the program; 0 if that failed.
+        """Record that an iteration of a loop begins, or with `index` None a region. Return the number of its place in
+        the program, which `leave` needs; 0 if that failed.
         """
         place = 0
         with suppress(Exception):

@@ -203,7 +203,9 @@ class ArrayRebuilder:
         return state.copy()
 
     def _apply_changes(self, kept: KeptValue, state: NDArray[Any]) -> NDArray[Any]:
-        """Return the elements of a value: `state`, the elements before, with the changed blocks written into it."""
+        """Return the elements of a value: those of `state`, the value before, with the changed blocks written over
+        them.
+        """
         if len(state) != kept.count or state.dtype != kept.dtype:
             state = np.zeros(kept.count, kept.dtype)
         numbers, data = kept.changed_blocks()
@@ -335,7 +337,9 @@ class ProcessValues:
         return found[::-1]
 
     def rows_of_place(self, place: int) -> NDArray[np.int64]:
-        """Return the numbers of the rows that the probe at a place recorded, in order."""
+        """Return the row numbers, in `rows`, of what the probe at a place recorded, in order. `place`: the place's
+        number.
+        """
         if place not in self._by_place:
             self._by_place[place] = np.flatnonzero(self.rows["place"] == place)
         return self._by_place[place]

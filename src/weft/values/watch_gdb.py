@@ -109,7 +109,9 @@ def read_item(value: Any, index: int) -> Any:
 
 
 def read_number(value: Any) -> Elements:
-    """Read a single number from memory or from the value of an expression."""
+    """Read a single number, from memory or from the value of an expression. Raises UnfitExpression if it is no number,
+    or the compiler has removed it.
+    """
     kind, size = number_type(value.type)
     if value.is_optimized_out:
         raise UnfitExpression("the compiler has optimised it away at this line: compile with -Og or -O0")
@@ -330,7 +332,7 @@ class _State:
     """Those of which gdb does not know the line so far."""
 
 
-def begin() -> None:
+def set_line_breakpoints() -> None:
     """Set a breakpoint at each watched line of a file that is not Python, and note the lines that gdb does not know."""
     native = [one for one in _State.watches if not one["file"].endswith((".py", ".pyw", ".ipynb"))]
     _State.points = [WatchedLine(one, _State.library) for one in native if _State.library.good]
@@ -436,7 +438,7 @@ def run_watched_program() -> None:
     told = json.loads(Path(os.environ["WEFT_INTERNAL_WATCHES"]).read_text())
     gdb.events.new_thread.connect(silence_gdb)
     _State.watches, _State.library = told["watches"], Library(told["array"])
-    gdb.execute("python begin()", to_string=True)  # what gdb says of it is reported after the run
+    gdb.execute("python set_line_breakpoints()", to_string=True)  # what gdb says of it is reported after the run
     try:
         gdb.execute("starti", to_string=True)
         set_address_breakpoints()  # from here on the program is where it will be

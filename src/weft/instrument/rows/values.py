@@ -51,7 +51,9 @@ class MachineState:
         return made
 
     def merge(self, other: MachineState) -> None:
-        """Keep only what this state and another have in common: where they differ, the value becomes unknown."""
+        """Keep of the known register and slot values only those that another state has, too. The others
+        become unknown.
+        """
         for name in set(self.registers) | set(other.registers):
             if self.registers.get(name) != other.registers.get(name):
                 self.registers[name] = None
@@ -59,8 +61,8 @@ class MachineState:
         self.slots = {key: one if (one := self.get_slot(key)) == other.get_slot(key) else None for key in keys}
 
     def get_slot(self, slot: tuple[int, int]) -> Form | None:
-        """Return the linear form of the value in a slot (offset, size); None if other writes
-        overlap a part of the slot.
+        """Return the linear form of the value in a stack slot (offset, size). None if writes to overlapping slots make
+        it unknown.
         """
         if slot in self.slots:
             return self.slots[slot]
@@ -221,7 +223,9 @@ class InstructionEffects:
             raise NoCopyError
 
     def _assign_product(self, opcode: str, operands: tuple[str, ...], byte_count: int, state: MachineState) -> None:
-        """Set the form of the target of a multiplication or left shift by a constant; unknown for another factor."""
+        """Set the value of the target of a multiplication or left shift. It becomes unknown unless the factor is a
+        constant and the other value is known.
+        """
         target = operands[-1]
         form = self.compute_value(operands[-1] if len(operands) == 2 else operands[1], byte_count, state)
         if byte_count == 4:
