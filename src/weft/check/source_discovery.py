@@ -180,20 +180,22 @@ def collect_program(program: BuiltLink, entries: Sequence[CompileEntry]) -> Disc
     return dataclasses.replace(collect_sources(own), linked=tuple(linked))
 
 
-def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
+def find_built_program(command: Sequence[str]) -> tuple[int, DiscoveredSources]:
     """Return (index of the first word in a command that is a program built by `weft cc`, the program's sources with
     their compiler options).
 
     The words before it are the program's launcher. UsageError if no word is such a program.
     """
-    paths = [Path(shutil.which(word) or word) for word in words]
+    paths = [Path(shutil.which(word) or word) for word in command]
     read = (
         (number, read_compiler_calls(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path)
     )
     at, calls = next(((number, calls) for number, calls in read if calls), (0, []))
     if not calls:
-        gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
-        missing = f"{gone} is not there" if gone else f"{words[0]} does not say what it is made of"
+        gone = next(
+            (word for word, path in zip(command, paths, strict=True) if "/" in word and not path.exists()), None
+        )
+        missing = f"{gone} is not there" if gone else f"{command[0]} does not say what it is made of"
         raise UsageError(
             f"{missing}: build the program with `weft cc` before the calls of gcc, g++ or gfortran, or name its "
             "sources: weft check prog.c"

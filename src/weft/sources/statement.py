@@ -67,11 +67,11 @@ def find_statement(lines: Sequence[str], first: int, line: int, file: str) -> St
     return Statement(first + begin, line, first + end - 1, tuple(_fit_lines(shown)))
 
 
-def find_called_names(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
+def find_called_names(lines: Sequence[str], index: int, file: str) -> tuple[str, ...]:
     """Return the names that the line `lines[at]` calls, such as `comm.recv`. If the line calls nothing, return the
     names that the statement beginning there calls.
     """
-    part = [text[:_LONGEST] for text in lines[at : at + MAX_LINES + 3]]
+    part = [text[:_LONGEST] for text in lines[index : index + MAX_LINES + 3]]
     if not part:
         return ()
     kind = language(file)
@@ -106,42 +106,42 @@ def _depth(text: str, kind: Language) -> int:
     return sum(text.count(mark) for mark in opening) - sum(text.count(mark) for mark in closing)
 
 
-def _find_begin(bare: Sequence[str], at: int, kind: Language) -> int:
-    """Return the index of the first line of the statement that line `at` belongs to."""
-    if not bare[at].strip():
-        return at  # what stands above seemed to hide the call: it was cut in a string or a comment
-    for begin in range(at):
+def _find_begin(stripped_lines: Sequence[str], index: int, kind: Language) -> int:
+    """Return the index of the first line of the statement that line `index` belongs to."""
+    if not stripped_lines[index].strip():
+        return index  # what stands above seemed to hide the call: it was cut in a string or a comment
+    for begin in range(index):
         depth = 0
-        for line in range(begin, at):
-            depth += _depth(bare[line], kind)
-            if not _continues(bare, line, depth, kind):
+        for line in range(begin, index):
+            depth += _depth(stripped_lines[line], kind)
+            if not _continues(stripped_lines, line, depth, kind):
                 break
         else:
-            return begin if bare[begin].strip() else at
-    return at
+            return begin if stripped_lines[begin].strip() else index
+    return index
 
 
-def _count_lines(bare: Sequence[str], at: int, kind: Language) -> int:
+def _count_lines(stripped_lines: Sequence[str], index: int, kind: Language) -> int:
     """Return the number of lines of the statement that begins in the first line. It has at least the lines up to index
-    `at`.
+    `index`.
     """
     depth = 0
-    for line, text in enumerate(bare):
+    for line, text in enumerate(stripped_lines):
         depth += _depth(text, kind)
-        if line >= at and not _continues(bare, line, depth, kind):
+        if line >= index and not _continues(stripped_lines, line, depth, kind):
             return line + 1
-    return len(bare)
+    return len(stripped_lines)
 
 
-def _continues(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool:
+def _continues(stripped_lines: Sequence[str], line: int, depth: int, kind: Language) -> bool:
     """Return whether a statement continues after a line. `depth`: how many brackets are open at the line's end."""
-    text = bare[line].rstrip()
+    text = stripped_lines[line].rstrip()
     if kind == "python":
         return depth > 0 or text.endswith("\\")
     if kind == "fortran":
         return text.endswith("&")
     if kind == "fixed":
-        return line + 1 < len(bare) and _FIXED_MORE.match(bare[line + 1]) is not None
+        return line + 1 < len(stripped_lines) and _FIXED_MORE.match(stripped_lines[line + 1]) is not None
     return depth > 0 or (_OPEN_END.search(text) is not None and not text.lstrip().startswith("#"))
 
 

@@ -254,15 +254,15 @@ def _buffer_addresses(rank: Rank, event: int) -> Iterator[int]:
 
 
 def _request_frame_variables(
-    way: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
+    call_path: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
 ) -> None:
     """Request the variables of the function in whose frame an address is: add its return address to `found`.
 
-    `way`: the ends of the frames that led to a call, innermost first; `places`: (module number, return address) of
-    these frames.
+    `call_path`: the ends of the frames that led to a call, innermost first; `places`: (module number, return address)
+    of these frames.
     """
-    low = way.low
-    for end, (number, offset) in zip(way.ends, places, strict=False):
+    low = call_path.low
+    for end, (number, offset) in zip(call_path.ends, places, strict=False):
         if low <= address < end and number in modules:
             found[modules[number].path, modules[number].build_id].frames.add(offset)
         low = end

@@ -87,9 +87,9 @@ def part(
     return ArrayPart(values, "" if of is None else of, 0 if lower is None else lower, whole)
 
 
-def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
-    """Return an array like `values` whose accesses are recorded; `values` itself without `weft run`. `said`: the other
-    arguments of `part`.
+def _declare_halo_array(values: Any, halo: Any, part_arguments: dict[str, Any]) -> Any:
+    """Return an array like `values` whose accesses are recorded; `values` itself without `weft run`. `part_arguments`:
+    the other arguments of `part`.
     """
     if _find_capture() is None or not os.environ.get("WEFT_INTERNAL_VALUES"):
         return values
@@ -101,7 +101,7 @@ def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
     frame = sys._getframe(2)
     at = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
     run = Path(os.environ["WEFT_INTERNAL_VALUES"]).parent
-    return declare_part(run, values, halo, at, said)
+    return declare_part(run, values, halo, at, part_arguments)
 
 
 class _Blocks:
