@@ -168,6 +168,6 @@ def _has_memory(kind: object) -> bool:
 
 
 def _element_size(lowerer: Any, kind: object) -> int:
-    """Bytes of an element of an array, or of a scalar."""
+    """Return the size in bytes of an array's element, or of a scalar."""
     element = kind.dtype if isinstance(kind, types.ArrayCompatible) else kind
     return int(lowerer.context.get_abi_sizeof(lowerer.context.get_data_type(element)))

@@ -138,6 +138,7 @@ def _calls_from_place(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
 
 
 def _site_is_at(site: CallSite, place: SourcePoint) -> bool:
+    """Return whether a call site is in the function, or at the file and line, that a place names."""
     if place.name is not None:
         return site.function == place.name
     return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))

@@ -115,6 +115,7 @@ class RequestOperations:
         return partner != NONE and not self._comes_after(rank, event, self.match.recvs.id(partner))
 
     def _comes_after(self, rank: int, event: int, other: EventId) -> bool:
+        """Return whether another event can only begin after an event has ended."""
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def find_operation(self, rank: int, event: int, request: int) -> Row | None:

@@ -117,6 +117,7 @@ class Variables:
 
 
 def _type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
+    """Return the type that a row of variables.json describes."""
     return VariableType(
         str(text), int(size), int(element), tuple(TypePart(int(a), str(s), int(w), str(n)) for a, s, w, n in parts)
     )

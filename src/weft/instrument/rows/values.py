@@ -46,6 +46,7 @@ class MachineState:
         self.slots: dict[tuple[int, int], Form | None] = {}
 
     def copy(self) -> MachineState:
+        """Return a copy that can be changed without changing this state."""
         made = MachineState()
         made.registers, made.slots = dict(self.registers), dict(self.slots)
         return made
