@@ -205,7 +205,7 @@ def find_built_program(command: Sequence[str]) -> tuple[int, DiscoveredSources]:
     left = [source for source in build.sources if not source.is_file()]
     if left:
         raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
-    linked = tuple(word for one in calls if "file" not in one for word in link_inputs(one))
+    linked = tuple(word for one in calls if "file" not in one for word in list_link_inputs(one))
     return at, dataclasses.replace(build, linked=linked)
 
 
@@ -215,7 +215,7 @@ def is_elf_file(path: Path) -> bool:
         return file.read(4) == b"\x7fELF"
 
 
-def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
+def list_link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a recorded link call gives the linker: libraries, their folders, and objects whose sources are not
     recorded.
     """

@@ -211,7 +211,7 @@ class DwarfModule:
         return found
 
     def _top_level_entries(self, die: Any) -> Iterator[Any]:
-        """Yield the DIEs of a unit, including those in its namespaces and modules."""
+        """Yield the entries (DIEs) of a compilation unit at file level, including those in namespaces and modules."""
         for child in die.iter_children():
             if child.tag in _SCOPES:
                 yield from self._top_level_entries(child)
@@ -227,7 +227,9 @@ class DwarfModule:
                 yield from self._block_variables(child)
 
     def _functions(self, die: Any) -> Iterator[Any]:
-        """Iterate over the functions of a unit; a function comes after those that it contains."""
+        """Return an iterator over the functions of a compilation unit, which are cached. Inner functions come before
+        the functions that contain them.
+        """
         if die.offset not in self._held:
             self._held[die.offset] = list(self._functions_in(die))
         return iter(self._held[die.offset])

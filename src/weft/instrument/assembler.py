@@ -145,7 +145,7 @@ class HookEditor:
         self._statement = "1"
         """The line table's flag, which a .loc sets for all that follow."""
 
-    def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
+    def rewrite_hooks(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines of an assembly file with its hooks rewritten so that they cost little while nothing needs
         their answer. Hooks are the calls that `weft cc` inserts before accesses to memory.
         """
@@ -725,7 +725,7 @@ def main(assembler_path: str, arguments: list[str]) -> int:
     text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")
     if "__tsan_" in text and ".intel_syntax" not in text and not {"--32", "--x32"} & set(arguments):
         try:
-            text = "\n".join([*HookEditor().edit_lines(text.removesuffix("\n").split("\n")), ""])
+            text = "\n".join([*HookEditor().rewrite_hooks(text.removesuffix("\n").split("\n")), ""])
         except Exception as error:  # whatever it is, the program is to be built
             print(f"weft cc: the hooks of {name} stay calls, which are slower: {error!r}", file=sys.stderr)
     elif name != "-":

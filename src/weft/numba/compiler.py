@@ -254,8 +254,8 @@ def _parse_module(llvm_text: str, module_name: str) -> object:
 
 
 def install_hooks(source_map: SourceMap, runtime: Runtime) -> Compiler:
-    """Patch Numba in this process before the program's first function is compiled; return the record of what is
-    compiled.
+    """Patch Numba in this process so that all functions are compiled with the checks, and return the record of what is
+    compiled. It must be called before the program's first function is compiled.
     """
     compiler = Compiler(source_map, runtime)
     compiler.unchecked.install()

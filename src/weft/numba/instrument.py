@@ -470,8 +470,8 @@ def _is_program_function(head: str) -> bool:
 
 
 def find_frame_pointers(ir_lines: list[str]) -> set[str]:
-    """Return the pointers into a function's own frame, and those to the place for its result. No data of the program
-    are there.
+    """Return the pointers into a function's own frame, and to the place for its result. The program's data are not
+    there.
     """
     own = {"%retptr", "%excinfo"}
     for line in ir_lines:

@@ -345,13 +345,3 @@ def find_comprehension_target(function: FunctionType, line: int) -> str:
             if isinstance(target, ast.Name) and node.lineno <= line <= (node.end_lineno or line):
                 return target.id
     return ""
-
-
-@cache
-def _function_indent(function: FunctionType) -> int:
-    """Return the indentation of the first line of a function's source; 0 if there is no source."""
-    try:
-        first = inspect.getsourcelines(function)[0][0]
-    except (OSError, TypeError):
-        return 0
-    return len(first) - len(first.lstrip())

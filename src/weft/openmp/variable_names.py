@@ -157,8 +157,8 @@ class VariableNames:
         return None
 
     def _find_frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
-        """Yield (variable, CFA) for the local variables of the function in whose frame a raw finding's memory lies. The
-        CFA is the address from which the variables' places count.
+        """Yield (variable, CFA) for the local variables of the function whose frame on the stack has a raw finding's
+        memory; nothing if it is in no frame. The CFA is the address from which the variables' places count.
         """
         if record.frame is None or self.module is None:
             return

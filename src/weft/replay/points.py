@@ -168,7 +168,7 @@ def resolve_location(trace: Trace, text: str, findings: Callable[[], Sequence[Fi
 
 def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
     """Return the events before which a replay has to stop for a location. For a finding, these are only each rank's
-    first event: a later one may need that those of other ranks have happened.
+    first event: a later one may be out of reach while other ranks stand before theirs.
     """
     events = resolve_location(trace, text, findings)
     if not text.startswith("finding:"):

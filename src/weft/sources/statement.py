@@ -146,7 +146,9 @@ def _continues(stripped_lines: Sequence[str], line: int, depth: int, kind: Langu
 
 
 def _fit_lines(lines: Sequence[str]) -> list[str]:
-    """Return the lines without common indentation, cut to what a reader can take in."""
+    """Return the lines without common indentation, at most MAX_LINES of them and cut to MAX_WIDTH characters. `...`
+    shows what was cut.
+    """
     plain = textwrap.dedent("\n".join(lines)).split("\n")
     shown = [text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 3] + "..." for text in plain[:MAX_LINES]]
     return shown if len(plain) <= MAX_LINES else [*shown[:-1], "..."]

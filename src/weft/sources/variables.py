@@ -172,7 +172,7 @@ def resolve_variables(trace: Trace) -> list[str]:
 
 
 def look_up_variables(trace: Trace) -> list[dict[str, object]]:
-    """Return the variables behind the buffers of a run, module by module, as run directories keep them."""
+    """Return the variables behind the buffers of a run's calls, module by module, in the form of variables.json."""
     modules: list[dict[str, object]] = []
     for place, wanted in sorted(_collect_wanted_variables(trace).items()):
         if why_module_differs(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
@@ -192,8 +192,9 @@ _LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
 
 
 def _collect_wanted_variables(trace: Trace) -> dict[Place, _Wanted]:
-    """Return which variables of each module are to be looked up: those at the addresses of buffers, and those that
-    calls name."""
+    """Return module -> the variables that are to be looked up there: those at the addresses of buffers, and those that
+    calls name for buffers.
+    """
     found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
     for rank in trace.ranks:
         if not rank.missing and rank.definitions.ways:
@@ -227,8 +228,8 @@ def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
 
 
 def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
-    """Yield (call site id, event indices) for each call site whose calls name a buffer. The events are one for each
-    different buffer, at most ADDRESSES of them.
+    """Yield (call site id, event indices) for each call site whose calls name a buffer. The events have different
+    buffers, and are at most ADDRESSES.
     """
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     rows = np.flatnonzero(np.isin(rank.events["function"], functions))
@@ -325,7 +326,9 @@ class _Answers:
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
     def _unshared_variables(self, offset: int) -> list[dwarf.DwarfVariable]:
-        """Return the variables of the function with a return address whose bytes belong to no other variable there."""
+        """Return the variables of a function that share their bytes with no other variable at a call. `offset`: the
+        call's return address.
+        """
         found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
         if not variable_slots.may_share_bytes(self.module.producer(offset - 1)):
             return found
