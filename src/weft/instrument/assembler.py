@@ -307,7 +307,7 @@ class Values:
 
     def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
         """Return an instruction's result as a sum of registers and a constant; None if it is no such sum."""
-        first = self._value(operands[0])
+        first = self._operand_form(operands[0])
         match operation:
             case "movq":
                 return first
@@ -328,7 +328,7 @@ class Values:
             case _:
                 return None
 
-    def _value(self, operand: str) -> Form | None:
+    def _operand_form(self, operand: str) -> Form | None:
         """Return an operand, a constant or a whole register, as a sum of registers and a constant; None if it is
         unknown.
         """

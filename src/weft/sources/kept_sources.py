@@ -195,7 +195,7 @@ class Sources:
         """The files that call MPI themselves."""
         return [file for file, known in self._files.items() if known.own]
 
-    def changes(self, wanted_files: Iterable[str] | None = None) -> list[changes.Change]:
+    def find_changes(self, wanted_files: Iterable[str] | None = None) -> list[changes.Change]:
         """Return which files are not what they were when the run was recorded. Without `wanted_files`, the files that
         call MPI are looked at.
         """
@@ -208,7 +208,7 @@ class Sources:
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
         """One sentence on the files that have changed since the run; None where all are as they were."""
-        return changes.describe_changes(self.changes(of))
+        return changes.describe_changes(self.find_changes(of))
 
 
 _OF: WeakKeyDictionary[Run, Sources] = WeakKeyDictionary()

@@ -41,7 +41,7 @@ _OPEN_END: Final = re.compile(r"(?:[=,(?|&+*/<]|\\|-(?<!--))$")
 _FIXED_MORE: Final = re.compile(r" {5}[^ 0\n]")
 
 
-def language(file: str) -> Language:
+def find_language(file: str) -> Language:
     """Return the language of a file, by its name; files without a suffix are Python scripts."""
     suffix = Path(file).suffix.lower()
     if suffix in ("", ".py", ".pyw", ".pyx", ".pxd", ".pxi", ".pyi"):
@@ -58,7 +58,7 @@ def find_statement(lines: Sequence[str], first: int, line: int, file: str) -> St
     at = line - first
     if not 0 <= at < len(lines) or not lines[at].strip():
         return None
-    kind = language(file)
+    kind = find_language(file)
     start = max(0, at - BEFORE)
     part = [text[:_LONGEST] for text in lines[start : at + MAX_LINES + 3]]
     begin = start + _find_begin(_strip_comments(part, kind), at - start, kind)
@@ -74,14 +74,14 @@ def find_called_names(lines: Sequence[str], index: int, file: str) -> tuple[str,
     part = [text[:_LONGEST] for text in lines[index : index + MAX_LINES + 3]]
     if not part:
         return ()
-    kind = language(file)
+    kind = find_language(file)
     bare = _strip_comments(part, kind)
     return _find_names(bare[0]) or _find_names("\n".join(bare[: _count_lines(bare, 0, kind)]))
 
 
 def without_comments(lines: Sequence[str], file: str) -> list[str]:
     """The lines of a file with comments left out and strings emptied."""
-    return _strip_comments(lines, language(file))
+    return _strip_comments(lines, find_language(file))
 
 
 def _find_names(text: str) -> tuple[str, ...]:
@@ -92,13 +92,13 @@ def _find_names(text: str) -> tuple[str, ...]:
 def _strip_comments(lines: Sequence[str], kind: Language) -> list[str]:
     """Return the lines without their comments, and with `""` in place of each string."""
 
-    def hidden(found: re.Match[str]) -> str:
+    def blank_out(found: re.Match[str]) -> str:
         """Return what replaces a comment or string: as many line ends, and for a string `""` before them."""
         text = found[0]
         quoted = '""' if text[0] in "\"'" else ""
         return quoted + "\n" * text.count("\n")
 
-    return _HIDDEN[kind].sub(hidden, "\n".join(lines)).split("\n")
+    return _HIDDEN[kind].sub(blank_out, "\n".join(lines)).split("\n")
 
 
 def _depth(text: str, kind: Language) -> int:
@@ -114,7 +114,7 @@ def _find_begin(stripped_lines: Sequence[str], index: int, kind: Language) -> in
         depth = 0
         for line in range(begin, index):
             depth += _depth(stripped_lines[line], kind)
-            if not _continues(stripped_lines, line, depth, kind):
+            if not _statement_continues(stripped_lines, line, depth, kind):
                 break
         else:
             return begin if stripped_lines[begin].strip() else index
@@ -128,12 +128,12 @@ def _count_lines(stripped_lines: Sequence[str], index: int, kind: Language) -> i
     depth = 0
     for line, text in enumerate(stripped_lines):
         depth += _depth(text, kind)
-        if line >= index and not _continues(stripped_lines, line, depth, kind):
+        if line >= index and not _statement_continues(stripped_lines, line, depth, kind):
             return line + 1
     return len(stripped_lines)
 
 
-def _continues(stripped_lines: Sequence[str], line: int, depth: int, kind: Language) -> bool:
+def _statement_continues(stripped_lines: Sequence[str], line: int, depth: int, kind: Language) -> bool:
     """Return whether a statement continues after a line. `depth`: how many brackets are open at the line's end."""
     text = stripped_lines[line].rstrip()
     if kind == "python":

@@ -91,10 +91,10 @@ class Variables:
     def _add_module(self, module: Any) -> None:
         """Add the variables of one module, from variables.json."""
         place = str(module["path"]), str(module["build_id"])
-        types = [_type(*shape) for shape in module["types"]]
+        types = [_make_type(*shape) for shape in module["types"]]
         for offset, rows in module["frames"].items():
-            self._frames[place, int(offset)] = [_variable(row, types) for row in rows]
-        self._statics[place] = sorted((_variable(row, types) for row in module["statics"]), key=lambda v: v.at)
+            self._frames[place, int(offset)] = [_make_variable(row, types) for row in rows]
+        self._statics[place] = sorted((_make_variable(row, types) for row in module["statics"]), key=lambda v: v.at)
         for offset, pointed in module["pointed"].items():
             self._pointed[place, int(offset)] = {int(n): (str(name), types[t]) for n, (name, t) in pointed.items()}
 
@@ -116,14 +116,14 @@ class Variables:
         return self._pointed.get((module, offset), {}).get(argument)
 
 
-def _type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
+def _make_type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
     """Return the type that a row of variables.json describes."""
     return VariableType(
         str(text), int(size), int(element), tuple(TypePart(int(a), str(s), int(w), str(n)) for a, s, w, n in parts)
     )
 
 
-def _variable(row: Any, types: list[VariableType]) -> ProgramVariable:
+def _make_variable(row: Any, types: list[VariableType]) -> ProgramVariable:
     name, at, size, line, kind = row
     return ProgramVariable(str(name), int(at), int(size), int(line), types[kind] if 0 <= kind < len(types) else None)
 
@@ -329,8 +329,8 @@ class _Answers:
         """Return the variables of a function that share their bytes with no other variable at a call. `offset`: the
         call's return address.
         """
-        found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
-        if not variable_slots.may_share_bytes(self.module.producer(offset - 1)):
+        found = [v for v in self.module.find_local_variables(offset - 1) if not v.static and v.shape.size]
+        if not variable_slots.may_share_bytes(self.module.find_producer(offset - 1)):
             return found
         return variable_slots.select_unshared_variables(found, self.lines.get(str(offset), ()))
 
@@ -365,7 +365,7 @@ class _Answers:
         same bytes then have several types.
         """
         end = symbol.at + symbol.size
-        for level in (self.module.globals, self.module.statics):
+        for level in (self.module.find_global_variables, self.module.find_function_statics):
             over = {v.shape: v for v in level(call - 1) if v.at < end and symbol.at < v.at + v.shape.size}
             if over:
                 whole = all(v.at == symbol.at and v.shape.size == symbol.size for v in over.values())

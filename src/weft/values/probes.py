@@ -83,7 +83,7 @@ def part(
         said = {"of": of, "lower": lower, "whole": whole, "comm": comm, "periodic": periodic, "lag": lag}
         return _declare_halo_array(values, halo, said)
     if lower is None and comm is not None and whole is not None:
-        lower = _Blocks(values, comm, whole).checked_start()
+        lower = _Blocks(values, comm, whole).start_if_shape_fits()
     return ArrayPart(values, "" if of is None else of, 0 if lower is None else lower, whole)
 
 
@@ -114,7 +114,7 @@ class _Blocks:
         self.at = list(coordinates) if coordinates is not None else [comm.rank]
         self.own: Sequence[int] = getattr(values, "shape", ())
 
-    def checked_start(self) -> list[int]:
+    def start_if_shape_fits(self) -> list[int]:
         """Return the index of the block's first element; [-1] if the block has another shape than the rule says."""
         rule = self._block_bounds()
         if [last - first for first, last in rule] != list(self.own):

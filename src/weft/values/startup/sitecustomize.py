@@ -134,7 +134,7 @@ class _Watcher:
             self.record_line(frame, frame.f_lineno)
         return self.trace_line
 
-    def begin(self) -> None:
+    def start_watching(self) -> None:
         """Start to watch lines: by the interpreter's monitoring, or before Python 3.12 by trace functions."""
         if _MONITORING is not None:
             self.use_monitoring()
@@ -157,7 +157,7 @@ def _start_watching() -> None:
         os.environ["PYTHONPATH"] = before
     else:
         os.environ.pop("PYTHONPATH", None)
-    _Watcher(json.loads(Path(path).read_text(encoding="utf-8"))["watches"]).begin()
+    _Watcher(json.loads(Path(path).read_text(encoding="utf-8"))["watches"]).start_watching()
 
 
 def _import_shadowed_module() -> None:
