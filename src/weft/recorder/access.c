@@ -53,8 +53,9 @@ static const struct pieces fine_pieces = {WEFT_FINE_SHIFT, WEFT_FINE, fine_write
 static const struct pieces coarse_pieces = {WEFT_COARSE_SHIFT, WEFT_COARSE, coarse_writes,
                                             coarse_reads,      coarse_bits, false};
 
-/* Add `change` to the number of holds that cover one piece of memory. If it becomes or ceases to be 0, change the bits
- * by which the hooks of `weft cc` programs see whether accesses to the piece matter. Needs hold_lock. */
+/* Add `change` to the number of holds (ranges of memory that MPI has) that cover one piece of memory. If that number
+ * becomes or ceases to be 0, change the bits by which the hooks of `weft cc` programs see whether accesses to the piece
+ * matter. Needs hold_lock. */
 static void count_hold_in_piece(const struct pieces *table, size_t index, bool counts_reads, int change) {
     table->writes[index] = (uint16_t)(table->writes[index] + change);
     if (counts_reads) table->reads[index] = (uint16_t)(table->reads[index] + change);
@@ -65,8 +66,8 @@ static void count_hold_in_piece(const struct pieces *table, size_t index, bool c
     for (struct weft_client *c = table->told ? clients : NULL; c; c = c->next) c->pages[index] = bits;
 }
 
-/* Add `change` (1 or -1) to the count of each piece of memory that a hold, or an access that begins before it, can
- * touch. Needs hold_lock. */
+/* Add `change` (1 or -1) to the count of each piece of memory that a hold (a range of memory that MPI has) covers, or
+ * an access that begins before it can touch. Needs hold_lock. */
 static void count_hold_in_table(const struct pieces *table, const struct hold *hold, int change) {
     enum { LONGEST = 16 }; /* an access that begins before the hold may end in it */
     uintptr_t low = hold->low - (LONGEST - 1);
@@ -76,7 +77,8 @@ static void count_hold_in_table(const struct pieces *table, const struct hold *h
         count_hold_in_piece(table, ((low >> table->shift) + i) % table->entries, hold->reads, change);
 }
 
-/* Enter a hold (`change` 1) into the tables of pieces that the hooks look at, or remove it (-1). Needs hold_lock. */
+/* Enter a hold (a range of memory that MPI has; `change` 1) into the tables of pieces that the hooks look at, or remove
+ * it (-1). Needs hold_lock. */
 static void count_hold(const struct hold *hold, int change) {
     count_hold_in_table(&page_pieces, hold, change);
     count_hold_in_table(hold->high - hold->low > LONG ? &coarse_pieces : &fine_pieces, hold, change);
@@ -104,8 +106,8 @@ static void widen_watched_range(uintptr_t low, uintptr_t high) {
     publish_range_to_hooks();
 }
 
-/* Narrow the range of addresses that the hooks look at after the hold of [low, high) has ended: to what the other holds
- * need if these are few, else only when none is left. Needs hold_lock. */
+/* Narrow the range of addresses that the hooks look at, as MPI no longer has [low, high): to what the other holds need
+ * if these are few, else only when none is left. Needs hold_lock. */
 static void narrow_watched_range(uintptr_t low, uintptr_t high) {
     enum { FEW_HOLDS = 256 };
     if (weft_array_held && ((low > range_low && high < range_high) || hold_top > FEW_HOLDS)) return;
@@ -158,7 +160,7 @@ static uint32_t add_hold(uintptr_t low, uintptr_t high, bool reads) {
     return number;
 }
 
-/* Note that MPI no longer has the bytes of a hold; number 0 is no hold. */
+/* Note that MPI no longer has the bytes of a hold, which add_hold numbered; number 0 is no hold. */
 static void end_hold(uint32_t number) {
     if (!number) return;
     WEFT_WORK(WEFT_ACCESSES);
@@ -246,8 +248,9 @@ static inline uint64_t count_own_events(void) {
                      : WEFT_TOUCH_NO_EVENTS;
 }
 
-/* Return a number that stays the same while accesses may share one row: the thread's place in its program. For a thread
- * that makes no calls, or is not alone, it also changes when any hold or call begins or ends. */
+/* Return a number that stays the same while a thread's accesses from one place in the code may share a row of the
+ * record: that of its calls so far. For a thread that makes no calls, or is not alone, it also changes when MPI gets or
+ * returns memory, or the first thread makes a call. */
 static inline uint64_t find_sharing_moment(void) {
     if (LIKELY(weft_self && !weft_threaded)) return (uintptr_t)weft_self->events.next;
     uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
@@ -277,9 +280,9 @@ static void publish_access_row(struct accessor *accessor) {
     weft_stream_publish(&accessor->stream);
 }
 
-/* Return whether an access to [address, address + size) meets a hold for which its kind counts. If so, set the bounds
- * of that hold and the state of the table (`sequence`) in which it was found. Takes no lock: looks again if the table
- * has changed meanwhile. */
+/* Return whether an access to [address, address + size) meets memory that MPI has (a hold) for which the access's kind
+ * counts. If so, set the bounds of that hold and the state of the table (`sequence`) in which it was found. Takes no
+ * lock: looks again if the table has changed meanwhile. */
 static bool find_met_hold(uintptr_t address, size_t size, unsigned kind, uintptr_t *low, uintptr_t *high,
                           uint64_t *found_sequence) {
     for (;;) {
@@ -302,8 +305,8 @@ static bool find_met_hold(uintptr_t address, size_t size, unsigned kind, uintptr
     }
 }
 
-/* Add an access at this address to the newest row of its place in the code, if the row has the address already or goes
- * on to it by equal steps. Return whether that was possible. */
+/* Add an access at this address to the newest row of its place in the code (a row holds accesses at equal steps), if
+ * the row has the address already or goes on to it by such a step. Return whether that was possible. */
 static bool extend_row(struct line_entry *entry, uintptr_t address) {
     struct weft_touch *row = entry->row;
     if (address == entry->next && row->count > 1) {
@@ -345,14 +348,14 @@ static bool is_place_exhausted(const struct line_entry *entry, uintptr_t code_pl
     return entry->rows >= ROWS_AT_ONCE && entry->moment == moment && entry->row->dropped == UINT8_MAX;
 }
 
-/* Note the time as that of the row's newest access, where several threads access memory; else the thread's next call
- * ends it. */
+/* Note the time of the row's newest access, where several threads access memory; else the thread's next call tells when
+ * the row ends. */
 static inline void update_row_end(struct weft_touch *row) {
     if (UNLIKELY(weft_threaded || !weft_self)) row->last = weft_ticks(weft_clock_kind);
 }
 
-/* Add an access to the newest row of its place in the code if it is exactly the next step of that row, as nearly all
- * accesses are. Return whether nothing more is to be done. */
+/* Add an access to the newest row of its place in the code (a row holds accesses at equal steps) if it is exactly the
+ * row's next step, as nearly all accesses are. Return whether nothing more is to be done. */
 static inline bool continue_row(struct line_entry *entry, uintptr_t address, size_t size, unsigned kind,
                                 uintptr_t code_place) {
     if (entry->place != code_place || entry->kind != kind || entry->moment != find_sharing_moment()) return false;
@@ -576,11 +579,11 @@ static __thread struct {
     int64_t n, space;
     struct weft_call_buffer *each, few[FEW];
     bool keep;
-    struct weft_hash
-        sent; /* of those that the call sends; `known` only between weft_hash_sent_call_buffers and weft_take_request_buffers */
+    /* Of those that the call sends; `known` only between weft_hash_sent_call_buffers and weft_take_request_buffers. */
+    struct weft_hash sent;
 } call_buffers;
 
-/* Begin the list of buffers of the call under way; called by the generated hooks before the call. */
+/* Begin the list of buffers of a call that is about to be made; the generated access hooks call this. */
 void weft_begin_call_buffers(void) {
     if (UNLIKELY(weft_halo_open)) weft_write_open_stores();
     call_buffers.n = 0;
@@ -657,7 +660,7 @@ static bool find_buffer_span(const struct weft_call_buffer *buffer, uintptr_t *l
 }
 
 /* Note and record that MPI has a buffer from now on. `object`: id of its request, 0 for a call without one. Return the
- * number of the hold, 0 for none. */
+ * number of this hold for end_hold, 0 if MPI has nothing to hold. */
 static uint32_t hold_buffer(const struct weft_call_buffer *buffer, uint32_t object) {
     uintptr_t low, high;
     if (!weft_accessing || !buffer->buffer || !find_buffer_span(buffer, &low, &high)) return 0;

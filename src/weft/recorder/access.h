@@ -77,8 +77,8 @@ WEFT_COLD void weft_watch_window_memory(MPI_Win window, uint32_t id, MPI_Comm co
 WEFT_COLD void weft_watch_attached_memory(MPI_Win window, const void *base, int64_t size);
 WEFT_COLD void weft_unwatch_window_memory(MPI_Win window, const void *base);
 
-/* Memory that the hooks are to ask about from here on (`by` 1) or no longer (-1), besides what MPI has. */
-WEFT_COLD void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int by);
+/* Memory that the hooks are to ask about from here on (`change` 1) or no longer (-1), besides what MPI has. */
+WEFT_COLD void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int change);
 
 /* ---- arrays with ghost cells (halo.c) ---- */
 extern WEFT_HIDDEN volatile int weft_halo_on;   /* there are such */

@@ -211,7 +211,7 @@ void weft_copy_buffer_before_completion(const struct weft_pending *pending) {
 
 /* Return whether the program has written into the buffer of a receive while it was pending: whether a byte differed at
  * the first question from both what it was at the start and what it is at the end. */
-static bool has_program_written(const struct weft_pending *pending) {
+static bool has_program_written_buffer(const struct weft_pending *pending) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t *now = pending->seen->now;
@@ -240,8 +240,8 @@ static bool is_site_watched_now(uint32_t site) {
     return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
 }
 
-/* Return how many bytes of the buffer are to be watched; 0 if it is not the call site's turn, or the datatype has gaps
- * that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
+/* Return how many bytes of the buffer are to be watched; 0 if this operation of the call site is not watched, or the
+ * datatype has gaps that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
 static uint64_t count_watched_bytes(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
                                     struct weft_blocks **blocks) {
     MPI_Aint lb, extent;
@@ -310,7 +310,7 @@ void weft_watch_restarted_buffer(struct weft_pending *pending, MPI_Request reque
 
 /* Return whether the program has changed the buffer of an operation while MPI had it. */
 bool weft_has_buffer_changed(const struct weft_pending *pending) {
-    return pending->seen ? has_program_written(pending) : has_checksum_changed(pending);
+    return pending->seen ? has_program_written_buffer(pending) : has_checksum_changed(pending);
 }
 
 /* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */

@@ -50,8 +50,8 @@ static bool is_own_code(uintptr_t address) {
            there.dli_fbase == here.dli_fbase;
 }
 
-/* Callback of the unwinder: add the frame's address to the stack. The frames of the recorder, and of a signal handler
- * before the interrupted function, are left out. */
+/* Callback of the unwinder: add the frame's address to the stack. Frames of the recorder, and in a signal handler those
+ * above the interrupted function, are left out. */
 static _Unwind_Reason_Code add_frame_to_stack(struct _Unwind_Context *context, void *unwinding_data) {
     struct unwinding *unwinding = unwinding_data;
     uintptr_t address = unwound_ip(context);
@@ -183,7 +183,7 @@ void weft_record_ending(const struct weft_ending_report *ending) {
 }
 
 /* ---- the way out ---- */
-static bool told_exit;
+static bool is_exit_recorded;
 
 /* Return how libgfortran ends the program (WEFT_EXIT_*), by the frames behind exit(), and set the statement's name;
  * WEFT_EXIT_EXIT if libgfortran does not. */
@@ -211,7 +211,7 @@ static int find_fortran_ending(const struct weft_stack *stack, const char **name
 static WEFT_COLD void record_exit(int status, int how, const char *name) {
     if (!weft_can_record_ending() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED))
         return;
-    if (__atomic_exchange_n(&told_exit, true, __ATOMIC_ACQ_REL)) return;
+    if (__atomic_exchange_n(&is_exit_recorded, true, __ATOMIC_ACQ_REL)) return;
     struct weft_stack stack;
     struct weft_ending_report ending = {
         .kind = WEFT_ENDING_EXIT, .code = status, .detail = how, .name = name, .stack = &stack};

@@ -269,8 +269,7 @@ static size_t find_arena_state_size(uintptr_t arena, size_t written) {
  * if there is none. */
 static bool find_block_in_arena(uintptr_t address, struct weft_block *block) {
     uintptr_t heap = address & ~(uintptr_t)(ARENA - 1);
-    const struct region *mapping =
-        find_known_mapping(heap); /* what is written of it may have grown since they were read */
+    const struct region *mapping = find_known_mapping(heap); /* its bounds may have grown since they were read */
     if (!mapping || !mapping->anonymous || address < heap + ARENA_HEAD) return false;
     size_t info[2], written[2];
     if (!read_chunk_head(heap, info) || !read_chunk_head(heap + HEAD, written)) return false;
@@ -343,7 +342,7 @@ static void record_blocks(struct weft_thread *thread) {
 
 /* Do what only few calls need before they are made: compare the call with a replay's plan, and look up the blocks
  * behind new buffers. */
-void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) {
+void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event) {
     if (weft_replaying) weft_check_call_against_plan(thread, event);
     if (!thread->fresh) return;
     weft_note_buffer_for_lookup((const void *)(uintptr_t)event->buffer);

@@ -24,7 +24,7 @@ static void lock_wildcards(void) { while (__atomic_test_and_set(&wildcard_busy, 
 /* Unlock the list of receives of any source. */
 static void unlock_wildcards(void) { __atomic_clear(&wildcard_busy, __ATOMIC_RELEASE); }
 
-/* Note a receive of any source that a call has posted, or a persistent one that a call has made. */
+/* Note a pending receive of any source (a wildcard), or a persistent one that has been made and not started. */
 static void add_wildcard(MPI_Request request, bool persistent) {
     lock_wildcards();
     if (wildcard_count == wildcard_space) {
@@ -36,7 +36,8 @@ static void add_wildcard(MPI_Request request, bool persistent) {
         }
     }
     if (wildcard_count < wildcard_space)
-        wildcards[wildcard_count++] = (struct wildcard){.request = request, .persistent = persistent, .active = !persistent};
+        wildcards[wildcard_count++] =
+            (struct wildcard){.request = request, .persistent = persistent, .active = !persistent};
     wildcard_any = wildcard_count;
     unlock_wildcards();
 }
@@ -290,7 +291,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
 
 /* Copy the `n` requests of a call into the thread's scratch memory before the call, and set `statuses` to memory there
  * if the program wants none. Return false without memory. */
-static WEFT_GIVEN bool copy_requests(struct weft_thread *thread, int n, const MPI_Request *requests, MPI_Request **copies, MPI_Status **statuses) {
+static WEFT_GIVEN bool copy_requests(struct weft_thread *thread, int n, const MPI_Request *requests,
+                                     MPI_Request **copies, MPI_Status **statuses) {
     size_t count = n > 0 ? (size_t)n : 0;
     char *space = weft_get_scratch(thread, (count + 1) * (sizeof(MPI_Status) + sizeof(MPI_Request)) + 64);
     if (!space) return false;
@@ -328,7 +330,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index,
 }
 
 /* Write which of its `n` requests a call has completed, and what the receives of any source among them got. */
-static void write_completed_requests(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
+static void write_completed_requests(struct weft_thread *thread, int n, int count, const int *indices,
+                                     const MPI_Request *before, const MPI_Status *statuses) {
     write_failed_polls(thread);
     write_outcome(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
     for (int i = 0; i < count; i++) write_outcome(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
@@ -430,14 +433,15 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 }
 
 /* ---- time ---- */
-/* Write the unit of MPI_Wtime's clock into the tail of the thread's last event, before the times of its repeated
- * calls. */
+/* Write the unit of MPI_Wtime's clock behind the fixed fields of the thread's last event, before the times of its
+ * repeated calls. */
 void weft_write_clock_unit(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     double unit = thread->outcome_state.wtick;
     if (unit == 0) unit = thread->outcome_state.wtick = REAL(MPI_Wtick)();
     bool has_tail = event->flags & WEFT_FLAG_HAS_TAIL;
-    struct weft_text text = has_tail ? weft_continue_tail(thread, sizeof unit) : weft_begin_tail(thread, event, sizeof unit);
+    struct weft_text text =
+        has_tail ? weft_continue_tail(thread, sizeof unit) : weft_begin_tail(thread, event, sizeof unit);
     if (!text.overflow) {
         memcpy(text.p, &unit, sizeof unit);
         text.p += sizeof unit;

@@ -53,7 +53,9 @@ void *weft_map_plan_file(const char *folder, const char *name, int rank, int pro
     char path[4096];
     struct stat status;
     int length = snprintf(path, sizeof path, "%s/%s-%06d.bin", folder, name, rank);
-    int fd = length > 0 && length < (int)sizeof path ? open(path, (protection & PROT_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC) : -1;
+    int fd = length > 0 && length < (int)sizeof path
+                 ? open(path, (protection & PROT_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC)
+                 : -1;
     void *address = MAP_FAILED;
     if (fd >= 0 && !fstat(fd, &status) && status.st_size > 0)
         address = mmap(NULL, (size_t)status.st_size, protection, MAP_SHARED, fd, 0);
@@ -93,8 +95,8 @@ static int32_t receive_own_world(MPI_Comm parent) {
 }
 
 /* Read the plan of this rank once its number in the world is known, and begin to follow it. Without a usable plan the
- * process runs freely, and `weft replay` is told so. Return the rank's index in the record, -1 where the record does
- * not have it. */
+ * process runs freely, which `weft replay` sees in the control page. Return the rank's index in the record, -1 where
+ * the record does not have it. */
 int weft_start_replay(const char *folder, int rank) {
     uint64_t size = 0;
     MPI_Comm parent = MPI_COMM_NULL;
@@ -113,12 +115,14 @@ int weft_start_replay(const char *folder, int rank) {
     control->pid = (int32_t)getpid();
     plan = weft_map_plan_file(folder, "plan", rank, PROT_READ, &plan_size);
     header = (const struct weft_plan_header *)plan;
-    bool is_usable = plan && plan_size >= sizeof *header && header->magic == WEFT_PLAN_MAGIC && header->size == plan_size;
+    bool is_usable =
+        plan && plan_size >= sizeof *header && header->magic == WEFT_PLAN_MAGIC && header->size == plan_size;
     if (is_usable) {
         kinds = find_in_plan(header->kinds, header->functions, 1);
         canonical = find_in_plan(header->canonical, header->functions, 2);
-        is_usable = kinds && canonical && find_in_plan(header->table, header->threads, sizeof(struct weft_plan_thread)) &&
-               REAL(MPI_Comm_dup)(MPI_COMM_SELF, &silent_comm) == MPI_SUCCESS;
+        is_usable = kinds && canonical &&
+                    find_in_plan(header->table, header->threads, sizeof(struct weft_plan_thread)) &&
+                    REAL(MPI_Comm_dup)(MPI_COMM_SELF, &silent_comm) == MPI_SUCCESS;
     }
     if (!is_usable) {
         control->state = WEFT_CONTROL_REFUSED;
@@ -126,7 +130,8 @@ int weft_start_replay(const char *folder, int rank) {
     }
     const struct weft_plan_thread *plan_threads = find_in_plan(header->table, header->threads, sizeof *plan_threads);
     for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++) {
-        const struct weft_plan_entry *entries = find_in_plan(plan_threads[i].entries, plan_threads[i].entry_count, sizeof *entries);
+        const struct weft_plan_entry *entries =
+            find_in_plan(plan_threads[i].entries, plan_threads[i].entry_count, sizeof *entries);
         find_next_turn((int)i, entries, entries ? plan_threads[i].entry_count : 0, 0);
     }
     weft_map_turn_counters(folder);
@@ -178,8 +183,8 @@ void weft_debug_drive(void) {
 /* Report that the program does something else than its record, and hold the thread for ever. `event`: the call that
  * does not fit, which becomes the last one of this record; NULL for none. `why`: WEFT_DIVERGED_*; `field`: the argument
  * that differs. */
-static _Noreturn void hold_at_divergence(struct weft_replay *replay, struct weft_thread *thread, struct weft_event *event, int why,
-                              int field, int64_t expected, int64_t got) {
+static _Noreturn void hold_at_divergence(struct weft_replay *replay, struct weft_thread *thread,
+                                         struct weft_event *event, int why, int field, int64_t expected, int64_t got) {
     if (event) { /* the call that does not fit is the last one of this record */
         thread->events.next += sizeof *event;
         event->enter = weft_ticks(weft_clock_kind);
@@ -202,7 +207,7 @@ static _Noreturn void hold_at_divergence(struct weft_replay *replay, struct weft
 }
 
 /* Return the state of the calling thread's replay, made now with its part of the plan; NULL without memory. A thread
- * that the record does not have diverges. */
+ * that the record does not have is reported as a divergence, and held. */
 static struct weft_replay *find_plan_of_thread(struct weft_thread *thread) {
     static struct weft_replay nobody;
     struct weft_replay *replay = calloc(1, sizeof *replay);
@@ -214,7 +219,8 @@ static struct weft_replay *find_plan_of_thread(struct weft_thread *thread) {
         if (plan_threads[i].made == thread->made) plan_thread = &plan_threads[slot = (int)i];
     if (!plan_thread || slot >= WEFT_CONTROL_THREADS) {
         nobody.slot = slot;
-        hold_at_divergence(&nobody, thread, NULL, WEFT_DIVERGED_THREAD, 0, (int64_t)header->threads, (int64_t)thread->made);
+        hold_at_divergence(&nobody, thread, NULL, WEFT_DIVERGED_THREAD, 0, (int64_t)header->threads,
+                           (int64_t)thread->made);
     }
     replay->slot = slot;
     replay->control = &control->thread[slot];
@@ -244,26 +250,29 @@ struct weft_replay *weft_find_own_replay(void) {
 /* ---- turns: in which order the threads of a process post ---- */
 static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
 
-/* Note the next post of a thread whose turn among all threads is recorded, from entry `from` of its plan on. */
+/* Note the next call of a thread that has a turn among the calls of all threads, from entry `from` of its plan on. */
 static void find_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from) {
     while (from < count && !entries[from].turn) from++;
     pending_turn[slot].at = from;
     __atomic_store_n(&pending_turn[slot].turn, from < count ? entries[from].turn : UINT32_MAX, __ATOMIC_RELEASE);
 }
 
-/* Return whether no other thread has to post before this one. Threads that stand at their goals will not post. */
+/* Return whether no other thread has to make a call before this one. Threads that stand at their goals will make
+ * none. */
 static bool is_own_turn(const struct weft_replay *replay, uint32_t turn) {
     for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++)
-        if ((int)i != replay->slot && pending_turn[i].turn < turn && pending_turn[i].at < control->thread[i].goal) return false;
+        if ((int)i != replay->slot && pending_turn[i].turn < turn && pending_turn[i].at < control->thread[i].goal)
+            return false;
     return true;
 }
 
 static void park_at_goal(struct weft_replay *replay);
 
-/* Wait until all posts of other threads are made that come before this thread's next one in the record. */
+/* Wait until all calls of other threads are made that come before this thread's next one in the record. */
 static void await_turn(struct weft_replay *replay) {
     uint64_t entry = pending_turn[replay->slot].at;
-    if (entry == replay->at && entry >= replay->control->goal) park_at_goal(replay); /* not later, under the lock that the other threads need */
+    if (entry == replay->at && entry >= replay->control->goal)
+        park_at_goal(replay); /* not later, under the lock that the other threads need */
     /* A probe's call has passed the guard when it posts, other calls have not. */
     if ((entry != replay->at && entry + 1 != replay->at) || entry >= replay->entry_count) return;
     for (unsigned spins = 0; !is_own_turn(replay, replay->entries[entry].turn); spins++) {
@@ -274,16 +283,17 @@ static void await_turn(struct weft_replay *replay) {
 
 static struct weft_replay *find_own_replay(void);
 
-/* Wait until it is this thread's turn to post a call, in a replay with several threads. */
+/* Wait until it is this thread's turn to hand a call to MPI, in a replay with several threads. */
 void weft_await_posting_turn(void) {
     struct weft_replay *replay = find_own_replay();
     if (replay) await_turn(replay);
 }
 
-/* Note that this thread has posted a call, so that others get their turn. */
+/* Note that this thread has handed its call to MPI, so that others get their turn. */
 void weft_end_posting_turn(void) {
     struct weft_replay *replay = find_own_replay();
-    if (replay && replay->at > pending_turn[replay->slot].at) find_next_turn(replay->slot, replay->entries, replay->entry_count, replay->at);
+    if (replay && replay->at > pending_turn[replay->slot].at)
+        find_next_turn(replay->slot, replay->entries, replay->entry_count, replay->at);
 }
 
 /* Return the state of the calling thread's replay, NULL if this process follows no plan. */
@@ -305,28 +315,30 @@ static void park_at_goal(struct weft_replay *replay) {
 }
 
 /* Go on to the next entry of the thread's plan. */
-static inline void pass_entry(struct weft_replay *replay) {
+static inline void go_to_next_entry(struct weft_replay *replay) {
     replay->at++;
     replay->polls = 0;
     __atomic_store_n(&replay->control->at, replay->at, __ATOMIC_RELEASE);
 }
 
 /* Return the entry of the plan that comes next, after parking if the thread is at its goal. NULL behind the end of a
- * record that ends before the program did; behind the end of a whole record the call diverges. `poll`: the call may
- * fail and come again. */
-static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *replay, struct weft_thread *thread, struct weft_event *event,
-                                              bool poll) {
-    if (UNLIKELY(replay->at >= replay->control->goal) && !(poll && replay->at == replay->control->goal && replay->polls < replay->control->goal_polls))
+ * record that ends before the program did; a call behind the end of a whole record is reported as a divergence, and
+ * held. `poll`: the call may fail and come again. */
+static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *replay, struct weft_thread *thread,
+                                                         struct weft_event *event, bool poll) {
+    if (UNLIKELY(replay->at >= replay->control->goal) &&
+        !(poll && replay->at == replay->control->goal && replay->polls < replay->control->goal_polls))
         park_at_goal(replay);
     if (LIKELY(replay->at < replay->entry_count)) return &replay->entries[replay->at];
     if (!poll || !replay->control->behind) replay->control->behind++;
     replay->control->free_polls = poll ? replay->control->free_polls + 1 : 0;
-    if (!(header->flags & WEFT_PLAN_OPEN) && event) hold_at_divergence(replay, thread, event, WEFT_DIVERGED_END, 0, 0, event->function);
+    if (!(header->flags & WEFT_PLAN_OPEN) && event)
+        hold_at_divergence(replay, thread, event, WEFT_DIVERGED_END, 0, 0, event->function);
     return NULL;
 }
 
-/* Compare a call that is about to be made with the next entry of the plan, and pass it; a call that differs diverges.
- * The thread parks before it if it is at its goal. */
+/* Compare a call that is about to be made with the next entry of the plan, and go on to the entry behind it. A call
+ * that differs is reported as a divergence, and held. The thread parks before the call if that is its goal. */
 void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event *event) {
     uint16_t function = event->function;
     uint8_t kind = function < header->functions ? kinds[function] : 0;
@@ -336,17 +348,21 @@ void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event 
     const struct weft_plan_entry *entry = find_upcoming_entry(replay, thread, event, false);
     replay->current = entry;
     if (!entry) return;
-    if (UNLIKELY(entry->function != canonical[function])) hold_at_divergence(replay, thread, event, WEFT_DIVERGED_CALL, 0, entry->function, function);
-#define HOLD(bit, wanted, given)                                                                                          \
-    if (kind & bit && UNLIKELY(wanted != given)) hold_at_divergence(replay, thread, event, WEFT_DIVERGED_ARGUMENT, bit, (int64_t)wanted, (int64_t)given)
-    HOLD(WEFT_CHECK_COMM, entry->comm, event->comm);
-    HOLD(WEFT_CHECK_PEER, (entry->flags & WEFT_ENTRY_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : entry->peer), event->peer);
-    HOLD(WEFT_CHECK_TAG, (entry->flags & WEFT_ENTRY_ANY_TAG ? WEFT_TAG_ANY : entry->tag), event->tag);
-    HOLD(WEFT_CHECK_COUNT, entry->count, event->count);
-    HOLD(WEFT_CHECK_TYPE, entry->datatype, event->datatype);
-    if (!(entry->flags & WEFT_ENTRY_GUESSED) && event->buffer != WEFT_GUESSED) HOLD(WEFT_CHECK_OBJECT, entry->object, event->object);
-#undef HOLD
-    pass_entry(replay);
+    if (UNLIKELY(entry->function != canonical[function]))
+        hold_at_divergence(replay, thread, event, WEFT_DIVERGED_CALL, 0, entry->function, function);
+#define REQUIRE_EQUAL(bit, wanted, given)                                                                              \
+    if (kind & bit && UNLIKELY(wanted != given))                                                                       \
+    hold_at_divergence(replay, thread, event, WEFT_DIVERGED_ARGUMENT, bit, (int64_t)wanted, (int64_t)given)
+    REQUIRE_EQUAL(WEFT_CHECK_COMM, entry->comm, event->comm);
+    REQUIRE_EQUAL(WEFT_CHECK_PEER, (entry->flags & WEFT_ENTRY_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : entry->peer),
+                  event->peer);
+    REQUIRE_EQUAL(WEFT_CHECK_TAG, (entry->flags & WEFT_ENTRY_ANY_TAG ? WEFT_TAG_ANY : entry->tag), event->tag);
+    REQUIRE_EQUAL(WEFT_CHECK_COUNT, entry->count, event->count);
+    REQUIRE_EQUAL(WEFT_CHECK_TYPE, entry->datatype, event->datatype);
+    if (!(entry->flags & WEFT_ENTRY_GUESSED) && event->buffer != WEFT_GUESSED)
+        REQUIRE_EQUAL(WEFT_CHECK_OBJECT, entry->object, event->object);
+#undef REQUIRE_EQUAL
+    go_to_next_entry(replay);
 }
 
 /* Return the entry with the outcome `wanted` (WEFT_OUTCOME_*) of a call that is never a poll: what
@@ -357,8 +373,9 @@ static const struct weft_plan_entry *take_outcome(struct weft_replay *replay, ui
     if (!(header->flags & WEFT_PLAN_CHECKED)) {
         entry = find_upcoming_entry(replay, NULL, NULL, false);
         if (!entry) return NULL;
-        if (entry->outcome != wanted) hold_at_divergence(replay, weft_self, NULL, WEFT_DIVERGED_OUTCOME, 0, entry->outcome, wanted);
-        pass_entry(replay);
+        if (entry->outcome != wanted)
+            hold_at_divergence(replay, weft_self, NULL, WEFT_DIVERGED_OUTCOME, 0, entry->outcome, wanted);
+        go_to_next_entry(replay);
     }
     replay->current = NULL;
     return entry && entry->outcome == wanted && !(entry->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED)) ? entry : NULL;
@@ -376,9 +393,11 @@ struct poll { uint32_t comm, object; int32_t peer, tag; uint16_t function; uint8
 /* Return whether a poll fails, succeeds, or is free to do either, as recorded; the entry of one that succeeds is set.
  * More polls than recorded fail as long as something else is due: what the program awaits beside MPI (another thread,
  * the clock, a file). */
-static enum answer answer_poll(struct weft_replay *replay, const struct poll *poll, const struct weft_plan_entry **found) {
+static enum answer answer_poll(struct weft_replay *replay, const struct poll *poll,
+                               const struct weft_plan_entry **found) {
     const struct weft_plan_entry *entry = find_upcoming_entry(replay, NULL, NULL, true);
-    if (!entry) return header->flags & WEFT_PLAN_OPEN || !(header->flags & WEFT_PLAN_CHECKED) ? ANSWER_FREE : ANSWER_FAIL;
+    if (!entry)
+        return header->flags & WEFT_PLAN_OPEN || !(header->flags & WEFT_PLAN_CHECKED) ? ANSWER_FREE : ANSWER_FAIL;
     bool fits = entry->outcome == poll->outcome;
     if (fits && header->flags & WEFT_PLAN_CHECKED) {
         fits = entry->function == canonical[poll->function];
@@ -388,14 +407,14 @@ static enum answer answer_poll(struct weft_replay *replay, const struct poll *po
                    (entry->flags & WEFT_ENTRY_ANY_TAG || entry->tag == poll->tag);
     }
     if (fits && entry->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED)) {
-        pass_entry(replay);
+        go_to_next_entry(replay);
         return ANSWER_FREE;
     }
     if (fits && replay->polls >= entry->polls) {
         *found = entry;
         replay->control->polling = 0;
         replay->control->waits = 1; /* the wrapper's event may be a folded one that nobody sees: told here */
-        pass_entry(replay);
+        go_to_next_entry(replay);
         return ANSWER_PASS;
     }
     if (replay->polls++ >= entry->polls) {
@@ -408,7 +427,7 @@ static enum answer answer_poll(struct weft_replay *replay, const struct poll *po
 }
 
 /* ---- wildcard receives ---- */
-/* Return the source of the thread's next receive of any source in the record, or WEFT_POSTED_*. */
+/* Return the source of the thread's next receive of any source in the record; WEFT_POSTED_* where it has none. */
 static int take_posted_source(struct weft_replay *replay) {
     return replay->post_at < replay->post_count ? replay->posts[replay->post_at++] : WEFT_POSTED_FREE;
 }
@@ -449,7 +468,7 @@ WEFT_REPLAY_CALL(MPI_Irecv) IRECEIVE(MPI_Irecv, int)
 WEFT_REPLAY_CALL(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count)
 #endif
 
-static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
+static bool send_from_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 
 /* The body of MPI_Sendrecv and MPI_Isendrecv: a receive of any source is posted with its recorded source, and the
  * message is sent from a copy where ranks may be stopped. `last at`: the last parameter; `MINE`: POST, or REAL for a
@@ -459,7 +478,7 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, last *at) {                                           \
         struct weft_replay *replay = weft_find_own_replay();                                                              \
         if (replay && source == MPI_ANY_SOURCE) source = take_recorded_source(replay, NULL);                              \
-        if (replay && send_copy(sendbuf, (MPI_Count)sendcount, sendtype, dest, sendtag, comm)) dest = MPI_PROC_NULL;      \
+        if (replay && send_from_copy(sendbuf, (MPI_Count)sendcount, sendtype, dest, sendtag, comm)) dest = MPI_PROC_NULL; \
         return MINE(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,     \
                           comm, at);                                                                                      \
     }
@@ -480,7 +499,7 @@ WEFT_REPLAY_CALL(MPI_Isendrecv_c) SENDRECV(MPI_Isendrecv_c, MPI_Count, MPI_Reque
      last *at) {                                                                                                          \
         struct weft_replay *replay = weft_find_own_replay();                                                              \
         if (replay && source == MPI_ANY_SOURCE) source = take_recorded_source(replay, NULL);                              \
-        if (replay && send_copy(buf, (MPI_Count)count, datatype, dest, sendtag, comm)) dest = MPI_PROC_NULL;              \
+        if (replay && send_from_copy(buf, (MPI_Count)count, datatype, dest, sendtag, comm)) dest = MPI_PROC_NULL;         \
         return REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, at);                                \
     }
 WEFT_REPLAY_CALL(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int, MPI_Status, status)
@@ -566,7 +585,8 @@ WEFT_REPLAY_CALL(MPI_Send_init_c) SEND_INIT(MPI_Send_init_c, MPI_Count)
 static int start_request(MPI_Request *request) {
     struct virtual *own = virtual_count ? find_virtual_request(*request) : NULL;
     struct weft_replay *replay = own ? weft_find_own_replay() : NULL;
-    if (replay && own->sends && send_copy(own->buf, own->count, own->type, own->dest, own->tag, own->comm)) return MPI_SUCCESS;
+    if (replay && own->sends && send_from_copy(own->buf, own->count, own->type, own->dest, own->tag, own->comm))
+        return MPI_SUCCESS;
     if (!replay || own->sends) return REAL(MPI_Start)(request);
     MPI_Comm comm = own->comm;
     int source = take_recorded_source(replay, &comm);
@@ -639,15 +659,16 @@ WEFT_REPLAY_CALL(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI
 }
 
 /* Wait for the requests that the call completed in the record, and return them as MPI_Waitsome does. */
-static int wait_for_recorded(const struct weft_replay *replay, const struct weft_plan_entry *entry, int n, MPI_Request requests[], int *outcount,
-                     int indices[], MPI_Status statuses[]) {
+static int wait_for_recorded_requests(const struct weft_replay *replay, const struct weft_plan_entry *entry, int n,
+                             MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
     int32_t some = read_outcome_value(replay, entry, 0);
     if (some < 0) return REAL(MPI_Waitsome)(n, requests, outcount, indices, statuses);
     int code = MPI_SUCCESS, given = 0;
     for (int32_t i = 0; i < some && i < n; i++) {
         int32_t chosen = read_outcome_value(replay, entry, 1 + (uint64_t)i);
         if (!is_request_index(chosen, n)) continue;
-        int one = wait_for_one(&requests[chosen], statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[given]);
+        int one =
+            wait_for_one(&requests[chosen], statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[given]);
         if (one != MPI_SUCCESS) code = one;
         indices[given++] = chosen;
     }
@@ -660,7 +681,7 @@ WEFT_REPLAY_CALL(MPI_Waitsome)(int n, MPI_Request requests[], int *outcount, int
     struct weft_replay *replay = weft_find_own_replay();
     const struct weft_plan_entry *entry = replay ? take_outcome(replay, WEFT_OUTCOME_COUNT) : NULL;
     if (!entry) return REAL(MPI_Waitsome)(n, requests, outcount, indices, statuses);
-    return wait_for_recorded(replay, entry, n, requests, outcount, indices, statuses);
+    return wait_for_recorded_requests(replay, entry, n, requests, outcount, indices, statuses);
 }
 
 /* Note that a poll is over; called at the end of a wrapper that has used ASK. */
@@ -716,7 +737,7 @@ WEFT_REPLAY_CALL(MPI_Testsome)(int n, MPI_Request requests[], int *outcount, int
     ASK(.function = F_MPI_Testsome, .outcome = WEFT_OUTCOME_COUNT);
     if (answer == ANSWER_FREE) return REAL(MPI_Testsome)(n, requests, outcount, indices, statuses);
     *outcount = 0;
-    return answer == ANSWER_PASS ? wait_for_recorded(replay, entry, n, requests, outcount, indices, statuses) : MPI_SUCCESS;
+    return answer == ANSWER_PASS ? wait_for_recorded_requests(replay, entry, n, requests, outcount, indices, statuses) : MPI_SUCCESS;
 }
 
 /* Ask for a request's status as often in vain as in the record; the call that succeeded there asks until the request is
@@ -837,7 +858,7 @@ static void complete_copied_sends(void) {
 
 /* Send a message from a copy if ranks may be stopped, so that the send needs no receiver. Return whether it went out;
  * if not, the caller sends it as it is. */
-static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
+static bool send_from_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
     int size = 0, bytes = 0, position = 0;
     if (!(header->flags & WEFT_PLAN_BOUNDED) || dest < 0 || count <= 0 || count > INT32_MAX) return false;
     if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || (int64_t)size * count <= SMALL_SEND) return false;
@@ -861,7 +882,7 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
 /* The body of MPI_Send: the message goes out from a copy where ranks may be stopped. */
 #define SEND(name, type)                                                                                                  \
     (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {                              \
-        if (weft_find_own_replay() && send_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) return MPI_SUCCESS;    \
+        if (weft_find_own_replay() && send_from_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) return MPI_SUCCESS;\
         return POST(name)(buf, count, datatype, dest, tag, comm);                                                         \
     }
 WEFT_REPLAY_CALL(MPI_Send) SEND(MPI_Send, int)
@@ -873,7 +894,7 @@ WEFT_REPLAY_CALL(MPI_Send_c) SEND(MPI_Send_c, MPI_Count)
  * to nobody. */
 #define ISEND(name, type)                                                                                                 \
     (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {        \
-        if (weft_find_own_replay() && send_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) dest = MPI_PROC_NULL;  \
+        if (weft_find_own_replay() && send_from_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) dest = MPI_PROC_NULL;\
         return REAL(name)(buf, count, datatype, dest, tag, comm, request);                                                \
     }
 WEFT_REPLAY_CALL(MPI_Isend) ISEND(MPI_Isend, int)

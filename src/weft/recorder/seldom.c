@@ -124,7 +124,8 @@ static WEFT_GIVEN int64_t count_array_elements(const struct call *call, int i) {
 }
 
 /* ---- the tail ---- */
-/* Return how many bytes a part of the event's tail (ENTRY or EXIT) can take at most. */
+/* Return how many bytes the arguments take at most that are written behind the event's fixed fields (its tail), before
+ * the call (`part`: ENTRY) or after it (EXIT). */
 static WEFT_GIVEN uint64_t bound_tail_bytes(const struct call *call, int part) {
     uint64_t bytes = 34;
     for (int i = 0; i < call->function->n; i++) {
@@ -139,7 +140,7 @@ static WEFT_GIVEN uint64_t bound_tail_bytes(const struct call *call, int part) {
     return bytes;
 }
 
-/* Write array argument `i` into the event's tail; an empty one after a failed call. */
+/* Write array argument `i` behind the event's fixed fields; an empty one after a failed call. */
 static WEFT_GIVEN void write_array_argument(const struct call *call, int i, struct weft_text *text) {
     const struct weft_argument *argument = &call->arguments[i];
     const void *elements = (const void *)call->words[i];
@@ -162,7 +163,8 @@ static WEFT_GIVEN const void *read_attribute_address(const struct call *call, in
     return is_stored ? *(void **)call->words[i] : NULL;
 }
 
-/* Write argument `i` into a part of the event's tail. After a failed call an output is 0. */
+/* Write argument `i` behind the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). After a
+ * failed call an output is written as 0. */
 static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, struct weft_text *text) {
     const struct weft_argument *argument = &call->arguments[i];
     bool is_after_call = part == EXIT;
@@ -182,7 +184,7 @@ static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, 
     else weft_write_signed(text, call->ok ? encode_argument(call, i) : 0);
 }
 
-/* Write all arguments of a part of the event's tail. */
+/* Write all arguments that go behind the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). */
 static WEFT_GIVEN void write_arguments(const struct call *call, int part, struct weft_text *text) {
     for (int i = 0; i < call->function->n; i++)
         if (call->arguments[i].place == AT_TAIL && call->arguments[i].traits & part)
@@ -217,7 +219,8 @@ static WEFT_GIVEN void fill_event_field(struct call *call, int i) {
     }
 }
 
-/* Write the arguments that are known before the call into the event's tail. */
+/* Write the arguments that are known before the call, and have no fixed field in the event, behind its fixed fields
+ * (its tail). */
 static WEFT_GIVEN void write_entry_tail(const struct call *call) {
     bool large = call->function->count >= 0 && call->event->count == INT32_MAX;
     if (!(call->function->manners & HAS_TAIL || weft_threaded || large)) return;

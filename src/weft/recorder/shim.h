@@ -140,15 +140,15 @@ struct weft_pending { /* what a completion needs to know of its start */
 };
 WEFT_COLD void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made);
 WEFT_HIDDEN uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pending);
-/* `at`: the variable that holds the request, NULL if it is not known. */
-WEFT_HIDDEN uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *at);
+/* `place`: the variable that holds the request, NULL if it is not known. */
+WEFT_HIDDEN uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *place);
 WEFT_HIDDEN void weft_restart_request(MPI_Request request);
 struct weft_found_request {
     uint32_t id;
     uint8_t status; /* enum weft_status_fields */
     bool guessed;
 };
-WEFT_HIDDEN struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *at, uint64_t stamp);
+WEFT_HIDDEN struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp);
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
 WEFT_COLD void weft_clear_guesses_if_all_named(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
 struct weft_request_end {

@@ -13,15 +13,16 @@ static pthread_mutex_t posting = PTHREAD_MUTEX_INITIALIZER;
 __thread bool weft_posting;
 __thread uint64_t weft_decided;
 
-/* Take the lock under which threads post their calls one after the other; in a replay when it is this thread's turn. */
+/* Take the lock under which threads hand their calls to MPI one after the other (post them); in a replay once it is
+ * this thread's turn. */
 void weft_lock_posting(void) {
     if (weft_replaying) weft_await_posting_turn();
     pthread_mutex_lock(&posting);
     weft_posting = true;
 }
 
-/* Release the lock of posting, if this thread has it. `posted`: false for a probe that found nothing, which takes no
- * turn of a replay. */
+/* Release the lock under which threads hand their calls to MPI, if this thread has it. `posted`: false for a probe that
+ * found nothing, which takes no turn of a replay. */
 static void release_posting_lock(bool posted) {
     if (!weft_posting) return;
     weft_posting = false;
@@ -29,7 +30,7 @@ static void release_posting_lock(bool posted) {
     if (weft_replaying && posted) weft_end_posting_turn();
 }
 
-/* Release the lock of posting after the thread has posted its call. */
+/* Release the lock of posting after the thread has handed its call to MPI. */
 void weft_unlock_posting(void) { release_posting_lock(true); }
 
 /* Unlock posting in a child of fork(). */

@@ -33,8 +33,8 @@ WEFT_ASKS void weft_map_turn_counters(const char *folder) {
     channel_count = size / sizeof *channels;
 }
 
-/* Return the first row of the plan for a lock or access of the thread, by its ordinal; NULL for one that is not in the
- * plan. Further rows of the ordinal are behind it. */
+/* Return the first row of the plan for a lock or access of the thread, by its ordinal among these; NULL for one that is
+ * not in the plan. Further rows of the ordinal are behind it (MPI_Win_lock_all has one for each target). */
 static const struct weft_plan_turn *find_turn_row(const struct weft_replay *replay, uint32_t ordinal) {
     uint64_t low = 0, high = replay->turn_count;
     while (low < high) {
@@ -57,10 +57,11 @@ static int64_t read_milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Return whether a wait since the time `since` is so long that the turn is left out; the waits after such a one are
- * shorter. Ranks that a debugger may stop are waited for as long as it takes. */
+/* Return whether a wait since the time `since`, in ms, is so long that the turn is left out; the waits after such a one
+ * are shorter. Ranks that a debugger may stop are waited for as long as it takes. */
 static bool is_wait_too_long(int64_t since) {
-    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT)) return false;
+    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT))
+        return false;
     turn_missed = 1;
     return true;
 }
@@ -72,7 +73,9 @@ static void await_turn_of_access(const struct weft_plan_turn *turn) {
     int64_t since = 0;
     for (unsigned polls = 0; channel; weft_pause_between_polls(&polls)) {
         uint32_t count = __atomic_load_n(&channel->all, __ATOMIC_ACQUIRE);
-        if ((turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >= turn->needed) return;
+        if ((turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >=
+            turn->needed)
+            return;
         weft_let_mpi_progress(); /* the one that is awaited may need this rank's part in it */
         if (polls <= WEFT_AWAKE) continue;
         if (count != last_count) {
@@ -136,7 +139,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
 }
 
 /* ---- atomic accesses: in an epoch of locks each for itself, in other epochs nothing is known before their end ---- */
-/* Return the turn of the thread's next atomic access, to a target that it has locked; NULL for none. */
+/* Return the recorded turn of the thread's next atomic access, to a target that it has locked; NULL if it has none. */
 static const struct weft_plan_turn *find_own_turn(MPI_Win win, int target) {
     const struct weft_replay *replay = target >= 0 ? weft_find_own_replay() : NULL;
     const struct weft_plan_turn *found = replay ? find_turn_row(replay, weft_self->accesses) : NULL;

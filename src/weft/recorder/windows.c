@@ -100,7 +100,8 @@ void weft_forget_window(MPI_Win handle) {
 static void record_window_access(struct weft_thread *thread, const struct weft_access *access) {
     struct weft_stream *stream = &thread->windows;
     if (weft_the_record->keep) return; /* nobody replays such a run */
-    if (!stream->base && !weft_stream_open(weft_the_record, stream, WEFT_STREAM_WINDOWS, (int)thread->slot)) weft_stop_recording();
+    if (!stream->base && !weft_stream_open(weft_the_record, stream, WEFT_STREAM_WINDOWS, (int)thread->slot))
+        weft_stop_recording();
     if (!stream->base || !weft_stream_fits(stream, sizeof *access)) return;
     memcpy(stream->next, access, sizeof *access);
     stream->next += sizeof *access;
@@ -113,7 +114,8 @@ void weft_note_window_lock(struct weft_thread *thread, MPI_Win handle, int targe
     pthread_mutex_lock(&windows_lock);
     struct target_lock *lock = find_lock(find_window(handle), target);
     uint8_t kind = exclusive ? WEFT_ACCESS_EXCLUSIVE : WEFT_ACCESS_SHARED;
-    if (lock) *lock = (struct target_lock){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
+    if (lock)
+        *lock = (struct target_lock){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
     thread->accesses++;
     pthread_mutex_unlock(&windows_lock);
 }
@@ -123,9 +125,14 @@ static void record_lock_end(struct weft_thread *thread, struct window *known, in
     struct target_lock *lock = find_lock(known, target);
     if (!lock || !lock->kind) return;
     if (known->name)
-        record_window_access(thread, &(struct weft_access){.window = known->name, .begin = lock->begin, .held = lock->held,
-                                           .end = weft_ticks(weft_clock_kind), .ordinal = lock->ordinal, .target = target,
-                                           .made = lock->made, .kind = lock->kind});
+        record_window_access(thread, &(struct weft_access){.window = known->name,
+                                                           .begin = lock->begin,
+                                                           .held = lock->held,
+                                                           .end = weft_ticks(weft_clock_kind),
+                                                           .ordinal = lock->ordinal,
+                                                           .target = target,
+                                                           .made = lock->made,
+                                                           .kind = lock->kind});
     lock->kind = 0;
 }
 
@@ -150,8 +157,9 @@ int64_t weft_find_window_lock(MPI_Win handle, int target) {
 
 /* Note that the locks of a target (-1: of all targets) certainly are held now, as a flush has returned. Needs
  * windows_lock. */
-static void confirm_locks(struct window *known, int target) {
-    for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1); locked_target++) {
+static void confirm_target_locks(struct window *known, int target) {
+    for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1);
+         locked_target++) {
         struct target_lock *lock = find_lock(known, locked_target);
         if (!lock || !lock->kind || lock->flushed) continue;
         lock->held = weft_ticks(weft_clock_kind);
@@ -170,25 +178,28 @@ static bool is_predefined_type(MPI_Datatype type) {
 /* Return the bytes of the value of an atomic access, 0 if it does not fit into a row of the record. */
 static uint8_t count_value_bytes(const struct weft_atomic_access *access) {
     int size = 0;
-    if (access->count <= 0 || access->count > 8 || !is_predefined_type(access->type) || REAL(MPI_Type_size)(access->type, &size) != MPI_SUCCESS) return 0;
+    if (access->count <= 0 || access->count > 8 || !is_predefined_type(access->type) ||
+        REAL(MPI_Type_size)(access->type, &size) != MPI_SUCCESS)
+        return 0;
     return size > 0 && size * access->count <= 8 ? (uint8_t)(size * access->count) : 0;
 }
 
 /* Return whether a datatype is one of MPI's integers. */
 static bool is_integer_type(MPI_Datatype type) {
-    return type == MPI_INT || type == MPI_LONG || type == MPI_LONG_LONG || type == MPI_UNSIGNED || type == MPI_UNSIGNED_LONG ||
-           type == MPI_UNSIGNED_LONG_LONG || type == MPI_INT32_T || type == MPI_INT64_T || type == MPI_UINT32_T ||
-           type == MPI_UINT64_T || type == MPI_SHORT || type == MPI_UNSIGNED_SHORT || type == MPI_AINT ||
-           type == MPI_OFFSET || type == MPI_COUNT;
+    return type == MPI_INT || type == MPI_LONG || type == MPI_LONG_LONG || type == MPI_UNSIGNED ||
+           type == MPI_UNSIGNED_LONG || type == MPI_UNSIGNED_LONG_LONG || type == MPI_INT32_T || type == MPI_INT64_T ||
+           type == MPI_UINT32_T || type == MPI_UINT64_T || type == MPI_SHORT || type == MPI_UNSIGNED_SHORT ||
+           type == MPI_AINT || type == MPI_OFFSET || type == MPI_COUNT;
 }
 
 /* Return how an atomic access changes the target (WEFT_CHANGE_*): sum, replace, swap, not at all, or unknown. */
-static uint16_t find_change(const struct weft_atomic_access *access) {
+static uint16_t find_change_kind(const struct weft_atomic_access *access) {
     if (access->compare) return WEFT_CHANGE_SWAP;
     if (access->op == MPI_NO_OP) return WEFT_CHANGE_NONE;
     if (!access->operand) return WEFT_CHANGE_UNKNOWN;
     if (access->op == MPI_REPLACE) return WEFT_CHANGE_REPLACE;
-    return access->op == MPI_SUM && access->count == 1 && is_integer_type(access->type) ? WEFT_CHANGE_SUM : WEFT_CHANGE_UNKNOWN;
+    return access->op == MPI_SUM && access->count == 1 && is_integer_type(access->type) ? WEFT_CHANGE_SUM
+                                                                                        : WEFT_CHANGE_UNKNOWN;
 }
 
 /* Return whether an update may be rounded, so that the value depends on the order of updates. */
@@ -222,14 +233,26 @@ void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomi
     struct window *known = find_window(access->window);
     if (known && access->result) known->fetched = true;
     uint8_t bytes = known && known->fetched ? count_value_bytes(access) : 0;
-    struct pending *pending = known && known->name && (access->result || bytes || may_round(access)) ? make_pending_access() : NULL;
+    struct pending *pending =
+        known && known->name && (access->result || bytes || may_round(access)) ? make_pending_access() : NULL;
     if (pending) {
-        *pending = (struct pending){.window = access->window, .result = access->result, .request = access->request, .requested = access->requested};
-        pending->access = (struct weft_access){
-            .window = known->name, .begin = access->begin, .held = weft_ticks(weft_clock_kind), .place = access->place, .ordinal = ordinal, .target = access->target,
-            .made = thread->made, .kind = access->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE, .bytes = bytes,
-            .change = find_change(access), .compare = read_value(access->compare, bytes)};
-        if (pending->access.change != WEFT_CHANGE_NONE) pending->access.operand = read_value(access->operand, bytes); /* else not significant */
+        *pending = (struct pending){.window = access->window,
+                                    .result = access->result,
+                                    .request = access->request,
+                                    .requested = access->requested};
+        pending->access = (struct weft_access){.window = known->name,
+                                               .begin = access->begin,
+                                               .held = weft_ticks(weft_clock_kind),
+                                               .place = access->place,
+                                               .ordinal = ordinal,
+                                               .target = access->target,
+                                               .made = thread->made,
+                                               .kind = access->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE,
+                                               .bytes = bytes,
+                                               .change = find_change_kind(access),
+                                               .compare = read_value(access->compare, bytes)};
+        if (pending->access.change != WEFT_CHANGE_NONE)
+            pending->access.operand = read_value(access->operand, bytes); /* else not significant */
         if (access->requested) weft_window_requests++;
     }
     pthread_mutex_unlock(&windows_lock);
@@ -240,7 +263,8 @@ void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomi
 static void record_complete_access(struct weft_thread *thread, struct pending *pending) {
     struct weft_access *access = &pending->access;
     if (access->kind == WEFT_ACCESS_FETCH && access->bytes) {
-        if (UNLIKELY(weft_replaying)) weft_replay_fetched_value(access->made, access->ordinal, pending->result, access->bytes);
+        if (UNLIKELY(weft_replaying))
+            weft_replay_fetched_value(access->made, access->ordinal, pending->result, access->bytes);
         access->result = read_value(pending->result, access->bytes);
     }
     access->end = weft_ticks(weft_clock_kind);
@@ -256,12 +280,13 @@ void weft_end_atomic_accesses(struct weft_thread *thread, MPI_Win handle, int ta
     for (int i = 0; i < pending_count; i++) {
         struct pending *pending = &pendings[i];
         bool there = pending->window == handle && (target < 0 || pending->access.target == target);
-        if (there && !(only_here && pending->access.kind == WEFT_ACCESS_UPDATE)) record_complete_access(thread, pending);
+        if (there && !(only_here && pending->access.kind == WEFT_ACCESS_UPDATE))
+            record_complete_access(thread, pending);
         else pendings[kept++] = *pending;
     }
     pending_count = kept;
     struct window *known = find_window(handle);
-    if (known) confirm_locks(known, target);
+    if (known) confirm_target_locks(known, target);
     pthread_mutex_unlock(&windows_lock);
 }
 

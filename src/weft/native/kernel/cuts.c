@@ -9,8 +9,8 @@
 static struct sigaction before;
 static uint64_t cuts;
 
-/* Handler of SIGBUS: replace the page that another process cut off a mapped file by an empty one and count it. Any
- * other SIGBUS goes to the handler from before when it comes again. */
+/* Handle SIGBUS: if a page of a mapped file is gone because another process truncated the file, map an empty page there
+ * and count it. Otherwise restore the previous handler, which gets the signal when the access repeats. */
 static void handle_lost_page(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     int saved_errno = errno;
@@ -24,7 +24,7 @@ static void handle_lost_page(int signal_number, siginfo_t *info, void *context) 
     errno = saved_errno;
 }
 
-/* Handle SIGBUS of mapped files from now on; 0, or -1 where that cannot be. */
+/* Install the SIGBUS handler that survives the truncation of mapped files. Return 0, or -1 if that fails. */
 EXPORT int weft_survive_cuts(void) {
     struct sigaction action = {.sa_sigaction = handle_lost_page, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);

@@ -103,14 +103,14 @@ static __thread struct {
 } untied[16]; // made, not yet submitted
 static __thread unsigned untied_at;
 
-// Breakpoint of the debugger: a replay can go on no further, for the reason in `text`.
+// Do nothing; the debugger has a breakpoint here and reads from `text` why a replay cannot follow its record any more.
 PUBLIC __attribute__((noinline)) void weft_turns_left(const char *text) {
     __asm__ volatile("" : : "r"(text) : "memory");
 }
 
 #define REAL(name) ((__typeof__(&name))find_runtime_function(#name))
 
-// Return a function of the OpenMP runtime by its name; abort if the runtime has none.
+// Return the OpenMP runtime's own function of a name; abort if it has none.
 static void *find_runtime_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found == NULL) { // a function that this runtime does not have: the program could not have been linked with it
@@ -124,7 +124,7 @@ static pid_t self(void) { return me != 0 ? me : (me = (pid_t)syscall(SYS_gettid)
 
 // Whose turn it is
 
-// Read the next line of the record; after its end, tasks run in any order. The lock is held.
+// Read the next line of the recorded order; after its end tasks run in any order. The lock must be held.
 static void read_next_turn(void) {
     char kind;
     all.has = 0;
@@ -138,8 +138,8 @@ static void read_next_turn(void) {
     all.has = all.mode != 0;
 }
 
-// Take the turn for this thread, which goes on (GO) or begins a task (BEGIN): write a line when recording, read the
-// next one when replaying. The lock is held.
+// Take the turn for this thread, which goes on (GO) or begins a task (BEGIN): write that to the record, or when
+// replaying advance to the next line. The lock must be held.
 static void take_turn(int kind, const job *begun_job) {
     all.holder = self();
     all.grants++;
@@ -152,14 +152,14 @@ static void take_turn(int kind, const job *begun_job) {
     if (all.mode == 'p') read_next_turn();
 }
 
-// Let another thread take the turn, if this one has it. The lock is held.
+// Give the turn back if this thread has it, so that another can take it. The lock must be held.
 static void give_up_turn(void) {
     if (all.holder != self()) return;
     all.holder = 0;
     pthread_cond_broadcast(&all.changed);
 }
 
-// Return whether a task's dependences conflict with these: same address, and one of them writes.
+// Return whether a task's dependences conflict with others: same address, and at least one of them writes.
 static int has_conflict(const job *earlier, const dependence *others, int count) {
     for (int i = 0; i < earlier->count; i++)
         for (int k = 0; k < count; k++)
@@ -167,7 +167,8 @@ static int has_conflict(const job *earlier, const dependence *others, int count)
     return 0;
 }
 
-// Return the last task made before `until` (NULL: of all) whose end these dependences wait for; NULL if there is none.
+// Return the latest unfinished child of `parent`, created before `until` (NULL: any), that conflicts with these
+// dependences; NULL if there is none.
 static const job *find_awaited_job(const job *parent, const job *until, const dependence *dependences, int count) {
     const job *candidate = parent->dependent;
     while (until != NULL && candidate != NULL && candidate != until) candidate = candidate->sibling;
@@ -179,7 +180,7 @@ static const job *find_awaited_job(const job *parent, const job *until, const de
 
 static int is_ready(const job *j) { return j->count == 0 || find_awaited_job(j->parent, j, j->on, j->count) == NULL; }
 
-// Return whether this thread may begin a task now, while it waits for what `waited_for` says (NONE, DESCENDANTS, TEAM).
+// Return whether this thread may begin a task while it waits; `waited_for`: NONE, DESCENDANTS or TEAM.
 static int may_begin_job(const job *candidate, int waited_for) {
     if (candidate->team != mine->team) return 0;
     const job *ancestor = candidate->parent;
@@ -187,8 +188,8 @@ static int may_begin_job(const job *candidate, int waited_for) {
     return ancestor != NULL && is_ready(candidate);
 }
 
-// Return the task to begin, as the runtime would choose it: this thread's newest, else the oldest of another thread;
-// the recorded one when replaying. NULL if there is none.
+// Return the task to begin: when replaying the recorded one, else this thread's newest or another thread's oldest, like
+// the runtime. NULL if there is none.
 static job *choose_job(int waited_for) {
     job *own = NULL, *other = NULL;
     if (waited_for == NONE) return NULL;
@@ -201,7 +202,7 @@ static job *choose_job(int waited_for) {
     return own != NULL ? own : other;
 }
 
-// Remove a task from the list of those that have not begun.
+// Remove a task from the list of tasks that have not begun.
 static void unlink_job(job *begun) {
     job **link = &all.first, *previous = NULL;
     while (*link != begun) previous = *link, link = &(*link)->next;
@@ -209,7 +210,7 @@ static void unlink_job(job *begun) {
     if (all.last == begun) all.last = previous;
 }
 
-// Return whether a thread sleeps, by its state in /proc.
+// Return whether a thread is blocked, by its state in /proc.
 static int is_asleep(pid_t thread) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
@@ -228,8 +229,8 @@ typedef struct {
     int ticks, asleep;
 } patience;
 
-// Stop replaying, and tell the debugger at which step the run has left its record. The lock is held, and released
-// meanwhile.
+// Stop replaying and tell the debugger at which step the run has diverged from its record. The lock must be held; it is
+// released meanwhile.
 static void report_divergence(void) {
     static char text[160];
     if (all.mode != 'p') return;
@@ -246,8 +247,8 @@ static void report_divergence(void) {
     pthread_mutex_lock(&all.lock);
 }
 
-// Wait for a change of turn for some milliseconds; return whether there was one. The lock is held, and released
-// meanwhile.
+// Wait up to some milliseconds for a change of turn; return whether there was one. The lock must be held; it is
+// released meanwhile.
 static int wait_for_change(long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -259,8 +260,8 @@ static int wait_for_change(long milliseconds) {
     return woken;
 }
 
-// Wait one tick for a change; take the turn from a thread that sleeps, and report a turn that does not come. The lock
-// is held.
+// Wait one tick for a change of turn. Take the turn away from a thread that is blocked elsewhere, and report a recorded
+// turn that does not come. The lock must be held.
 static void wait_one_tick(patience *waiting) {
     int woken = wait_for_change(TICK);
     if (waiting->grants != all.grants) *waiting = (patience){all.grants, 0, 0};
@@ -282,13 +283,13 @@ static int is_always_fulfilled(const void *nothing) { return nothing == NULL; }
 static int has_no_children(const void *of) { return ((const job *)of)->children == 0; }
 static int is_empty(const void *of) { return ((const group *)of)->unfinished == 0; }
 
-// Return whether nobody but the running task owns a lock.
+// Return whether no other task than the running one owns a lock.
 static int is_lock_free(const void *lock_id) {
     uint64_t owner = weft_tasks_find_owner(*(const uint64_t *)lock_id);
     return owner == 0 || owner == weft_tasks_top()->id;
 }
 
-// Return whether all threads of a team have arrived at its barrier and its tasks are done.
+// Return whether all threads of a team are at its barrier and all its tasks are done.
 static int has_team_arrived(const void *team_at_barrier) {
     const team *waiting = team_at_barrier;
     return waiting->arrived == waiting->size && waiting->unfinished == 0;
@@ -298,14 +299,14 @@ typedef struct {
     dependence *on;
 } dependences;
 
-// Return whether the running task's children with these dependences are done.
+// Return whether all children of the running task that conflict with these dependences are done.
 static int are_dependences_met(const void *list) {
     const dependences *waited = list;
     return find_awaited_job(mine, NULL, waited->on, waited->count) == NULL;
 }
 
-// Return the task to begin now, or NULL to go on; `*is_turn` says whether it is this thread's turn at all. The lock is
-// held.
+// Decide whether it is this thread's turn (`*is_turn`), and return the task that it is to begin; NULL: it goes on. The
+// lock must be held.
 static job *decide_turn(condition fulfilled, const void *subject, int waited_for, int *is_turn) {
     *is_turn = 0;
     if (all.holder != 0) return NULL;
@@ -326,7 +327,8 @@ static job *decide_turn(condition fulfilled, const void *subject, int waited_for
 
 static void run_job(job *j);
 
-// Wait until `fulfilled(subject)` holds and it is this thread's turn; run tasks meanwhile.
+// Wait until `fulfilled(subject)` holds and it is this thread's turn; meanwhile begin tasks that may run during such a
+// wait (`waited_for`).
 static void wait_for_turn(condition fulfilled, const void *subject, int waited_for) {
     patience waiting = {0};
     int is_turn;
@@ -356,7 +358,8 @@ static void take_next_turn(void) { wait_for_turn(is_always_fulfilled, NULL, NONE
 
 // Jobs
 
-// Return a new task with its place among its parent's children. Aborts without memory; the lock is held.
+// Allocate a task with its links to its parent, team and taskgroup, and return it. Aborts without memory; the lock must
+// be held.
 static job *create_job(job *parent, const task *record) {
     job *created = calloc(1, sizeof *created);
     if (created == NULL) abort();
@@ -370,7 +373,7 @@ static job *create_job(job *parent, const task *record) {
     return created;
 }
 
-// Release a reference to a task, and free it with the last one.
+// Drop a reference to a task and free it with the last one; its parent's reference is dropped then, too.
 static void release_job(job *released) {
     while (released != NULL && --released->references == 0) {
         job *parent = released->parent;
@@ -380,7 +383,7 @@ static void release_job(job *released) {
     }
 }
 
-// Mark a task as done, count it off its parent, group and team, and release it.
+// Mark a task as done, decrease the counts of its parent, taskgroup and team, and drop its reference.
 static void finish_job(job *finished) {
     pthread_mutex_lock(&all.lock);
     finished->done = 1;
@@ -407,19 +410,19 @@ static int find_thread_number(void) {
 
 extern int __kmpc_omp_task(ident *, int, kmp_task *);
 
-// Hand a task to the runtime, which runs it at once on this thread.
+// Hand a task to the OpenMP runtime, which executes it at once in this thread.
 static void run_job(job *next) {
     starting = next;
     REAL(__kmpc_omp_task)(&here, find_thread_number(), next->task);
 }
 
-// Return whether a new task has to run at once: in a final one, or in a team of one thread.
+// Return whether a new task must be executed at once: within a final task, or in a team of one.
 static int must_run_at_once(void) {
     extern int omp_in_final(void);
     return mine == NULL || mine->team->size < 2 || REAL(omp_in_final)();
 }
 
-// Return our task for one that the runtime has made.
+// Wrap a task that the runtime has allocated, and return it. `routine`: its code if it is untied, else NULL.
 static job *make_job(void *runtime_task, const void *call_address, int (*routine)(int, void *)) {
     task *record = weft_tasks_create(call_address);
     pthread_mutex_lock(&all.lock);
@@ -432,7 +435,7 @@ static job *make_job(void *runtime_task, const void *call_address, int (*routine
     return created;
 }
 
-// Add a task, with its dependences, to those that have not begun.
+// Add a task with its dependences to the list of tasks that have not begun, then let another thread take its turn.
 static void submit_job(job *created, const dependences *list) {
     pthread_mutex_lock(&all.lock);
     created->counted = 1;
@@ -458,14 +461,14 @@ static void submit_job(job *created, const dependences *list) {
 static ompt_function told[EVENTS];
 #define TELL(event, function) ((__typeof__(&function))told[event])
 
-// Callback of OMPT for a new task: one of ours has its record already; of others the tool is told.
+// OMPT callback: a task was created. For one of ours the record exists already; any other is passed to the tool.
 static void handle_task_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                                const void *pc) {
     if (starting != NULL) data->ptr = starting->record; // it was made long ago
     else TELL(OMPT_TASK_CREATE, handle_task_create)(from, frame, data, flags, dependences, pc);
 }
 
-// Callback of OMPT for a switch of tasks: after the tool, follow which of our tasks this thread runs.
+// OMPT callback: a thread switches tasks. Inform the tool, then track which of our tasks this thread runs.
 static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
     TELL(OMPT_TASK_SCHEDULE, handle_task_schedule)(from, status, to);
     if (mine == NULL) return;
@@ -489,7 +492,7 @@ static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
 
 static int is_barrier(int kind) { return (kind >= 1 && kind <= 4) || kind >= 8; }
 
-// Wait at a barrier until all threads of the team have come and all its tasks are done.
+// Arrive at a barrier and run tasks until the whole team is there and all its tasks are done.
 static void arrive_at_barrier(team *arriving) {
     pthread_mutex_lock(&all.lock);
     arriving->arrived++;
@@ -501,7 +504,8 @@ static void arrive_at_barrier(team *arriving) {
     pthread_mutex_unlock(&all.lock);
 }
 
-// Wait until all threads of a team have left the runtime's barrier, in which they would take up tasks by themselves.
+// Leave a barrier: wait until the whole team has left the runtime's own barrier, in which a thread would pick tasks by
+// itself.
 static void leave_barrier(team *leaving) {
     pthread_mutex_lock(&all.lock);
     uint64_t round = leaving->round;
@@ -532,8 +536,8 @@ static void handle_taskgroup(int endpoint) {
 
 enum { TASKWAIT = 5 };
 
-// Callback of OMPT for barriers, taskwaits and taskgroups: after the tool, wait here for what the runtime would wait
-// for.
+// OMPT callback for barriers, taskwaits and taskgroups: inform the tool, then do the waiting here, so that the runtime
+// finds nothing to wait for.
 static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     TELL(OMPT_SYNC_REGION, handle_sync_region)(kind, endpoint, parallel, data, pc);
     if (mine == NULL) return;
@@ -543,14 +547,15 @@ static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt
     else if (is_barrier(kind) && parallel != NULL) leave_barrier(mine->team); // without: its region is over
 }
 
-// Callback of OMPT for waits: after the tool, wait here for the tasks of a taskgroup.
+// OMPT callback for waits: inform the tool; at the end of a taskgroup wait here for its tasks.
 static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     TELL(OMPT_SYNC_REGION_WAIT, handle_sync_wait)(kind, endpoint, parallel, data, pc);
     if (mine == NULL || kind != OMPT_SYNC_TASKGROUP || endpoint != OMPT_BEGIN || mine->group == NULL) return;
     wait_for_turn(is_empty, mine->group, DESCENDANTS);
 }
 
-// Return the team of a scope of the tool's, made if it is new. Aborts without memory; the lock is held.
+// Return the team of a parallel region (`scope`: the tool's entry for it), created if new. Aborts without memory; the
+// lock must be held.
 static team *find_or_create_team(const void *scope, unsigned size) {
     team *found = all.teams;
     while (found != NULL && found->scope != scope) found = found->next;
@@ -561,7 +566,7 @@ static team *find_or_create_team(const void *scope, unsigned size) {
     return all.teams = found;
 }
 
-// Callback of OMPT for implicit tasks: after the tool, begin or end the one of this thread.
+// OMPT callback: an implicit task begins or ends. Inform the tool, then create or drop this thread's task.
 static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
                                  int flags) {
     TELL(OMPT_IMPLICIT_TASK, handle_implicit_task)(endpoint, parallel, data, size, index, flags);
@@ -586,7 +591,7 @@ static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *d
     take_next_turn();
 }
 
-// Callback of OMPT for the end of a parallel region: forget its team, then tell the tool.
+// OMPT callback: a parallel region ends. Free its team, then inform the tool.
 static void handle_parallel_end(ompt_data *parallel, ompt_data *from, int flags, const void *pc) {
     if (parallel != NULL) {
         pthread_mutex_lock(&all.lock);
@@ -605,7 +610,8 @@ static void handle_parallel_end(ompt_data *parallel, ompt_data *from, int flags,
 
 enum { ORDERED = 7 };
 
-// Callback of OMPT before a lock is taken: after the tool, wait until it is free and it is this thread's turn.
+// OMPT callback: a lock is about to be taken. Inform the tool, then wait until the lock is free and it is this thread's
+// turn.
 static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
     TELL(OMPT_MUTEX_ACQUIRE, handle_mutex_acquire)(kind, hint, how, id, pc);
     if (mine == NULL) return;
@@ -627,8 +633,8 @@ static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
 
 static ompt_set set_really;
 
-// Set a callback of OMPT in place of ompt_set_callback() where turns are taken: those that turns depend on through one
-// of this file.
+// Replace ompt_set_callback() when turns are taken: callbacks that matter for the order are wrapped by those of this
+// file.
 static int set_turn_callback(int event, ompt_function callback) {
     told[event] = callback;
     if (event == OMPT_TASK_CREATE) callback = (ompt_function)handle_task_create;
@@ -642,7 +648,8 @@ static int set_turn_callback(int event, ompt_function callback) {
     return set_really(event, callback);
 }
 
-// Begin to take turns where the environment asks for it. Return the function through which callbacks are to be set.
+// Start recording or replaying the order of tasks if the environment asks for it. Return the function to register OMPT
+// callbacks with.
 ompt_set weft_turns_begin(ompt_set set_callback) {
     const char *wanted = getenv("WEFT_INTERNAL_TASKS_TURNS"), *path = wanted != NULL ? strchr(wanted, ':') : NULL;
     char header[128];
@@ -666,7 +673,8 @@ ompt_set weft_turns_begin(ompt_set set_callback) {
 
 extern kmp_task *__kmpc_omp_task_alloc(ident *, int, int, size_t, size_t, int (*)(int, void *));
 
-// Run the routine of an untied task, once for each of its parts: it submits itself again for each part that follows.
+// Task routine that runs an untied task part by part: whenever the task has submitted itself again, take a turn and run
+// its next part.
 static int
 run_untied_parts(int thread,
                  void *runtime_task) { // of an untied task: it submits itself again for each part that follows
@@ -679,7 +687,7 @@ run_untied_parts(int thread,
     return 0;
 }
 
-// In place of LLVM's: allocate a task, tied and merged (not deferred), so that the runtime runs it at once when its
+// Replace LLVM's function: allocate a task as tied and undeferred, so that the runtime executes it at once when its
 // turn comes.
 PUBLIC kmp_task *__kmpc_omp_task_alloc(ident *location, int thread, int flags, size_t size, size_t shareds,
                                        int (*routine)(int, void *)) {
@@ -692,15 +700,15 @@ PUBLIC kmp_task *__kmpc_omp_task_alloc(ident *location, int thread, int flags, s
     return allocated;
 }
 
-// Return the routine of an untied task that was made and not yet submitted.
+// Return the code of an untied task that was allocated but not yet submitted; NULL if it is not one.
 static int (*find_untied_routine(void *made))(int, void *) {
     for (int i = 0; i < 16; i++)
         if (untied[i].task == made) return untied[i].routine;
     return NULL;
 }
 
-// Take over a task that the program submits: another part of the running one, a task that has to run at once, or one to
-// begin later. Return 0, as compilers expect.
+// Handle the submission of a task: another part of the running untied one, a task that must run at once, or one for
+// later. Return 0, as compilers expect.
 static int submit_or_run(kmp_task *runtime_task, const dependences *list, const void *call_address) {
     int (*routine)(int, void *) = runtime_task->routine == run_untied_parts ? find_untied_routine(runtime_task) : NULL;
     if (runtime_task == mine->task && mine->routine != NULL) {
@@ -715,13 +723,13 @@ static int submit_or_run(kmp_task *runtime_task, const dependences *list, const 
     return 0;
 }
 
-// In place of LLVM's: submit a task.
+// Replace LLVM's function: submit a task.
 PUBLIC int __kmpc_omp_task(ident *location, int thread, kmp_task *runtime_task) {
     if (!on || mine == NULL) return REAL(__kmpc_omp_task)(location, thread, runtime_task);
     return submit_or_run(runtime_task, NULL, __builtin_return_address(0));
 }
 
-// Return the dependences that clang's code passes, in memory of their own. Aborts without memory.
+// Convert the dependences that Clang's code passes; the caller frees the list. Aborts without memory.
 static dependences convert_kmp_dependences(int count, const kmp_dependence *list, int other_count,
                                            const kmp_dependence *others) {
     dependences converted = {count + other_count, calloc((size_t)(count + other_count) + 1, sizeof(dependence))};
@@ -735,7 +743,7 @@ static dependences convert_kmp_dependences(int count, const kmp_dependence *list
 
 extern int __kmpc_omp_task_with_deps(ident *, int, kmp_task *, int, kmp_dependence *, int, kmp_dependence *);
 
-// In place of LLVM's: submit a task with dependences.
+// Replace LLVM's function: submit a task with dependences.
 PUBLIC int __kmpc_omp_task_with_deps(ident *location, int thread, kmp_task *runtime_task, int count,
                                      kmp_dependence *list, int other_count, kmp_dependence *others) {
     if (!on || mine == NULL)
@@ -744,7 +752,7 @@ PUBLIC int __kmpc_omp_task_with_deps(ident *location, int thread, kmp_task *runt
     return submit_or_run(runtime_task, &converted, __builtin_return_address(0));
 }
 
-// Wait until dependences are met, and free them.
+// Wait until no unfinished task conflicts with these dependences, then free the list.
 static void wait_for_dependences(dependences list) {
     wait_for_turn(are_dependences_met, &list, DESCENDANTS);
     free(list.on);
@@ -752,7 +760,7 @@ static void wait_for_dependences(dependences list) {
 
 extern void __kmpc_omp_wait_deps(ident *, int, int, kmp_dependence *, int, kmp_dependence *);
 
-// In place of LLVM's: wait for dependences, of an undeferred task or a taskwait.
+// Replace LLVM's function: wait for dependences before an undeferred task.
 PUBLIC void __kmpc_omp_wait_deps(ident *location, int thread, int count, kmp_dependence *list, int other_count,
                                  kmp_dependence *others) {
     if (!on || mine == NULL) REAL(__kmpc_omp_wait_deps)(location, thread, count, list, other_count, others);
@@ -761,7 +769,7 @@ PUBLIC void __kmpc_omp_wait_deps(ident *location, int thread, int count, kmp_dep
 
 extern void __kmpc_omp_taskwait_deps_51(ident *, int, int, kmp_dependence *, int, kmp_dependence *, int);
 
-// In place of LLVM's: wait for dependences of a taskwait.
+// Replace LLVM's function for `taskwait depend`: wait for dependences.
 PUBLIC void __kmpc_omp_taskwait_deps_51(ident *location, int thread, int count, kmp_dependence *list, int other_count,
                                         kmp_dependence *others, int nowait) {
     if (!on || mine == NULL)
@@ -771,7 +779,7 @@ PUBLIC void __kmpc_omp_taskwait_deps_51(ident *location, int thread, int count, 
 
 extern int __kmpc_omp_taskyield(ident *, int, int);
 
-// In place of LLVM's: let others take their turn.
+// Replace LLVM's function: let another thread take its turn.
 PUBLIC int __kmpc_omp_taskyield(ident *location, int thread, int end) {
     if (!on || mine == NULL) return REAL(__kmpc_omp_taskyield)(location, thread, end);
     take_next_turn();
@@ -781,8 +789,8 @@ PUBLIC int __kmpc_omp_taskyield(ident *location, int thread, int end) {
 // A taskloop's tasks are made within the runtime: they run at once, in the order of the loop.
 extern void __kmpc_taskloop(ident *, int, kmp_task *, int, uint64_t *, uint64_t *, int64_t, int, int, uint64_t, void *);
 
-// In place of LLVM's: a taskloop's tasks are made within the runtime, so that they run at once, in the order of the
-// loop.
+// Replace LLVM's function: make the tasks of a taskloop run at once, in loop order, since the runtime creates them
+// internally.
 PUBLIC void __kmpc_taskloop(ident *location, int thread, kmp_task *runtime_task, int deferred, uint64_t *lower,
                             uint64_t *upper, int64_t step, int nogroup, int how, uint64_t grain, void *copy) {
     REAL(__kmpc_taskloop)(location, thread, runtime_task, on ? 0 : deferred, lower, upper, step, nogroup, how, grain,
@@ -797,7 +805,7 @@ typedef struct {
     void (*body)(void *);
 } gcc_task;
 
-// Run the body of a task of gcc's, as a routine of LLVM's kind.
+// Task routine in LLVM's form that runs the body of a task compiled by GCC.
 static int run_gcc_body(int thread, void *runtime_task) {
     (void)thread;
     gcc_task *own = runtime_task;
@@ -805,7 +813,7 @@ static int run_gcc_body(int thread, void *runtime_task) {
     return 0;
 }
 
-// Return the dependences that gcc's code passes, in memory of their own. Aborts without memory.
+// Convert the dependences that GCC's code passes; the caller frees the list. Aborts without memory.
 static dependences convert_gcc_dependences(void **depend) {
     uintptr_t *words = (uintptr_t *)depend;
     size_t short_form = words[0] != 0, count = short_form ? words[0] : words[1], first = short_form ? 2 : 5;
@@ -821,7 +829,7 @@ static dependences convert_gcc_dependences(void **depend) {
     return converted;
 }
 
-// In place of libgomp's function, for gcc's code: make a task of LLVM's kind of it and submit that.
+// Replace libgomp's function for code compiled by GCC: create a task in LLVM's form and submit it.
 PUBLIC void GOMP_task(void (*body)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                       int deferred, unsigned flags, void **depend, int priority, void *detach) {
     if (on && mine != NULL && !deferred && (flags & GOMP_DEPEND)) {
