@@ -66,7 +66,8 @@ class ExactParser(argparse.ArgumentParser):
         super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError with one sentence about the wrong line; argparse would print the usage of all options."""
+        """Raise UsageError, which explains in one sentence what is wrong with the line; argparse itself would print
+        the usage of all options."""
         from weft.cli._wrong_words import explain_refusal
 
         raise UsageError(explain_refusal(self.prog.removeprefix("weft").strip(), message))
