@@ -134,7 +134,8 @@ def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
 
 
 def open_output(args: argparse.Namespace) -> Any:
-    """Return the file or stream to write to, opened."""
+    """Return the file that --output names, or standard output, as a stream for text or bytes. UsageError for Parquet
+    to a terminal."""
     binary = args.format in ("csv", "parquet") and not args.count and not args.definitions
     if args.output is not None:
         return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8", errors="backslashreplace")

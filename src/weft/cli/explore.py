@@ -177,7 +177,7 @@ def show_progress_of(advance: Callable[[float, str], None], search: Search, shar
 
 
 def write_explored(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) -> None:
-    """Write explored.json; if the run's folder cannot be written, say so and go on."""
+    """Write the results of the exploration into the run, as explored.json. If that fails, print a message and go on."""
     from weft.explore.explored import write_explored
 
     try:
@@ -202,7 +202,7 @@ def report_no_variants(trace: Trace, args: argparse.Namespace, left: Unvaried) -
 
 
 def print_json(trace: Trace, explored: Explored) -> None:
-    """Print the outcomes for scripts: explored.json."""
+    """Print the results of the exploration as JSON, with the content of explored.json."""
     from weft.trace.explored import FILE
 
     print((trace.path / FILE).read_text(), end="")

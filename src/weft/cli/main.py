@@ -132,7 +132,8 @@ def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code; the only place that prints an error."""
+    """Run the command that a line names, and return its exit code. Errors of all commands are printed here and nowhere
+    else."""
     # What is imported and read stays: to look through it for garbage, also at the end, is a tenth of a short command.
     if argv is None:
         exit_on_termination()

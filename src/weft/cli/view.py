@@ -88,7 +88,7 @@ def view_both(reference: Path, run: Path, values: ValueComparison | None, *, cal
 
 
 def _print_text(trace: Trace, depth: int) -> int:
-    """Print the last moments of each rank."""
+    """Print the last `depth` calls of each rank as a text picture, and return the exit status."""
     from weft.picture.text import draw_text
 
     width = shutil.get_terminal_size().columns

@@ -440,7 +440,7 @@ def make_nonblocking(connection: socket.socket) -> socket.socket:
 
 
 def detect_dead_peer(connection: socket.socket) -> None:
-    """Have the system notice within seconds that the peer of a connection lost its power."""
+    """Set the options of a connection by which the system notices within seconds that the peer has lost its power."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", GONE)):
         if hasattr(socket, option):

@@ -131,8 +131,8 @@ def open_port(port: int) -> socket.socket | None:
 
 
 def find_listener(step: JobStep, folder: Path) -> ListenerAddress | None:
-    """Return the address at which the first host of the step accepts the others. None if that host sees the same folder
-    as this one, or if nobody answers.
+    """Return the address at which the first host of the job step waits for the others. None if that host sees the same
+    run folder as this one, as nothing has to be sent then, or if nobody answers.
 
     `folder`: the step's folder in this host's run.
     """
