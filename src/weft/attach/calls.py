@@ -15,7 +15,7 @@ from weft.attach.model import Argument, Call, Frame, Stack
 from weft.mpi.table import functions_by_name
 from weft.sources import files
 from weft.sources.call_arguments import find_call_arguments
-from weft.sources.statement import statement
+from weft.sources.statement import find_statement
 from weft.trace.sites import CallSite
 
 STARTS: Final = re.compile(
@@ -269,7 +269,7 @@ def is_world(communicator: str, site: CallSite) -> bool:
     """
     if re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD(%MPI_VAL)?", communicator, re.I):
         return True
-    file = files.read(site.file or "") if re.fullmatch(r"\w+", communicator) else None
+    file = files.read_source(site.file or "") if re.fullmatch(r"\w+", communicator) else None
     if file is None:
         return False
     gets = re.findall(
@@ -283,10 +283,10 @@ def read_statement(site: CallSite) -> list[str]:
     after the program was built.
     """
     path = site.file or ""
-    file = files.read(path) if path else None
+    file = files.read_source(path) if path else None
     if file is None or is_newer(path, site.module):
         return []
-    found = statement(file.lines, 1, site.line, path)
+    found = find_statement(file.lines, 1, site.line, path)
     return list(found.lines) if found else []
 
 

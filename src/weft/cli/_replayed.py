@@ -18,12 +18,12 @@ from weft.replay.sentences import (
     describe_deadlock,
     describe_divergence,
     describe_interruption,
+    describe_left_files,
     describe_refusal,
     describe_stall,
     describe_stalled_outcome,
     describe_stop,
     describe_timeout,
-    note_left_files,
 )
 from weft.trace import Trace
 
@@ -79,7 +79,7 @@ def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argpar
         return [text], LEFT_STATUS
     status = job.process.shell_status
     said = f"nothing was replayed: the program ended with status {status} before it had {entered}"
-    return [said, *note_left_files(trace)], (status or LEFT_STATUS)
+    return [said, *describe_left_files(trace)], (status or LEFT_STATUS)
 
 
 def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
@@ -154,7 +154,7 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
                 f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"
                 for rank, made, recorded in came[:8]
             ),
-            *(note_left_files(trace) if status else ()),
+            *(describe_left_files(trace) if status else ()),
         ], status or LEFT_STATUS
     free = session.ranks_without_plan
     held = [plan for plan in session.plans if plan.rank not in {*free, *blind}]

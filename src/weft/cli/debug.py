@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FAILED_STATUS = 1
 MOST_FINDINGS = 10
 """Findings of a program recorded just now that get a breakpoint."""
+MOST_ERRORS = 3
+"""Errors of an older run that are shown at the start."""
 SCRIPTED = 600.0
 """Seconds for a command of a script: nobody is there to interrupt it."""
 TAKES_PROGRAM = True
@@ -142,6 +144,8 @@ def run_debugger(
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit
     try:
         show_start(debugger, prompt, quiet=lines is not None)
+        if lines is None and not as_json and not first and not at_findings:
+            print_ways_to_errors(debugger)
         for place in debugger.places_of_findings()[:MOST_FINDINGS] if at_findings else ():
             prompt.do(f"break {place}")
         for line in first or []:
@@ -160,6 +164,20 @@ def run_debugger(
     finally:
         debugger.close()
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+
+
+def print_ways_to_errors(debugger: Debugger) -> None:
+    """Print each error of a run that did not end well, with the command that goes there; nothing for other runs, which
+    are not analysed.
+    """
+    if debugger.record.trace.run.get("ended") in (None, "finished"):
+        return
+    from weft.report.text import finding_line
+
+    errors = [(number, one) for number, one in enumerate(debugger.findings(), 1) if one.severity == "error"]
+    for number, one in errors[:MOST_ERRORS]:
+        way = "continue" if one.kind == "crash" else f"until finding:{number}" if one.events else ""
+        print(finding_line(one) + (f" `{way}` goes there." if way else ""))
 
 
 def show_start(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:

@@ -238,7 +238,7 @@ def run_replayed_program(
         variables |= replay_environment(launch_plan.line.programs)  # a runtime makes threads in an order of its own
     try:
         with working_in(Path(str(directory.facts["cwd"]))):
-            return run_job(launch_plan, directory, variables, observer=session.observe)
+            return run_job(launch_plan, directory, variables, observer=session.check_end)
     finally:
         if session.conductor is not None:
             session.conductor.end()

@@ -13,7 +13,7 @@ import numpy as np
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.compare.calls import Ints, align_calls, compute_call_keys
-from weft.compare.contents import has_hashes
+from weft.compare.contents import ExemptCalls, has_hashes
 from weft.compare.values.judgement import Judgement, judge_arrays
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
@@ -55,6 +55,8 @@ class ResultComparison:
     ulps: float = 0.0
     first: ResultDifference | None = None
     known: EventId | None = None
+    left_out: int = 0
+    """How many results were not compared, as they belong to exempt calls."""
 
     @property
     def alike(self) -> bool:
@@ -126,9 +128,11 @@ def differ_in_rank_count(before: Match, after: Match) -> bool:
     return len(before.trace.ranks) != len(after.trace.ranks) and has_hashes(before) and has_hashes(after)
 
 
-def compare_results(before: Match, after: Match, tolerance: Tolerance) -> ResultComparison:
+def compare_results(
+    before: Match, after: Match, tolerance: Tolerance, exempt: ExemptCalls | None = None
+) -> ResultComparison:
     """Return how the results of collectives over all ranks differ between two runs, in the order of rank 0's calls. The
-    runs may have different numbers of ranks.
+    runs may have different numbers of ranks. `exempt`: calls whose results are not compared.
     """
     names: dict[str, int] = {}
     one, two = _SharedResults(before), _SharedResults(after)
@@ -142,6 +146,10 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
     )
     found.alone = len(one.events) - len(i), len(two.events) - len(j)
     both = (one.row[i] >= 0) & (two.row[j] >= 0)
+    if exempt is not None:
+        is_exempt = exempt.mask(two.rank)[two.events[j]]
+        found.left_out = int((both & is_exempt).sum())
+        both &= ~is_exempt
     i, j = i[both], j[both]
     found.compared = len(i)
     known = len(i)

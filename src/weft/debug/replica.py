@@ -21,7 +21,7 @@ from weft.replay.control import ControlPage
 from weft.replay.driver import write_goals
 from weft.replay.layout import CONTROL_SIZE, ControlState
 from weft.replay.pace import QuietTimer, threads_of_ranks
-from weft.replay.running import IDLE, SETTLE, has_begun
+from weft.replay.running import IDLE, SETTLE, is_sure_to_begin
 from weft.safety.started import own_python
 
 BEGIN = 60.0
@@ -235,7 +235,7 @@ class Replica:
         """Return whether a thread is stopped at its goal, has ended, or has not begun yet."""
         rank, slot = thread
         if not self.controls[rank].pid:
-            return not has_begun(self.controls, self.record.plans, rank)
+            return not is_sure_to_begin(self.controls, self.record.plans, rank)
         if not self.alive(rank) or self.parked(rank, slot):
             return True
         control = self.controls[rank]

@@ -67,8 +67,9 @@ class Race:
 
 
 def iterate_races(outcome: Outcome) -> Iterator[Race]:
-    """Yield each race of an outcome: its wildcard, the sender whose message came, and the senders that could have
-    come first."""
+    """Yield each race of an outcome: its wildcard receive or probe, the sender whose message came, and the other
+    senders whose messages could have come first.
+    """
     found, sends = outcome.match, outcome.match.sends
     for k in range(len(outcome.races)):
         posts, row = found.probes if outcome.races.probe[k] else found.recvs, int(outcome.races.row[k])
@@ -78,8 +79,8 @@ def iterate_races(outcome: Outcome) -> Iterator[Race]:
 
 
 def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
-    """Yield the variants of an outcome: one for each other sender at a race, and one for each other request that a
-    completing call could have completed.
+    """Yield the variants of an outcome, which differ from it by one choice: another sender at a race, or another
+    request that a call such as MPI_Waitany could have completed.
     """
     for race in iterate_races(outcome):
         yield from (race.variant(outcome, sender) for sender in race.others)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId, Forced
 from weft.base.facts import changed
 from weft.base.words import plural, rank_words
-from weft.evidence import OrderOnly, Other, Place, Race, Receive, moved_to
+from weft.evidence import OrderOnly, Other, Place, Race, Receive, translate_place
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
@@ -181,7 +181,7 @@ def translate_to_run(
     influences = has_race_before and not race.influenced
     evidence = changed(
         race,
-        took=moved_to(race.took, to_run),
+        took=translate_place(race.took, to_run),
         others=others,
         receive=changed(receive, nth=receive.nth + count_before(receive.what, receive.rank)),
         influenced=race.influenced or influences,

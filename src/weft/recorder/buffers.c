@@ -211,7 +211,7 @@ void weft_copy_buffer_before_completion(const struct weft_pending *pending) {
 
 /* Return whether the program has written into the buffer of a receive while it was pending: whether a byte differed at
  * the first question from both what it was at the start and what it is at the end. */
-static bool has_program_written(const struct weft_pending *pending) {
+static bool has_program_written_buffer(const struct weft_pending *pending) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t *now = pending->seen->now;
@@ -310,7 +310,7 @@ void weft_watch_restarted_buffer(struct weft_pending *pending, MPI_Request reque
 
 /* Return whether the program has changed the buffer of an operation while MPI had it. */
 bool weft_has_buffer_changed(const struct weft_pending *pending) {
-    return pending->seen ? has_program_written(pending) : has_checksum_changed(pending);
+    return pending->seen ? has_program_written_buffer(pending) : has_checksum_changed(pending);
 }
 
 /* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */

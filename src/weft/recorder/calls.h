@@ -186,7 +186,7 @@ struct weft_block {
 };
 enum { WEFT_ATTENTION_REPLAY = 1, WEFT_ATTENTION_FRESH = 2 };
 extern WEFT_HIDDEN volatile int weft_attention; /* not 0: a call about to be made is to be looked at */
-WEFT_COLD void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event);
+WEFT_COLD void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event);
 WEFT_COLD void weft_look_up_buffers_at_next_call(struct weft_thread *thread);
 WEFT_COLD void weft_note_buffer_for_lookup(const void *buffer);
 WEFT_COLD void weft_record_caller_frames(const struct weft_site_cached *site);
@@ -254,7 +254,7 @@ WEFT_HOT void weft_look_up_buffer_if_new(struct weft_thread *thread, const struc
 /* Make the event part of the record just before the call is made. The time is taken last: what came before was Weft's,
  * not the call's. */
 WEFT_HOT void weft_publish_event(struct weft_thread *thread, struct weft_event *event) {
-    if (UNLIKELY(weft_attention)) weft_do_rare_work_before_call(thread, event);
+    if (UNLIKELY(weft_attention)) weft_check_plan_and_look_up_buffers(thread, event);
     thread->fold = NULL;
     thread->events.next += sizeof(struct weft_event);
     event->enter = weft_ticks(weft_clock_kind);

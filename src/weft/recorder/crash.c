@@ -446,8 +446,8 @@ static bool is_handled_here(int signal_number) {
 
 /* Set the program's own action for a signal that the recorder handles, and return the one before in `before`, as
  * sigaction does. `action` NULL: set nothing. Returns 0. */
-static WEFT_GIVEN int exchange_program_action(int signal_number, const struct sigaction *action,
-                                              struct sigaction *before) {
+static WEFT_GIVEN int exchange_program_handler(int signal_number, const struct sigaction *action,
+                                               struct sigaction *before) {
     sigset_t all, mask;
     struct sigaction wanted = action ? *action : (struct sigaction){0}; /* read while signals can come */
     sigfillset(&all);
@@ -469,7 +469,7 @@ static WEFT_GIVEN int exchange_program_action(int signal_number, const struct si
 WEFT_GIVEN __attribute__((visibility("default"))) int
 sigaction(int signal_number, const struct sigaction *restrict action, struct sigaction *restrict before) {
     find_real_sigaction();
-    return is_handled_here(signal_number) ? exchange_program_action(signal_number, action, before)
+    return is_handled_here(signal_number) ? exchange_program_handler(signal_number, action, before)
                                           : real_sigaction(signal_number, action, before);
 }
 
@@ -482,7 +482,7 @@ static WEFT_GIVEN sighandler_t set_handler_behind_own(const char *name, int sign
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
     sigemptyset(&action.sa_mask);
     if (masked) sigaddset(&action.sa_mask, signal_number);
-    exchange_program_action(signal_number, &action, &before);
+    exchange_program_handler(signal_number, &action, &before);
     return before.sa_handler;
 }
 
@@ -517,7 +517,7 @@ void weft_free_thread_signal_stack(void) {
 }
 
 /* Read the program's handler for a signal, and install the recorder's before it. */
-static void take_signal(int signal_number) {
+static void take_over_signal(int signal_number) {
     if (real_sigaction(signal_number, NULL, &actions[signal_number].program)) return;
     actions[signal_number].ours = true;
     install_own_handler(signal_number);
@@ -531,9 +531,9 @@ void weft_begin_signal_handling(void) {
     current_exception_type = (__typeof__(current_exception_type))dlsym(RTLD_DEFAULT, "__cxa_current_exception_type");
     demangle = (__typeof__(demangle))dlsym(RTLD_DEFAULT, "__cxa_demangle");
     weft_give_thread_signal_stack();
-    for (int i = 0; i < FAULTS; i++) take_signal(faults[i]);
-    for (int i = 0; i < WARNINGS; i++) take_signal(warnings[i]);
-    take_signal(STACK_SIGNAL);
+    for (int i = 0; i < FAULTS; i++) take_over_signal(faults[i]);
+    for (int i = 0; i < WARNINGS; i++) take_over_signal(warnings[i]);
+    take_over_signal(STACK_SIGNAL);
     is_handling = true;
 }
 

@@ -50,7 +50,7 @@ static void forget_open_groups(void) {
 }
 
 /* End the watch of arrays with ghost cells, and close its file. */
-static void end_watch(void) {
+static void end_own_watch(void) {
     weft_close_ghost_log();
     is_watching = false;
     forget_open_groups();
@@ -58,10 +58,10 @@ static void end_watch(void) {
 }
 
 /* End the watch and write why, as what would be recorded from here on would not be complete. */
-static void give_up(const char *reason) {
+static void give_up_watch(const char *reason) {
     if (!is_watching) return;
     weft_write_ghost_record(GAVE_UP, weft_count_own_calls(), NULL, 0, reason, strlen(reason));
-    end_watch();
+    end_own_watch();
 }
 
 /* ---- values ---- */
@@ -137,7 +137,7 @@ static bool write_changed_values(struct ghost_array *array, struct cell_set *cel
     return true;
 }
 
-static void end_array(struct ghost_array *array);
+static void end_array_watch(struct ghost_array *array);
 
 /* Write down if something else than the stores that the hooks saw has changed the cells that neighbours copy. */
 static void write_unseen_changes(struct ghost_array *array, uint64_t moment) {
@@ -175,12 +175,12 @@ void weft_write_open_stores(void) {
     }
     weft_halo_open = 0;
     last_array = NULL;
-    if (++epoch == EPOCHS) give_up("too many stores");
-    else if (weft_is_ghost_log_full()) give_up("more than 512 MB of accesses");
+    if (++epoch == EPOCHS) give_up_watch("too many stores");
+    else if (weft_is_ghost_log_full()) give_up_watch("more than 512 MB of accesses");
 }
 
 /* Make room for one more element of `size` bytes in an array of `n`; return false without memory. */
-static bool make_room(void **array, uint32_t n, uint32_t *space, size_t size) {
+static bool make_room_for_element(void **array, uint32_t n, uint32_t *space, size_t size) {
     if (n < *space) return true;
     uint32_t more = *space ? *space * 2 : FIRST;
     void *larger = realloc(*array, more * size);
@@ -211,8 +211,8 @@ static void take_recent_loads(struct group *group, uint32_t target) {
         uint32_t line = find_load_line(group, load);
         if (line == READS) continue;
         if (group->pairs_n == MOST_PAIRS ||
-            !make_room((void **)&group->pairs, group->pairs_n, &group->pairs_space, sizeof *group->pairs)) {
-            give_up("one line uses too many ghost cells");
+            !make_room_for_element((void **)&group->pairs, group->pairs_n, &group->pairs_space, sizeof *group->pairs)) {
+            give_up_watch("one line uses too many ghost cells");
             return;
         }
         group->pairs[group->pairs_n++] = (struct pair){.read = line, .ghost = load->place, .target = target};
@@ -255,8 +255,8 @@ static void record_store(struct ghost_array *array, uint32_t place, uintptr_t co
     if (array->cells[place] >> EPOCH_SHIFT == epoch) weft_write_open_stores();
     struct group *group = is_watching ? find_open_group(array, code_address, copies, moment) : NULL;
     if (!group) return;
-    if (!make_room((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
-        give_up("there is no memory");
+    if (!make_room_for_element((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
+        give_up_watch("there is no memory");
         return;
     }
     group->places[group->places_n++] = place;
@@ -292,7 +292,7 @@ static inline uint64_t find_cell(const struct ghost_array *array, uintptr_t addr
 }
 
 /* Return an array that has some of the `size` bytes at an address, NULL for none. */
-static inline struct ghost_array *find_array(uintptr_t address, size_t size) {
+static inline struct ghost_array *find_array_at(uintptr_t address, size_t size) {
     static int last;
     if (last < array_count && address < arrays[last]->high && address + size > arrays[last]->low) return arrays[last];
     for (int k = 0; k < array_count; k++)
@@ -315,11 +315,11 @@ void weft_record_ghost_access(uintptr_t address, size_t size, unsigned kind, uin
         note_foreign_access(address, size);
         return;
     }
-    if (UNLIKELY(used_by_other_thread)) give_up("another thread than the one that declared the arrays uses them");
-    struct ghost_array *array = is_watching ? find_array(address, size) : NULL;
+    if (UNLIKELY(used_by_other_thread)) give_up_watch("another thread than the one that declared the arrays uses them");
+    struct ghost_array *array = is_watching ? find_array_at(address, size) : NULL;
     if (kind & WEFT_HOOK_FREE) {
         if (array) weft_forget_arrays_of_unknown_widths(address, address + size);
-        for (; array; array = find_array(address, size)) end_array(array);
+        for (; array; array = find_array_at(address, size)) end_array_watch(array);
     }
     if (!array) return;
     uint64_t first = address > array->low ? find_cell(array, address) : 0, last = find_cell(array, address + size - 1);
@@ -363,7 +363,7 @@ static int classify_cell(const struct ghost_array *array, uint64_t place) {
 
 /* Have the hooks report accesses to the ghosts and to the cells that neighbours copy (`change` 1), or no longer
  * (-1). */
-static void watch_shell(const struct ghost_array *array, int change) {
+static void watch_shell_cells(const struct ghost_array *array, int change) {
     for (uint64_t k = 0; k < array->count;) {
         uint64_t first = k;
         while (k < array->count && (array->cells[k] & OF_CELL) != INNER) k++;
@@ -389,10 +389,10 @@ static void free_array(struct ghost_array *array) {
 }
 
 /* End the watch of an array, whose memory is used for something else from here on. */
-static void end_array(struct ghost_array *array) {
+static void end_array_watch(struct ghost_array *array) {
     weft_write_open_stores();
     recent_load_count = 0;
-    watch_shell(array, -1);
+    watch_shell_cells(array, -1);
     for (int k = 0; k < array_count; k++)
         if (arrays[k] == array) {
             arrays[k] = arrays[--array_count];
@@ -412,7 +412,7 @@ static bool make_cell_set(struct cell_set *cells, uint32_t n) {
 }
 
 /* Find out which cells of an array are ghosts, and which neighbours copy; return false without memory. */
-static bool find_shell(struct ghost_array *array) {
+static bool mark_shell_cells(struct ghost_array *array) {
     uint32_t counts[3] = {0};
     array->cells =
         mmap(NULL, array->count * sizeof *array->cells, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -453,7 +453,7 @@ static bool set_array_sizes(struct ghost_array *array, const int64_t *shape, con
 }
 
 /* Begin to watch an array, and write down its declaration and its first values. */
-static void add_array(struct ghost_array *array, const struct declaration *declaration) {
+static void begin_array_watch(struct ghost_array *array, const struct declaration *declaration) {
     array->number = arrays_made++;
     ranges[array_count].low = array->low;
     ranges[array_count].high = array->high;
@@ -462,7 +462,7 @@ static void add_array(struct ghost_array *array, const struct declaration *decla
     weft_write_array_declaration(array, declaration, moment);
     write_changed_values(array, &array->edge, OWNED, moment);
     write_ghost_values(array, moment);
-    watch_shell(array, 1);
+    watch_shell_cells(array, 1);
     weft_halo_on = 1;
 }
 
@@ -478,17 +478,17 @@ bool weft_watch_ghost_array(const struct ghost_array *given, const int64_t *shap
     if (!array) return false;
     *array = *given;
     array->shift = array->size && !(array->size & (array->size - 1)) ? __builtin_ctzll(array->size) : -1;
-    if (!set_array_sizes(array, shape, halo) || !find_shell(array)) {
+    if (!set_array_sizes(array, shape, halo) || !mark_shell_cells(array)) {
         free_array(array);
         return false;
     }
     for (int k = array_count - 1; k >= 0; k--)
-        if (array->low < arrays[k]->high && array->high > arrays[k]->low) end_array(arrays[k]);
+        if (array->low < arrays[k]->high && array->high > arrays[k]->low) end_array_watch(arrays[k]);
     if (array_count == PARTS) {
         free_array(array);
         return false;
     }
-    add_array(array, declaration);
+    begin_array_watch(array, declaration);
     declaration->before = array->number;
     return true;
 }
@@ -600,19 +600,20 @@ void weft_halo_part_fortran(const void *data, int letter, size_t size, const cha
 VISIBLE void weft_halo_part_end(const void *data);
 /* Called by the program: end the watch of the array with ghost cells at this address. */
 void weft_halo_part_end(const void *data) {
-    struct ghost_array *array = weft_is_ghost_watch_thread() ? find_array((uintptr_t)data, 1) : NULL;
+    struct ghost_array *array = weft_is_ghost_watch_thread() ? find_array_at((uintptr_t)data, 1) : NULL;
     if (!array) return;
     weft_forget_arrays_of_unknown_widths(array->low, array->high);
-    end_array(array);
+    end_array_watch(array);
 }
 
 /* End the watch of all arrays with ghost cells, as MPI is finalized or the program ends: no message comes any more. */
 void weft_end_ghost_watch(void) {
-    if (is_watching && used_by_other_thread) give_up("another thread than the one that declared the arrays uses them");
+    if (is_watching && used_by_other_thread)
+        give_up_watch("another thread than the one that declared the arrays uses them");
     if (!is_watching) return;
     weft_write_open_stores();
     if (is_watching) weft_write_ghost_record(END, weft_count_own_calls(), NULL, 0, NULL, 0);
-    end_watch();
+    end_own_watch();
 }
 
 /* End the watch in a child of fork(), which is not the rank. */

@@ -149,8 +149,8 @@ static size_t drop_long_double_padding(uint8_t *bytes, size_t n) {
 }
 
 /* Add the first `bytes` bytes of a buffer without gaps to the hash; return false if they cannot be read. */
-static bool hash_memory(struct weft_hashing *hashing, const struct weft_call_buffer *buffer, bool padded,
-                        uint64_t bytes) {
+static bool hash_contiguous_buffer(struct weft_hashing *hashing, const struct weft_call_buffer *buffer, bool padded,
+                                   uint64_t bytes) {
     for (uint64_t offset = 0; offset < bytes; offset += CHUNK) {
         size_t n = bytes - offset < CHUNK ? (size_t)(bytes - offset) : (size_t)CHUNK;
         const char *from = (const char *)buffer->buffer + offset;
@@ -191,8 +191,8 @@ static WEFT_ASKS bool pack_copied_elements(const void *from, int count, MPI_Data
 
 /* Add the first `bytes` bytes of a buffer with gaps to the hash, packed by MPI a few elements at a time; return false
  * if that fails. */
-static bool hash_packed_elements(struct weft_hashing *hashing, const struct weft_call_buffer *buffer,
-                                 const struct type_hashing *hashed_type, uint64_t bytes) {
+static bool hash_buffer_with_gaps(struct weft_hashing *hashing, const struct weft_call_buffer *buffer,
+                                  const struct type_hashing *hashed_type, uint64_t bytes) {
     if ((size_t)hashed_type->size > hashing->room) {
         uint8_t *larger = realloc(hashing->space, (size_t)hashed_type->size);
         if (!larger) return false;
@@ -244,8 +244,9 @@ struct weft_hash weft_hash_buffers(const struct weft_call_buffer *buffers, int64
         uint64_t bytes = (uint64_t)hashed_type->size * (uint64_t)hashed->count;
         if (bytes > most) bytes = most;
         if (hashed_type->manner == NOT_AT_ALL) return result;
-        if (hashed_type->manner == PACKED ? !hash_packed_elements(hashing, hashed, hashed_type, bytes)
-                                          : !hash_memory(hashing, hashed, hashed_type->manner == LONG_DOUBLES, bytes))
+        if (hashed_type->manner == PACKED
+                ? !hash_buffer_with_gaps(hashing, hashed, hashed_type, bytes)
+                : !hash_contiguous_buffer(hashing, hashed, hashed_type->manner == LONG_DOUBLES, bytes))
             return result;
         if (keep && !any && hashed_type->manner == AS_THEY_LIE) result.kept = keep_contents(hashing, hashed, bytes);
         result.bytes += bytes;
@@ -258,15 +259,15 @@ struct weft_hash weft_hash_buffers(const struct weft_call_buffer *buffers, int64
 }
 
 /* ---- rows ---- */
-/* Write the `n` bytes that keep_contents has kept into the record; return false if there is no room. */
-static bool record_contents(uint32_t n) {
+/* Write the bytes that keep_contents has kept into the record; return false if there is no room. */
+static bool record_kept_contents(uint32_t byte_count) {
     struct weft_stream *stream = &weft_self->contents;
-    uint32_t room = (n + 7) / 8 * 8;
+    uint32_t room = (byte_count + 7) / 8 * 8;
     if (!stream->base && !weft_stream_open(weft_the_record, stream, WEFT_STREAM_CONTENTS, (int)weft_self->slot))
         return false;
     if (!weft_stream_fits(stream, room)) return false;
-    memcpy(stream->next, weft_self->hashing->kept, n);
-    memset(stream->next + n, 0, room - n);
+    memcpy(stream->next, weft_self->hashing->kept, byte_count);
+    memset(stream->next + byte_count, 0, room - byte_count);
     stream->next += room;
     weft_stream_publish(stream);
     return true;
@@ -287,7 +288,7 @@ void weft_record_hash(const struct weft_hash *hash, enum weft_hash_side side, st
                                                                .request = request,
                                                                .thread = (uint16_t)call.thread,
                                                                .side = (uint8_t)side,
-                                                               .kept = hash->kept && record_contents(hash->kept)};
+                                                               .kept = hash->kept && record_kept_contents(hash->kept)};
     stream->next += sizeof(struct weft_hashed);
     weft_stream_publish(stream);
 }

@@ -342,7 +342,7 @@ static void record_blocks(struct weft_thread *thread) {
 
 /* Do what only few calls need before they are made: compare the call with a replay's plan, and look up the blocks
  * behind new buffers. */
-void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) {
+void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event) {
     if (weft_replaying) weft_check_call_against_plan(thread, event);
     if (!thread->fresh) return;
     weft_note_buffer_for_lookup((const void *)(uintptr_t)event->buffer);

@@ -44,9 +44,9 @@ static struct table {
 static volatile bool is_locking, is_first_thread_inside;
 static __thread bool is_inside_unlocked;
 
-/* Lock the table of handles of one class, to be unlocked by unlock_table. As long as one thread alone calls MPI it
+/* Lock the table of handles of one class, to be unlocked by unlock_handle_table. As long as one thread alone calls MPI it
  * takes no lock, and only says that it is inside. */
-static inline void lock_table(struct table *table) {
+static inline void lock_handle_table(struct table *table) {
     if (LIKELY(!is_locking)) {
         is_first_thread_inside = true;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -60,8 +60,8 @@ static inline void lock_table(struct table *table) {
     }
 }
 
-/* Unlock a table of handles that lock_table has locked. */
-static inline void unlock_table(struct table *table) {
+/* Unlock a table of handles that lock_handle_table has locked. */
+static inline void unlock_handle_table(struct table *table) {
     if (LIKELY(is_inside_unlocked)) {
         is_inside_unlocked = false;
         __atomic_store_n(&is_first_thread_inside, false, __ATOMIC_RELEASE);
@@ -84,7 +84,7 @@ void weft_begin_locking_objects(void) {
 static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
 
 /* Return the entry of a handle, NULL if the table has none. Needs the table's lock. */
-static inline struct entry *find_entry(struct table *table, uintptr_t handle) {
+static inline struct entry *find_handle_entry(struct table *table, uintptr_t handle) {
     if (!table->capacity) return NULL;
     for (size_t index = hash_handle(handle) & (table->capacity - 1);; index = (index + 1) & (table->capacity - 1)) {
         struct entry *entry = &table->entries[index];
@@ -95,7 +95,7 @@ static inline struct entry *find_entry(struct table *table, uintptr_t handle) {
 
 /* Make a table of handles larger, without the entries that were deleted; return false without memory. Needs the table's
  * lock. */
-static WEFT_COLD bool enlarge_table(struct table *table) {
+static WEFT_COLD bool enlarge_handle_table(struct table *table) {
     size_t full = 0;
     for (size_t i = 0; i < table->capacity; i++) full += table->entries[i].state == FULL;
     size_t capacity = 256;
@@ -116,10 +116,10 @@ static WEFT_COLD bool enlarge_table(struct table *table) {
 }
 
 /* Return the entry of a handle, a new one (id 0) if the table has none; NULL without memory. Needs the table's lock. */
-static struct entry *find_or_make_entry(struct table *table, uintptr_t handle) {
-    struct entry *entry = find_entry(table, handle);
+static struct entry *find_or_make_handle_entry(struct table *table, uintptr_t handle) {
+    struct entry *entry = find_handle_entry(table, handle);
     if (entry) return entry;
-    if (table->filled * 2 >= table->capacity && !enlarge_table(table)) return NULL;
+    if (table->filled * 2 >= table->capacity && !enlarge_handle_table(table)) return NULL;
     size_t index = hash_handle(handle) & (table->capacity - 1);
     while (table->entries[index].state == FULL) index = (index + 1) & (table->capacity - 1);
     entry = &table->entries[index];
@@ -132,17 +132,17 @@ static struct entry *find_or_make_entry(struct table *table, uintptr_t handle) {
  * one's id stays. */
 static void enter_predefined_handle(int class, uintptr_t handle, uint32_t id) {
     struct table *table = &tables[class];
-    struct entry *entry = find_entry(table, handle);
+    struct entry *entry = find_handle_entry(table, handle);
     if (entry) return; /* one handle under two names (MPI_LONG_LONG and MPI_LONG_LONG_INT): the first one stays */
-    if ((entry = find_or_make_entry(table, handle))) entry->id = id;
+    if ((entry = find_or_make_handle_entry(table, handle))) entry->id = id;
 }
 
 /* Return the id of the object that a handle names, by the table of its class, and put it into the thread's cache. A
  * handle that no recorded call made gets a new id; 0 without memory. */
 uint32_t weft_find_object_id_in_table(struct weft_thread *thread, int class, uintptr_t handle) {
     struct table *table = &tables[class];
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, handle);
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, handle);
     uint32_t id = 0;
     if (entry) {
         /* A handle that no recorded call made: its object stays without a definition. */
@@ -151,7 +151,7 @@ uint32_t weft_find_object_id_in_table(struct weft_thread *thread, int class, uin
         thread->caches[class][hash_handle(handle) % WEFT_CACHED] =
             (struct weft_cached){.handle = handle, .id = id, .generation = table->generation};
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     return id;
 }
 
@@ -192,10 +192,10 @@ static bool pop_reference(struct entry *entry) {
 
 /* Return the id of a handle that a call has made: a new one, or the fixed one if the object is predefined; 0 without
  * memory. `extra`: what is known of the object. */
-static uint32_t assign_id(int class, uintptr_t handle, void *extra) {
+static uint32_t assign_id_to_handle(int class, uintptr_t handle, void *extra) {
     struct table *table = &tables[class];
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, handle);
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, handle);
     uint32_t id = 0;
     if (entry) {
         if (entry->id && entry->id < WEFT_ID_DYNAMIC)
@@ -207,19 +207,19 @@ static uint32_t assign_id(int class, uintptr_t handle, void *extra) {
             entry->extra = extra;
         }
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     return id;
 }
 
 /* Return the id of a handle that a call has made, which names a new object from now on. */
-uint32_t weft_assign_object_id(int class, uintptr_t handle) { return assign_id(class, handle, NULL); }
+uint32_t weft_assign_object_id(int class, uintptr_t handle) { return assign_id_to_handle(class, handle, NULL); }
 
 /* Forget an object that a call has freed, if the handle still names it. */
 void weft_forget_object(int class, uintptr_t handle, uint32_t id) {
     struct table *table = &tables[class];
     if (id < WEFT_ID_DYNAMIC) return;
-    lock_table(table);
-    struct entry *entry = find_entry(table, handle);
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, handle);
     if (entry && entry->id == id) {
         if (!pop_reference(entry)) {
             entry->state = GONE;
@@ -228,7 +228,7 @@ void weft_forget_object(int class, uintptr_t handle, uint32_t id) {
         }
         table->generation++;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
 }
 
 #define H(x) ((uintptr_t)(x))
@@ -385,10 +385,10 @@ static void end_definition(struct definition *definition, int type) {
 /* Return what is known of a communicator, NULL for one that no recorded call made. The result is never freed. */
 struct weft_comm *weft_find_comm(MPI_Comm comm) {
     struct table *table = &tables[WEFT_CLASS_COMM];
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(comm));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(comm));
     struct weft_comm *facts = entry ? entry->extra : NULL;
-    unlock_table(table);
+    unlock_handle_table(table);
     return facts;
 }
 
@@ -463,16 +463,16 @@ static WEFT_ASKS void record_comm_definition(uint32_t id, MPI_Comm comm, uint32_
     if (local != MPI_GROUP_NULL) REAL(MPI_Group_free)(&local);
     if (remote != MPI_GROUP_NULL) REAL(MPI_Group_free)(&remote);
     struct table *table = &tables[WEFT_CLASS_COMM];
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(comm));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(comm));
     if (entry && entry->id == id) entry->extra = facts;
     else free(facts);
-    unlock_table(table);
+    unlock_handle_table(table);
 }
 
 /* Return which creation on the parent this is, from 0 on, and count it. Calls that only a group takes part in are
  * counted by group and tag (`group_key`), as the parent's other members know nothing of them. */
-static uint32_t count_creation(struct weft_comm *parent, uint64_t group_key) {
+static uint32_t count_comm_creation(struct weft_comm *parent, uint64_t group_key) {
     if (!parent) return 0;
     if (!group_key) return parent->children++;
     for (struct weft_group_made *counter = parent->made; counter; counter = counter->next)
@@ -485,10 +485,10 @@ static uint32_t count_creation(struct weft_comm *parent, uint64_t group_key) {
 }
 
 /* Define a communicator that a call has made. MPI_COMM_NULL still counts as a creation on the parent. `key`:
- * distinguishes communicators made at one call by different members; `group_key`: as in count_creation. */
+ * distinguishes communicators made at one call by different members; `group_key`: as in count_comm_creation. */
 void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm new_comm, const char *key, uint64_t group_key) {
     struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_find_comm(parent);
-    uint32_t ordinal = count_creation(from, group_key);
+    uint32_t ordinal = count_comm_creation(from, group_key);
     if (new_comm == MPI_COMM_NULL) return;
     uint32_t id = weft_assign_object_id(WEFT_CLASS_COMM, H(new_comm));
     if (id >= WEFT_ID_DYNAMIC) record_comm_definition(id, new_comm, from ? from->id : 0, function, ordinal, key);
@@ -499,26 +499,26 @@ void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm new_comm, con
 void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *handle) {
     struct weft_comm *from = weft_find_comm(parent);
     struct table *table = &tables[WEFT_CLASS_COMM];
-    lock_table(table);
+    lock_handle_table(table);
     pending->made_id = table->next_id++;
-    unlock_table(table);
+    unlock_handle_table(table);
     pending->made = handle;
     pending->parent_id = from ? from->id : 0;
-    pending->ordinal = count_creation(from, 0);
+    pending->ordinal = count_comm_creation(from, 0);
 }
 
 /* Define a communicator whose request is complete, with the id that was promised for it. */
 static WEFT_COLD void define_promised_comm(const struct weft_pending *pending) {
     struct table *table = &tables[WEFT_CLASS_COMM];
     if (*pending->made == MPI_COMM_NULL) return;
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, H(*pending->made));
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, H(*pending->made));
     if (entry) {
         if (entry->id) table->generation++;
         entry->id = pending->made_id;
         entry->extra = NULL;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     char key[16]; /* ranks may complete two of them in different orders, but they call them in one */
     snprintf(key, sizeof key, "%u", pending->ordinal);
     if (entry)
@@ -782,8 +782,8 @@ static void drop_pending(struct weft_pending *pending) {
  * copied). 0 without memory. */
 uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pending) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, H(request));
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, H(request));
     uint32_t id = 0;
     struct weft_pending *kept = NULL;
     if (entry && entry->id == WEFT_ID_NULL) id = entry->id;
@@ -830,7 +830,7 @@ uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pendin
         free(pending->seen);
         free(pending->blocks);
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_take_request_buffers(id, kept->persistent);
     return id;
 }
@@ -865,15 +865,15 @@ static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_
 struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
     struct weft_found_request found = {.status = WEFT_STATUS_NOTHING};
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, H(request));
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, H(request));
     if (entry) {
         const struct weft_pending *pending = choose_pending(entry->extra, place, stamp, &found.guessed);
         if (UNLIKELY(pending && pending->seen)) weft_copy_buffer_before_completion(pending);
         found.id = pending ? pending->id : entry->id ? entry->id : (entry->id = table->next_id++);
         found.status = pending ? pending->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     return found;
 }
 
@@ -881,21 +881,21 @@ struct weft_found_request weft_find_request(MPI_Request request, const MPI_Reque
  * not matter which is which. */
 WEFT_GIVEN void weft_clear_guesses_if_all_named(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    lock_table(table);
+    lock_handle_table(table);
     MPI_Request handle = MPI_REQUEST_NULL;
     bool all = false;
     for (int64_t i = 0; i < n; i++) {
         if (!guessed[i]) continue;
         if (requests[i] != handle) {
             handle = requests[i];
-            const struct entry *entry = find_entry(table, H(handle));
+            const struct entry *entry = find_handle_entry(table, H(handle));
             const struct weft_pending *pending = entry ? entry->extra : NULL;
             all = pending && pending->last->id > pending->doubt;
             for (; pending && all; pending = pending->next) all = pending->given == stamp;
         }
         guessed[i] = !all;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
 }
 
 /* Return a number that no other call of the process has, for weft_find_request. */
@@ -909,11 +909,11 @@ uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *place) {
 /* Note that a persistent request is started: its buffer is watched from here on. */
 void weft_restart_request(MPI_Request request) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(request));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(request));
     struct weft_pending *pending = entry ? entry->extra : NULL;
     bool watched = pending && pending->persistent && pending->bytes;
-    unlock_table(table);
+    unlock_handle_table(table);
     if (UNLIKELY(weft_accessing | weft_hashing) && pending && pending->parts)
         weft_hold_request_buffers(pending->parts, pending->id);
     if (UNLIKELY(watched))
@@ -930,8 +930,8 @@ struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Re
     if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_end_requested_access(weft_self, before);
     struct table *table = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(before));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(before));
     struct weft_pending *pending = entry ? entry->extra : NULL, *previous = NULL;
     while (pending && pending->id != id) { /* another thread's new request may have the handle by now */
         previous = pending;
@@ -977,7 +977,7 @@ struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Re
         entry->state = GONE;
         entry->id = 0;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     if (UNLIKELY(arrived)) weft_hash_received_message(parts, id, call_result.status);
     if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_free_request_buffers(parts);
     result.guessed = guessed;

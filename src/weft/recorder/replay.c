@@ -315,7 +315,7 @@ static void park_at_goal(struct weft_replay *replay) {
 }
 
 /* Go on to the next entry of the thread's plan. */
-static inline void pass_entry(struct weft_replay *replay) {
+static inline void go_to_next_entry(struct weft_replay *replay) {
     replay->at++;
     replay->polls = 0;
     __atomic_store_n(&replay->control->at, replay->at, __ATOMIC_RELEASE);
@@ -350,18 +350,19 @@ void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event 
     if (!entry) return;
     if (UNLIKELY(entry->function != canonical[function]))
         hold_at_divergence(replay, thread, event, WEFT_DIVERGED_CALL, 0, entry->function, function);
-#define REQUIRE_EQUAL(bit, wanted, given)                                                                                 \
-    if (kind & bit && UNLIKELY(wanted != given))                                                                          \
+#define REQUIRE_EQUAL(bit, wanted, given)                                                                              \
+    if (kind & bit && UNLIKELY(wanted != given))                                                                       \
     hold_at_divergence(replay, thread, event, WEFT_DIVERGED_ARGUMENT, bit, (int64_t)wanted, (int64_t)given)
     REQUIRE_EQUAL(WEFT_CHECK_COMM, entry->comm, event->comm);
-    REQUIRE_EQUAL(WEFT_CHECK_PEER, (entry->flags & WEFT_ENTRY_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : entry->peer), event->peer);
+    REQUIRE_EQUAL(WEFT_CHECK_PEER, (entry->flags & WEFT_ENTRY_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : entry->peer),
+                  event->peer);
     REQUIRE_EQUAL(WEFT_CHECK_TAG, (entry->flags & WEFT_ENTRY_ANY_TAG ? WEFT_TAG_ANY : entry->tag), event->tag);
     REQUIRE_EQUAL(WEFT_CHECK_COUNT, entry->count, event->count);
     REQUIRE_EQUAL(WEFT_CHECK_TYPE, entry->datatype, event->datatype);
     if (!(entry->flags & WEFT_ENTRY_GUESSED) && event->buffer != WEFT_GUESSED)
         REQUIRE_EQUAL(WEFT_CHECK_OBJECT, entry->object, event->object);
 #undef REQUIRE_EQUAL
-    pass_entry(replay);
+    go_to_next_entry(replay);
 }
 
 /* Return the entry with the outcome `wanted` (WEFT_OUTCOME_*) of a call that is never a poll: what
@@ -374,7 +375,7 @@ static const struct weft_plan_entry *take_outcome(struct weft_replay *replay, ui
         if (!entry) return NULL;
         if (entry->outcome != wanted)
             hold_at_divergence(replay, weft_self, NULL, WEFT_DIVERGED_OUTCOME, 0, entry->outcome, wanted);
-        pass_entry(replay);
+        go_to_next_entry(replay);
     }
     replay->current = NULL;
     return entry && entry->outcome == wanted && !(entry->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED)) ? entry : NULL;
@@ -406,14 +407,14 @@ static enum answer answer_poll(struct weft_replay *replay, const struct poll *po
                    (entry->flags & WEFT_ENTRY_ANY_TAG || entry->tag == poll->tag);
     }
     if (fits && entry->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED)) {
-        pass_entry(replay);
+        go_to_next_entry(replay);
         return ANSWER_FREE;
     }
     if (fits && replay->polls >= entry->polls) {
         *found = entry;
         replay->control->polling = 0;
         replay->control->waits = 1; /* the wrapper's event may be a folded one that nobody sees: told here */
-        pass_entry(replay);
+        go_to_next_entry(replay);
         return ANSWER_PASS;
     }
     if (replay->polls++ >= entry->polls) {
@@ -467,7 +468,7 @@ WEFT_REPLAY_CALL(MPI_Irecv) IRECEIVE(MPI_Irecv, int)
 WEFT_REPLAY_CALL(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count)
 #endif
 
-static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
+static bool send_from_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 
 /* The body of MPI_Sendrecv and MPI_Isendrecv: a receive of any source is posted with its recorded source, and the
  * message is sent from a copy where ranks may be stopped. `last at`: the last parameter; `MINE`: POST, or REAL for a
@@ -477,7 +478,7 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, last *at) {                                           \
         struct weft_replay *replay = weft_find_own_replay();                                                              \
         if (replay && source == MPI_ANY_SOURCE) source = take_recorded_source(replay, NULL);                              \
-        if (replay && send_copy(sendbuf, (MPI_Count)sendcount, sendtype, dest, sendtag, comm)) dest = MPI_PROC_NULL;      \
+        if (replay && send_from_copy(sendbuf, (MPI_Count)sendcount, sendtype, dest, sendtag, comm)) dest = MPI_PROC_NULL; \
         return MINE(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,     \
                           comm, at);                                                                                      \
     }
@@ -498,7 +499,7 @@ WEFT_REPLAY_CALL(MPI_Isendrecv_c) SENDRECV(MPI_Isendrecv_c, MPI_Count, MPI_Reque
      last *at) {                                                                                                          \
         struct weft_replay *replay = weft_find_own_replay();                                                              \
         if (replay && source == MPI_ANY_SOURCE) source = take_recorded_source(replay, NULL);                              \
-        if (replay && send_copy(buf, (MPI_Count)count, datatype, dest, sendtag, comm)) dest = MPI_PROC_NULL;              \
+        if (replay && send_from_copy(buf, (MPI_Count)count, datatype, dest, sendtag, comm)) dest = MPI_PROC_NULL;         \
         return REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, at);                                \
     }
 WEFT_REPLAY_CALL(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int, MPI_Status, status)
@@ -584,7 +585,7 @@ WEFT_REPLAY_CALL(MPI_Send_init_c) SEND_INIT(MPI_Send_init_c, MPI_Count)
 static int start_request(MPI_Request *request) {
     struct virtual *own = virtual_count ? find_virtual_request(*request) : NULL;
     struct weft_replay *replay = own ? weft_find_own_replay() : NULL;
-    if (replay && own->sends && send_copy(own->buf, own->count, own->type, own->dest, own->tag, own->comm))
+    if (replay && own->sends && send_from_copy(own->buf, own->count, own->type, own->dest, own->tag, own->comm))
         return MPI_SUCCESS;
     if (!replay || own->sends) return REAL(MPI_Start)(request);
     MPI_Comm comm = own->comm;
@@ -658,7 +659,7 @@ WEFT_REPLAY_CALL(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI
 }
 
 /* Wait for the requests that the call completed in the record, and return them as MPI_Waitsome does. */
-static int wait_for_recorded(const struct weft_replay *replay, const struct weft_plan_entry *entry, int n,
+static int wait_for_recorded_requests(const struct weft_replay *replay, const struct weft_plan_entry *entry, int n,
                              MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
     int32_t some = read_outcome_value(replay, entry, 0);
     if (some < 0) return REAL(MPI_Waitsome)(n, requests, outcount, indices, statuses);
@@ -680,7 +681,7 @@ WEFT_REPLAY_CALL(MPI_Waitsome)(int n, MPI_Request requests[], int *outcount, int
     struct weft_replay *replay = weft_find_own_replay();
     const struct weft_plan_entry *entry = replay ? take_outcome(replay, WEFT_OUTCOME_COUNT) : NULL;
     if (!entry) return REAL(MPI_Waitsome)(n, requests, outcount, indices, statuses);
-    return wait_for_recorded(replay, entry, n, requests, outcount, indices, statuses);
+    return wait_for_recorded_requests(replay, entry, n, requests, outcount, indices, statuses);
 }
 
 /* Note that a poll is over; called at the end of a wrapper that has used ASK. */
@@ -736,7 +737,7 @@ WEFT_REPLAY_CALL(MPI_Testsome)(int n, MPI_Request requests[], int *outcount, int
     ASK(.function = F_MPI_Testsome, .outcome = WEFT_OUTCOME_COUNT);
     if (answer == ANSWER_FREE) return REAL(MPI_Testsome)(n, requests, outcount, indices, statuses);
     *outcount = 0;
-    return answer == ANSWER_PASS ? wait_for_recorded(replay, entry, n, requests, outcount, indices, statuses) : MPI_SUCCESS;
+    return answer == ANSWER_PASS ? wait_for_recorded_requests(replay, entry, n, requests, outcount, indices, statuses) : MPI_SUCCESS;
 }
 
 /* Ask for a request's status as often in vain as in the record; the call that succeeded there asks until the request is
@@ -857,7 +858,7 @@ static void complete_copied_sends(void) {
 
 /* Send a message from a copy if ranks may be stopped, so that the send needs no receiver. Return whether it went out;
  * if not, the caller sends it as it is. */
-static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
+static bool send_from_copy(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
     int size = 0, bytes = 0, position = 0;
     if (!(header->flags & WEFT_PLAN_BOUNDED) || dest < 0 || count <= 0 || count > INT32_MAX) return false;
     if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || (int64_t)size * count <= SMALL_SEND) return false;
@@ -881,7 +882,7 @@ static bool send_copy(const void *buf, MPI_Count count, MPI_Datatype type, int d
 /* The body of MPI_Send: the message goes out from a copy where ranks may be stopped. */
 #define SEND(name, type)                                                                                                  \
     (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {                              \
-        if (weft_find_own_replay() && send_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) return MPI_SUCCESS;    \
+        if (weft_find_own_replay() && send_from_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) return MPI_SUCCESS;\
         return POST(name)(buf, count, datatype, dest, tag, comm);                                                         \
     }
 WEFT_REPLAY_CALL(MPI_Send) SEND(MPI_Send, int)
@@ -893,7 +894,7 @@ WEFT_REPLAY_CALL(MPI_Send_c) SEND(MPI_Send_c, MPI_Count)
  * to nobody. */
 #define ISEND(name, type)                                                                                                 \
     (const void *buf, type count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {        \
-        if (weft_find_own_replay() && send_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) dest = MPI_PROC_NULL;  \
+        if (weft_find_own_replay() && send_from_copy(buf, (MPI_Count)count, datatype, dest, tag, comm)) dest = MPI_PROC_NULL;\
         return REAL(name)(buf, count, datatype, dest, tag, comm, request);                                                \
     }
 WEFT_REPLAY_CALL(MPI_Isend) ISEND(MPI_Isend, int)

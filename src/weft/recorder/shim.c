@@ -189,14 +189,14 @@ static void bypass_recorder(void) {
 }
 
 WEFT_HIDDEN void weft_bind_functions(void);
-static void begin_in_process(void);
+static void read_environment_at_load(void);
 /* Find the functions of the MPI library that the process has loaded, and decide what each stub jumps to; the first call
  * of MPI does it, once. The library's symbols are global in a program that is linked with MPI, and private to a handle
  * under Python, which loads MPI with RTLD_LOCAL. */
 void weft_bind_functions(void) {
     pthread_mutex_lock(&lock);
     if (names_bound) goto done;
-    begin_in_process(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
+    read_environment_at_load(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
     struct library library = {.path = ""};
     dl_iterate_phdr(visit_module_for_mpi, &library);
     void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -573,7 +573,7 @@ uint8_t weft_find_error_class(int code) {
 }
 
 /* Run when the recorder is loaded into the process: read from the environment what to record. */
-__attribute__((constructor)) static void begin_in_process(void) {
+__attribute__((constructor)) static void read_environment_at_load(void) {
     static bool done;
     if (done) return;
     done = true;

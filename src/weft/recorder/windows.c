@@ -157,7 +157,7 @@ int64_t weft_find_window_lock(MPI_Win handle, int target) {
 
 /* Note that the locks of a target (-1: of all targets) certainly are held now, as a flush has returned. Needs
  * windows_lock. */
-static void confirm_locks(struct window *known, int target) {
+static void confirm_target_locks(struct window *known, int target) {
     for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1);
          locked_target++) {
         struct target_lock *lock = find_lock(known, locked_target);
@@ -193,7 +193,7 @@ static bool is_integer_type(MPI_Datatype type) {
 }
 
 /* Return how an atomic access changes the target (WEFT_CHANGE_*): sum, replace, swap, not at all, or unknown. */
-static uint16_t find_change(const struct weft_atomic_access *access) {
+static uint16_t find_change_kind(const struct weft_atomic_access *access) {
     if (access->compare) return WEFT_CHANGE_SWAP;
     if (access->op == MPI_NO_OP) return WEFT_CHANGE_NONE;
     if (!access->operand) return WEFT_CHANGE_UNKNOWN;
@@ -249,7 +249,7 @@ void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomi
                                                .made = thread->made,
                                                .kind = access->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE,
                                                .bytes = bytes,
-                                               .change = find_change(access),
+                                               .change = find_change_kind(access),
                                                .compare = read_value(access->compare, bytes)};
         if (pending->access.change != WEFT_CHANGE_NONE)
             pending->access.operand = read_value(access->operand, bytes); /* else not significant */
@@ -286,7 +286,7 @@ void weft_end_atomic_accesses(struct weft_thread *thread, MPI_Win handle, int ta
     }
     pending_count = kept;
     struct window *known = find_window(handle);
-    if (known) confirm_locks(known, target);
+    if (known) confirm_target_locks(known, target);
     pthread_mutex_unlock(&windows_lock);
 }
 

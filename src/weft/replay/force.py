@@ -62,8 +62,8 @@ class Forcing:
         self.kept = self._find_unchanged_wildcards(losers)
 
     def _effects_of_message(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first point of each process that the other message of a wildcard changes, and the rows of the
-        receives that lose their message.
+        """Return (points, rows): by process (a thread), the first point that the forced message changes, and the rows
+        of the receives that lose their message. Raises UsageError if the call cannot take that message.
         """
         trace, match, order = self.trace, self.match, self.order
         (rank, index), source = self.event, self.forced.source
@@ -94,8 +94,8 @@ class Forcing:
         return seeds, losers
 
     def _effects_of_request(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first point that the other completed request changes, the end of its call, and no rows: no receive
-        loses its message.
+        """Return (points, rows): the first point that the other request changes, which is the end of its call, and no
+        rows, as no receive loses its message. Raises UsageError if the call cannot complete that request.
         """
         (rank, event), index = self.event, self.forced.request
         name = self.trace.event(rank, event).function.name
@@ -145,7 +145,9 @@ class Forcing:
             )
 
     def _find_displaced_receives(self, row: int | None) -> list[int]:
-        """Return the rows of later receives that get another message because of the forced one."""
+        """Return the rows of later receives that get another message because of the forced one. `row`: the receive that
+        is forced; none are returned for a probe (None).
+        """
         if row is None:
             return []
         recvs = self.match.recvs
@@ -160,8 +162,8 @@ class Forcing:
         return list(losers)
 
     def _next_receive_from(self, row: int, sender: int) -> int | None:
-        """Return the row of the first later receive that took a message of a sender which also fits the receive at
-        `row`; None if there is none.
+        """Return the row of the first receive after the one at `row` that took a message of `sender`. Only messages
+        that fit the receive at `row`, too, count. None if there is none.
         """
         recvs, sends = self.match.recvs, self.match.sends
         part = recvs.of_rank(self.event[0])
@@ -173,7 +175,9 @@ class Forcing:
         return min(taken, key=lambda k: int(sends.event[recvs.partner[k]]), default=None)
 
     def _find_probes_of_sender(self, row: int | None) -> list[int]:
-        """Return the events of later probes that saw a message of the forced sender, which is now taken before them."""
+        """Return the events of later probes that saw a message of the forced sender: the forced receive now takes a
+        message before them. `row`: that receive; none are returned for a probe (None).
+        """
         probes = self.match.probes
         part = probes.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((probes.event[part] > self.event[1]) & (probes.partner[part] != NONE))
@@ -203,8 +207,8 @@ class Forcing:
         return found
 
     def _completion_of_synchronous_send(self, row: int) -> list[EventId]:
-        """Return the call at whose end a synchronous sender knew that its message was taken, as a list of one; empty
-        for other sends.
+        """Return, as a list of one, the call at whose end the sender of a receive's message knew that it was taken.
+        Empty if the send was not synchronous or not completed.
         """
         sends = self.match.sends
         send = int(self.match.recvs.partner[row])
@@ -213,7 +217,9 @@ class Forcing:
         return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
     def _find_unchanged_wildcards(self, losers: list[int]) -> set[EventId]:
-        """Return the events of other wildcard receives that take the same message as in the record."""
+        """Return the events of the other wildcard receives that take the same message as in the record in spite of the
+        forced outcome. `losers`: rows of receives that lost their message.
+        """
         recvs, kept = self.match.recvs, set()
         free_on: set[int] = set()
         rows = np.flatnonzero(recvs.flags & Post.ANY_SOURCE != 0)
@@ -262,7 +268,9 @@ class Forcing:
         return cut
 
     def _cut_thread_plan(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
-        """Return the plan of a thread, ending where its calls depend on the forced one."""
+        """Return the plan of a thread with the forced outcome. It ends where the thread's calls begin to depend on the
+        forced one.
+        """
         slot = thread.slot
         rank = self.trace.ranks[plan.rank]
         merged = np.flatnonzero(rank.event_threads == slot)  # index among all events of the rank

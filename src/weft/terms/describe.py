@@ -42,7 +42,7 @@ def _file_or_module(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def at_place(event: Event) -> str:
+def site_suffix(event: Event) -> str:
     """Return the place of a call as the end of a sentence: ` at step.py:9`; if only the function is known,
     ` in solve_ (libsolver.so+0x2c86)`. "" if nothing is known.
     """
@@ -63,7 +63,7 @@ def at_place(event: Event) -> str:
 def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
     """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
     place = rank.site(site)
-    return sources.of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
+    return sources.sources_of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
 
 
 def task_suffix(*events: Event) -> str:
@@ -115,7 +115,7 @@ def methods_on_line(event: Event) -> frozenset[str]:
     known.
     """
     place = event.site
-    spelled = sources.of(event.rank.trace).called_names(place.file or "", place.line) or ()
+    spelled = sources.sources_of(event.rank.trace).called_names(place.file or "", place.line) or ()
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 

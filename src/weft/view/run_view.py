@@ -130,7 +130,7 @@ class RunView:
             "open": [[*event, self.rows.row_of_event(*event)[0]] for event in find_open_calls(trace)],
             "groupings": load_or_make_json(
                 trace, self.axis_by_name("time").timeline.last, "groupings", self.rows.groupings),
-            "sources_note": sources.of(trace).note(),
+            "sources_note": sources.sources_of(trace).note(),
         }  # fmt: skip
 
     def local_run_facts(self) -> dict[str, Any]:

@@ -33,7 +33,9 @@ void *weft_pvm_find_real_function(const char *name) {
 }
 
 /* What calls.h asks of a system that has nothing to say to it. */
-void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) { (void)thread, (void)event; }
+void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event) {
+    (void)thread, (void)event;
+}
 void weft_look_up_buffers_at_next_call(struct weft_thread *thread) { (void)thread; }
 void weft_note_buffer_for_lookup(const void *buffer) { (void)buffer; }
 void weft_record_caller_frames(const struct weft_site_cached *site) { (void)site; }
@@ -111,7 +113,7 @@ bool weft_pvm_begin_recording(void) {
         weft_look_for_python();
         define_pvm_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
-        if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
+        if (weft_replay_path[0]) weft_follow_begin_replay(weft_replay_path, weft_pvm_rank);
         weft_remove_recorder_variables();
         unsetenv("WEFT_INTERNAL_PVM_RANK");
         weft_begin_watching_exit();
